@@ -1,4 +1,8 @@
-"""The compiled elementwise kernels at a point, alone and beside lanes that take every branch."""
+"""The compiled elementwise kernels at a point, alone and beside lanes that take every branch.
+
+Results are bits of binary32, in which narrow formats are held: a faulty kernel may give what is no
+value of the format.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import apply
-from fpsim.elementwise.codes import to_codes
+from fpsim.judge.oracle import decode
 from fpsim.judge.oracle.random import philox
+from fpsim.records.formats import Format
 from fpsim.records.settings import Settings
 from fpsim.state.draws import NO_DRAW, Draw
 
-__all__ = ["answers", "drawn_words"]
+__all__ = ["answers", "bits_of", "drawn_words", "told"]
 
 #: Neighbours of the operand that is looked at: 0, infinity, NaN, a large and a small number.
 _BESIDE = (None, 0x00000000, 0x7F800000, 0x7FC00000, 0x7F7FFFFF, 0x00000001)
@@ -37,19 +42,36 @@ def drawn_words(groups: int, operation: int, wide: bool) -> NDArray[np.uint64]:
     return words.transpose(1, 0, 2).reshape(-1)
 
 
+def bits_of(code: int, fmt: Format) -> int:
+    """The binary32 number that a code means; NaN is the canonical one."""
+    datum = decode(code, fmt)
+    if datum.kind == "nan":
+        return 0x7FC00000
+    magnitude = np.inf if datum.kind == "infinite" else float(datum.magnitude)
+    return int(np.float32(magnitude).view(np.uint32)) | datum.sign << 31
+
+
+def told(results: set[tuple[int, int]]) -> str:
+    """Bits, values and flags for people."""
+    return " or ".join(
+        f"{bits:#010x} ({np.uint32(bits).view(np.float32)!s}) flags {flags:#x}"
+        for bits, flags in sorted(results)
+    )
+
+
 def answers(
     operation: str, settings: Settings, operands: Sequence[int], word: int = 0,
     supplied: bool = False,
 ) -> set[tuple[int, int]]:
-    """(code, flags) of the kernel at binary32 operands; more than one answer is a fault.
+    """(bits, flags) of the kernel at binary32 operands; more than one answer is a fault.
 
     `word` holds the random bits in its top bits. A kernel that draws them is given the operands
     often enough to draw these.
     """
     given: set[tuple[int, int]] = set()
     for beside in _BESIDE:
-        for codes, flags, at in _runs(operation, settings, operands, word, supplied, beside):
-            given |= {(int(c), int(f)) for c, f in zip(codes[at], flags[at], strict=True)}
+        for bits, flags, at in _runs(operation, settings, operands, word, supplied, beside):
+            given |= {(int(b), int(f)) for b, f in zip(bits[at], flags[at], strict=True)}
     return given
 
 
@@ -57,7 +79,7 @@ def _runs(
     operation: str, settings: Settings, operands: Sequence[int], word: int, supplied: bool,
     beside: int | None,
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.uint8], NDArray[np.integer]]]:
-    """Codes, flags and the places that are looked at."""
+    """Bits, flags and the places that are looked at."""
     r = settings.random_most
     n, draw, at = 32, NO_DRAW, np.arange(0, 32, 2)
     if settings.rounding.stochastic and supplied:
@@ -73,7 +95,7 @@ def _runs(
         arrays.append(array.view(np.float32))
     flags = np.zeros(n, np.uint8)
     out, _ = apply(operation, arrays, settings, element_flags=flags, bits=draw)
-    yield to_codes(out, settings.format), flags, at
+    yield out.view(np.uint32), flags, at
 
 
 def _draw_of(number: int, r: int) -> tuple[Draw, NDArray[np.uint64]]:

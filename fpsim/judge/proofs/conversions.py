@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from fpsim.elementwise.constants import exact_width
 from fpsim.judge.oracle import Settings as OracleSettings
 from fpsim.judge.oracle import convert
-from fpsim.judge.proofs.compiled import answers
+from fpsim.judge.proofs.compiled import answers, bits_of, told
 from fpsim.judge.proofs.elementwise import replayed
 from fpsim.judge.proofs.outcomes import (
     Outcome,
@@ -20,10 +22,17 @@ from fpsim.judge.proofs.replay import Builder
 from fpsim.judge.proofs.specification import magnitude_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word
 from fpsim.judge.proofs.theorem import Claim, Finding, Point, Theorem
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, CATALOGUE, Format
+from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings
 
-__all__ = ["conversion", "expected"]
+__all__ = ["conversion", "expected", "narrow_formats", "theorems"]
+
+#: Random bits of the stochastic roundings that are proved.
+_RANDOM_BITS = (8, 13, 16)
+
+#: Those of the subset of a minute.
+_QUICK = {("binary16", "RNE"), ("e4m3fn", "RTP"), ("e5m2", "SR(8)")}
 
 
 def expected(x: Word, settings: Settings, word: Word | None) -> Outcome:
@@ -69,23 +78,56 @@ def check(settings: Settings, supplied: bool, point: Point) -> Finding:
         word = word << (32 - settings.random_most) & 0xFFFFFFFF
     code, flags = convert(x, BINARY32, settings.format, oracle_settings(settings, word))
     found = answers("convert", settings, [x], word, supplied)
-    return Finding(_told(found), _told({(code, int(flags))}))
-
-
-def _told(pairs: set[tuple[int, int]]) -> str:
-    return " or ".join(f"{code:#x} flags {flags:#x}" for code, flags in sorted(pairs))
+    return Finding(told(found), told({(bits_of(code, settings.format), int(flags))}))
 
 
 def conversion(
-    fmt: Format, rounding: Any, label: str = "", *, supplied: bool = False, quick: bool = False,
-    **policies: Any,
+    fmt: Format, rounding: Any, label: str = "", *, supplied: bool = False, **policies: Any
 ) -> Theorem:
     """The theorem of one format, mode and policy."""
     settings = Settings(fmt, rounding, **policies)
     mode = repr(settings.rounding).replace("bits=", "")
     name = " ".join(filter(None, ["convert", fmt.name, mode, label]))
+    quick = not label and (fmt.name, mode) in _QUICK
     return Theorem(
         name, "conversion",
         f"every binary32 number becomes the {fmt.name} that {mode} names, with its flags",
         partial(claim, settings, supplied), partial(check, settings, supplied), quick=quick,
     )
+
+
+def narrow_formats() -> list[Format]:
+    """Formats of the catalogue whose conversions are computed in lanes of 32 bits."""
+    formats = [fmt for fmt in CATALOGUE.values() if isinstance(fmt, Format)]
+    return [f for f in formats if f.bits < 32 and exact_width("convert", Settings(f), 4) == 32]
+
+
+def _policies(fmt: Format) -> Iterator[Theorem]:
+    """What happens at the ends of the range: one choice at a time, toward both signs."""
+    for overflow in ("saturate", "nan"):
+        if overflow == "saturate" or fmt.has_nan:
+            yield conversion(fmt, "RNE", f"overflow={overflow}", overflow=overflow)
+            yield conversion(
+                fmt, "RTP", f"infinite_input={overflow}", infinite_input=overflow
+            )
+    for mode in ("RNE", "RTN", SR(8)):
+        yield conversion(fmt, mode, "subnormals=flush_results", subnormals="flush_results")
+    yield conversion(fmt, "RTZ", "subnormals=flush_both", subnormals="flush_both")
+    yield conversion(fmt, "RNE", "tininess=before", tininess="before")
+    yield conversion(
+        fmt, "RAZ", "tininess=before flush_results", tininess="before",
+        subnormals="flush_results",
+    )
+    yield conversion(fmt, "RNE", "quiet_nan_raises", quiet_nan_raises=True)
+
+
+def theorems() -> Iterator[Theorem]:
+    """Every format of 32-bit lanes in every mode, and every policy."""
+    modes = [*MODES.values(), *map(SR, _RANDOM_BITS)]
+    for fmt in narrow_formats():
+        for mode in modes:
+            yield conversion(fmt, mode)
+        for mode in modes:
+            if mode.stochastic:
+                yield conversion(fmt, mode, "given bits", supplied=True)
+        yield from _policies(fmt)

@@ -32,7 +32,8 @@ class Step(NamedTuple):
 def rule_of(builder: Builder, constants: Any, width: int) -> Rule:
     """The constants of a plan, in lanes."""
     numbers = (builder.theory.word(int(number), width) for number in constants)
-    return Rule(*map(builder.bits, numbers))
+    lanes: list[Any] = [builder.bits(number) for number in numbers]
+    return Rule(*lanes)
 
 
 def _choices(choice: Variant, builder: Builder) -> tuple[Any, ...]:

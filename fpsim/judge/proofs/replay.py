@@ -2,8 +2,8 @@
 
 The functions that write LLVM instructions into a kernel are run unchanged; the builder that they
 call makes terms. One lane stands for all of them: no instruction here moves values between lanes,
-and where a formula asks for "any lane", the other lanes may answer either way. An instruction that is
-not known here is refused, never guessed.
+and where a formula asks for "any lane", the other lanes may answer either way. An instruction that
+is not known here is refused, never guessed.
 
 Between plain numbers everything is computed, so a replayed formula can be compared with the kernel.
 """
@@ -118,7 +118,7 @@ class Builder:
     def __getattr__(self, name: str) -> Any:
         raise UnknownInstructionError(f"instruction={name!r} has no meaning in {__name__}")
 
-    # Between formulas and terms ----------------------------------------------------------------
+    # Between formulas and terms -----------------------------------------------------------
 
     def bits(self, word: Word) -> Term:
         """Unsigned lanes for a formula."""
@@ -165,7 +165,7 @@ class Builder:
             return self.theory.truth(bool(number))
         return self.theory.word(int(number), kind.width)
 
-    # Integers and truth values -----------------------------------------------------------------
+    # Integers and truth values ------------------------------------------------------------
 
     def _binary(self, name: str, a: Any, b: Any) -> Lane:
         return Lane(_BINARY[name](self.content(a), self.content(b)))
@@ -224,7 +224,7 @@ class Builder:
             return Lane(a.or_else(condition, b))
         return Lane(choose(condition, a, b))
 
-    # Floats --------------------------------------------------------------------------------------
+    # Floats -------------------------------------------------------------------------------
 
     def _float(self, name: str, usual: Callable[..., Real], *operands: Any) -> Lane:
         operation = self.arithmetic.get(name, usual)
@@ -250,7 +250,7 @@ class Builder:
             raise UnknownInstructionError(f"comparison={relation!r} of floats")
         return Lane(self.content(a).is_nan | self.content(b).is_nan)
 
-    # Conversions -----------------------------------------------------------------------------------
+    # Conversions --------------------------------------------------------------------------
 
     def bitcast(self, value: Any, kind: ir.Type) -> Any:
         if isinstance(value, Place):
@@ -321,9 +321,10 @@ class Builder:
         *values, how = arguments
         mode = {8: "RNE", 9: "RTN", 10: "RTP", 11: "RTZ"}.get(how.constant)
         operands = [self.content(x) for x in values]
-        for stem, operation in (
-            ("add", Real.plus), ("sub", Real.minus), ("vfmadd", Real.fused),
-        ):
+        with_mode: dict[str, Callable[..., Real]] = {
+            "add": Real.plus, "sub": Real.minus, "vfmadd": Real.fused,
+        }
+        for stem, operation in with_mode.items():
             if mode and name.startswith(f"llvm.x86.avx512.{stem}.p"):
                 return Lane(operation(*operands, mode))
         for stem, signed in (("uitofp", False), ("sitofp", True)):
@@ -332,7 +333,7 @@ class Builder:
                 return Lane(operands[0].to_real(width, signed, mode))
         raise UnknownInstructionError(f"instruction={name!r} has no meaning in {__name__}")
 
-    # Lanes: one stands for all -------------------------------------------------------------------------
+    # Lanes: one stands for all ------------------------------------------------------------
 
     def insert_element(self, _vector: Any, scalar: Any, _index: Any) -> Any:
         return scalar
@@ -343,7 +344,7 @@ class Builder:
             raise UnknownInstructionError("lanes that change places")
         return first
 
-    # Memory: named places ---------------------------------------------------------------------------------
+    # Memory: named places -----------------------------------------------------------------
 
     def gep(self, place: Place, indices: Any) -> Place:
         index = self.content(indices[0])
@@ -364,13 +365,13 @@ class Builder:
         key = place.name, place.index
         written = Lane(self.content(value))
         for condition in self._inside:
-            before = self.memory.get(key) or Lane(self.theory.unnamed(written.content.width))
+            before = self.memory.get(key) or Lane(self.theory.unnamed(self.word(value).width))
             kept = self.bitcast(before, place.element)
             written = self.select(condition, written, kept)
         self.memory[key] = written
         return written
 
-    # Branches --------------------------------------------------------------------------------------------------
+    # Branches -----------------------------------------------------------------------------
 
     def _new_block(self, condition: Truth | None) -> None:
         self._blocks += 1

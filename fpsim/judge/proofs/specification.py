@@ -16,7 +16,9 @@ from typing import NamedTuple
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.records.formats import Format
 
-__all__ = ["STOCHASTIC", "Chance", "Grid", "Magnitude", "Rounded", "grid_of", "magnitude_of", "rounded"]
+__all__ = [
+    "STOCHASTIC", "Chance", "Grid", "Magnitude", "Rounded", "grid_of", "magnitude_of", "rounded",
+]
 
 #: Modes that take random bits.
 STOCHASTIC = ("SR", "SR_EQUAL")

@@ -307,10 +307,10 @@ def choose(condition: Truth, a: W, b: W) -> W:
     if condition.is_plain:
         return a if condition.value else b
     if isinstance(a, Truth):
-        return (condition & a) | (~condition & b)  # type: ignore[operator, return-value]
+        return (condition & a) | (~condition & b)
     theory = condition.theory
     term = theory.manager.mk_term(Kind.ITE, [condition.term, a.term, b.term])
-    return Word(theory, term, a.width)  # type: ignore[return-value]
+    return Word(theory, term, a.width)
 
 
 class Real:

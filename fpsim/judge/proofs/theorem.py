@@ -6,8 +6,9 @@ input. A model is a counterexample; it is run again through the compiled kernel 
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from fpsim.judge.proofs.terms import Theory, Truth, both
 
 __all__ = [
     "CONTRACT", "OPEN", "PROVED", "REFUTED", "Claim", "Finding", "Point", "Theorem", "Verdict",
-    "prove",
+    "prove", "values_of",
 ]
 
 PROVED, CONTRACT = "PROVED", "PROVED UNDER CONTRACT"
@@ -36,6 +37,10 @@ class Finding(NamedTuple):
     @property
     def differs(self) -> bool:
         return self.kernel != self.oracle
+
+    def __str__(self) -> str:
+        says = "they differ" if self.differs else "they agree"
+        return f"kernel {self.kernel}, oracle {self.oracle}: {says}"
 
 
 @dataclass
@@ -67,6 +72,12 @@ class Theorem:
     check: Callable[[Point], Finding] | None = None
     contracts: tuple[str, ...] = ()
     quick: bool = False
+
+    def found_at(self, point: Point) -> Finding:
+        """What the compiled code and the oracle say at a point."""
+        if self.check is None:
+            raise ValueError(f"theorem={self.name!r} has no kernel of its own to run at a point")
+        return self.check(point)
 
     def line(self, point: Point) -> str:
         """The command that looks at a point again."""
@@ -123,7 +134,11 @@ def prove(theorem: Theorem, limit: float = 60.0) -> Verdict:
     begin = time.process_time()
     claim = theorem.claim()
     solver = negated(claim, _options())
-    solver.configure_terminator(lambda: time.process_time() - begin > limit)
+    calls = itertools.count()
+    # The solver asks a hundred thousand times a second; looking at the clock would take longer.
+    solver.configure_terminator(
+        lambda: next(calls) % 1024 == 0 and time.process_time() - begin > limit
+    )
     answer = solver.check_sat()
     seconds = time.process_time() - begin
     if answer == bz.Result.UNSAT:
@@ -134,4 +149,28 @@ def prove(theorem: Theorem, limit: float = 60.0) -> Verdict:
         name: int(solver.get_value(word.term).value(), 2)
         for name, word in claim.theory.variables.items()
     }
-    return Verdict(theorem, REFUTED, seconds, point, theorem.check and theorem.check(point))
+    return Verdict(theorem, REFUTED, seconds, point, theorem.check and theorem.found_at(point))
+
+
+def values_of(theorems: Sequence[Theorem], at: Sequence[str]) -> tuple[Theorem, Point]:
+    """The one theorem, and a point read from NAME=VALUE of each of its variables.
+
+    Raises    ValueError for several theorems, a name that is not the theorem's, or no number.
+    """
+    if len(theorems) != 1:
+        raise ValueError(f"--at needs one theorem, got {len(theorems)}; give its whole name")
+    names = theorems[0].claim().theory.variables
+    point: dict[str, int] = {}
+    for text in at:
+        name, _, value = text.partition("=")
+        try:
+            number = int(value, 0)
+        except ValueError:
+            number = -1
+        if name not in names or not 0 <= number < 1 << names[name].width:
+            offered = ", ".join(f"{n} ({word.width} bits)" for n, word in names.items())
+            raise ValueError(f"--at={text!r} is no value of the theorem; use {offered}")
+        point[name] = number
+    if missing := [name for name in names if name not in point]:
+        raise ValueError(f"--at lacks {', '.join(missing)}; give a value of every variable")
+    return theorems[0], point
