@@ -19,17 +19,20 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fpsim import convolutions, extrema, operations, rounded_products, unit_products
 from fpsim.array import Array
+from fpsim.block_array import BlockArray
 from fpsim.core import Core, Operand, Out
 from fpsim.elementwise import codes, integers
 from fpsim.elementwise.inputs import Scalar, decimal, floats
 from fpsim.elementwise.progressions import progression
 from fpsim.elementwise.sizes import checked_number, checked_shape
-from fpsim.elementwise.unscale import quotient_operands
+from fpsim.quantizers import quantize_in
+from fpsim.records.blocks import Block
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY64, Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.settings import Settings
+from fpsim.records.transforms import Transform
 from fpsim.records.types import Axis, Carrier
 from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import BitSource, Philox
@@ -157,19 +160,6 @@ class Context:
     def spawn(self, k: int) -> Context:
         """The k-th child: the same choices, independent random bits."""
         return self.replace(bits=self.core.source.spawn(k))
-
-    def apart(self) -> Context:
-        """These settings and random bits from the next operation on, with flags and counts of its
-        own and no traps: for another thread.
-
-        >>> half = Context("binary16")
-        >>> other = half.apart(); _ = other.array([0.1]); other.flags, half.flags
-        (<Flags.INEXACT: 1>, <Flags.NONE: 0>)
-        """
-        core, other = self.core, Context.__new__(Context)
-        other.core = Core(other, core.settings, core.source, Flags.NONE, count=False)
-        other.core.clock.operation, other.core.clock.first = core.clock.operation, core.clock.first
-        return other
 
     # What operations left behind ------------------------------------------------------------
 
@@ -336,6 +326,23 @@ class Context:
             return self.core.rounded(name, [x.carrier], out)
         return self.core.rounded("convert", [floats(x, self.settings.native)], out)
 
+    def quantize(
+        self, x: ArrayLike | Array, block: Block | str, axis: int = -1, *,
+        rounding: Rounding | str | None = None, transform: Transform | str | None = None,
+        flags: bool = False,
+    ) -> BlockArray:
+        """x as codes under the scales of blocks along an axis, by this context's random bits.
+
+        rounding   of the elements; None: this context's.
+
+        The rest is as for `fpsim.quantize`; flags of the elements are raised here, and may trap.
+
+        >>> sr = Context("bfloat16", rounding="SR")
+        >>> q = sr.quantize(sr.array([0.3] * 32), "mxfp8"); sr.operation, sr.flags
+        (2, <Flags.INEXACT: 1>)
+        """
+        return quantize_in(self.core, x, block, axis, rounding, transform, flags=flags)
+
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers of 8 to 64 bits, rounded to whole numbers by this context's rounding.
 
@@ -384,19 +391,6 @@ class Context:
         """
         core = self.core
         return core.rounded("divide", core.carriers((x, y)), out)
-
-    def divide_by(self, x: Operand, divisor: float, out: Out = None) -> Array:
-        """x / fl(divisor), rounded once: the divisor is a binary32 number, of any size.
-
-        Flags     those of reading x and of the rounding.
-        Raises    ValueError for a divisor that is not positive, finite and normal in binary32.
-
-        >>> half = Context("binary16")
-        >>> float(half.divide_by(half.array(2.0), 2.0**17)) == 2.0**-16
-        True
-        """
-        (carrier,) = self.core.carriers((x,))
-        return self.core.rounded("divide", quotient_operands(carrier, divisor, self.settings), out)
 
     def sqrt(self, x: Operand, out: Out = None) -> Array:
         """The square root, rounded once; sqrt(-0) is -0.

@@ -27,9 +27,9 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.pieces import Label
-from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order
+from ipu.members.sums import ReplicaSums
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order
 
 __all__ = ["SIZES", "cases"]
 
@@ -128,7 +128,7 @@ def measure(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
         channel = Channel(transport)
         rng = np.random.default_rng(cluster.rank)
         x = Device().from_host(rng.standard_normal(n), BINARY16)
-        sums = Sums(channel, cluster.replicas, Device, Order.TF_RING)
+        sums = ReplicaSums(channel, cluster.replicas, Device, Order.TF_RING)
         move = partial(_move, channel, x.codes().tobytes())
         add = partial(sums.of, [Summands([x], 0)], 0)
         sums.of([Summands([x[:64]], 0)], 0)  # compiles

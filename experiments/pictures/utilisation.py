@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ipu.pages import drawing
-from ipu.parallel.schedule import ramp_share
+from ipu.plan.schedule import ramp_share
+from ipu.run.pages import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FORMULAS", "LOOKS", "Curve", "draw_utilisation"]
+__all__ = ["FORMULAS", "LOOKS", "UtilisationCurve", "draw_utilisation"]
 
 #: Colour, marker and its size of each schedule: equal points stay visible over each other.
 LOOKS = {
@@ -29,7 +29,7 @@ FORMULAS: dict[str, Callable[[int, int], float]] = {
 }
 
 
-class Curve(NamedTuple):
+class UtilisationCurve(NamedTuple):
     """Utilisation of one schedule at some numbers of micro-batches."""
 
     counts: Sequence[int]
@@ -37,7 +37,8 @@ class Curve(NamedTuple):
 
 
 def draw_utilisation(
-    axes: Axes, curves: Mapping[str, Curve], stages: int, *, title: str, legend: bool = True
+    axes: Axes, curves: Mapping[str, UtilisationCurve], stages: int, *, title: str,
+    legend: bool = True,
 ) -> None:
     """Markers: counted from the schedules; thin lines: the formulas of the documents.
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ipu.members.cluster import Cluster
     from ipu.members.group import Processes
     from ipu.members.transport import Transport
-    from ipu.parallel.plan import Plan
-    from ipu.parallel.trainer import Trainer
+    from ipu.plan.plan import Plan
+    from ipu.plan.trainer import Trainer
 
 FEATURES, CLASSES = 32, 10
 #: Micro-batches of an update, and samples of each on each replica.
@@ -40,7 +40,7 @@ COUNT, SAMPLES = 2, 8
 
 
 @dataclass(frozen=True)
-class Options:
+class DistributedArguments:
     """What was asked for; see the help of each option."""
 
     quick: bool
@@ -95,7 +95,7 @@ def command(**arguments: Any) -> int:
     from ipu.members.cluster import Cluster
     from ipu.members.transport import JoinError, Kind, StoppedError
 
-    options = Options(**arguments)
+    options = DistributedArguments(**arguments)
     try:
         cluster = Cluster.from_environment()
         if cluster is None or cluster.transport == "local":
@@ -113,7 +113,7 @@ def command(**arguments: Any) -> int:
         return 1
 
 
-def run_threads(cluster: Cluster | None, options: Options) -> int:
+def run_threads(cluster: Cluster | None, options: DistributedArguments) -> int:
     """All workers in this process."""
     from ipu.learn.checkpoint import interrupt_later
     from ipu.members.cluster import Cluster
@@ -129,7 +129,7 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
         )))
 
 
-def run_worker(cluster: Cluster, options: Options) -> int:
+def run_worker(cluster: Cluster, options: DistributedArguments) -> int:
     """This process as one worker of a cluster."""
     from ipu.learn.checkpoint import interrupt_later
     from ipu.members.connect import connect, leaving
@@ -141,7 +141,8 @@ def run_worker(cluster: Cluster, options: Options) -> int:
 
 
 def train(
-    transport: Transport, cluster: Cluster, options: Options, interrupted: Callable[[], bool]
+    transport: Transport, cluster: Cluster, options: DistributedArguments,
+    interrupted: Callable[[], bool],
 ) -> int:
     """Train to the end, or until a worker is interrupted; the exit status."""
     from ipu.members.group import Processes
@@ -167,13 +168,13 @@ def train(
     return 0
 
 
-def build(group: Processes, cluster: Cluster, options: Options) -> Trainer:
+def build(group: Processes, cluster: Cluster, options: DistributedArguments) -> Trainer:
     """The training of this worker's replicas."""
     from ipu.learn.optim import SGD
     from ipu.learn.policy import FP16
     from ipu.machine import FpCtl
-    from ipu.parallel.plan import Plan
-    from ipu.parallel.trainer import Trainer
+    from ipu.plan.plan import Plan
+    from ipu.plan.trainer import Trainer
 
     order = options.order or cluster.order or "auto"
     plan = Plan([model], count=COUNT, replicas=cluster.replicas, order=order)
@@ -208,9 +209,9 @@ def share(values: NDArray[np.generic], plan: Plan, own: range) -> NDArray[Any]:
     return blocks[:, own.start : own.stop].reshape(-1, *values.shape[1:])
 
 
-def _text(cluster: Cluster, options: Options) -> str:
+def _text(cluster: Cluster, options: DistributedArguments) -> str:
     """What must be equal on all workers."""
-    from ipu.parallel.orders import Order
+    from ipu.plan.orders import Order
 
     rows = {
         "seed": options.seed, "steps": options.n_steps, "replicas": cluster.replicas,
@@ -221,7 +222,9 @@ def _text(cluster: Cluster, options: Options) -> str:
 
 
 @contextmanager
-def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[Callable[[], None]]:
+def _saving(
+    group: Processes, training: Trainer, options: DistributedArguments
+) -> Iterator[Callable[[], None]]:
     """Go on from the latest checkpoint; yields what saves one."""
     if options.checkpoint is None:
         yield lambda: None
@@ -239,7 +242,7 @@ def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[C
         yield lambda: checkpoints.save(training)
 
 
-def _tell_interrupted(group: Processes, options: Options) -> None:
+def _tell_interrupted(group: Processes, options: DistributedArguments) -> None:
     kept = "nothing was saved" if options.checkpoint is None else f"saved in {options.checkpoint}"
     who = group.transport.describe(group.stopping[0])
     print(f"distributed_training: {who} was interrupted; {kept}", file=sys.stderr, flush=True)

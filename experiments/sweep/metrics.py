@@ -32,7 +32,7 @@ class Curve(NamedTuple):
     y: tuple[float, ...]
 
 
-class Compared(NamedTuple):
+class ComparedRuns(NamedTuple):
     """Numbers and curves by their titles: one entry for each run, None where it has none.
 
     >>> rows = [{"of": "a", "epoch": 1, "loss": 2.0}, {"of": "a", "epoch": 2, "loss": 1.0}]
@@ -44,7 +44,7 @@ class Compared(NamedTuple):
     curves: dict[str, list[Curve | None]]
 
 
-def compared(runs: Sequence[Sequence[Row]]) -> Compared:
+def compared(runs: Sequence[Sequence[Row]]) -> ComparedRuns:
     """Every number and curve of the runs, in the order of their first rows."""
     numbers: dict[str, list[float | None]] = {}
     curves: dict[str, list[Curve | None]] = {}
@@ -55,7 +55,7 @@ def compared(runs: Sequence[Sequence[Row]]) -> Compared:
                     curves.setdefault(title, [None] * len(runs))[place] = value
                 else:
                     numbers.setdefault(title, [None] * len(runs))[place] = value
-    return Compared(numbers, curves)
+    return ComparedRuns(numbers, curves)
 
 
 def differs(values: Sequence[object]) -> bool:

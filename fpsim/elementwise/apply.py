@@ -53,7 +53,7 @@ def as_read(x: Carrier, settings: Settings) -> Carrier:
 
 def variant(
     operation: str, settings: Settings, input_size: int, level: int, supplied: bool
-) -> tuple[loop.Variant, Plan, int]:
+) -> tuple[loop.LoopVariant, Plan, int]:
     """The kernel that an operation takes, its constants, and the width of its lanes.
 
     input_size: bytes of the widest operand; level: how flags are told (FLAGS_NONE, …); supplied:
@@ -66,7 +66,7 @@ def variant(
         words = 3 if supplied else 2 if rule.whole_words else 1
     if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
         residual = step.RESIDUAL_QUANTA
-    choices = loop.Variant(
+    choices = loop.LoopVariant(
         _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words, residual
     )
     return choices, rule, width

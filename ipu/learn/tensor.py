@@ -24,7 +24,8 @@ from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.saved import Reading, is_packing, memory, packed
 
 __all__ = [
-    "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
+    "OperationCost", "Primitive", "TapeNode", "Tensor", "Watch", "contributions", "gradients",
+    "inlet",
     "nodes", "pull_back", "saved_bytes", "total_cost",
 ]
 
@@ -60,12 +61,12 @@ def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
 INLET = Primitive("inlet", _no_forward, (), unit="none")
 
 
-class Node(NamedTuple):
+class TapeNode(NamedTuple):
     """How a tensor was computed: an entry of the tape."""
 
     primitive: Primitive
     #: Where each input comes from; computed values that no rule has saved are not kept.
-    inputs: tuple[Node | Tensor, ...]
+    inputs: tuple[TapeNode | Tensor, ...]
     saved: list[Any]
     options: dict[str, Any]
     #: Name under which its operations are counted.
@@ -77,7 +78,7 @@ class Node(NamedTuple):
 
 
 #: watch(operation that the gradient came through, gradient), called for each backward rule.
-Watch = Callable[[Node, Array], None]
+Watch = Callable[[TapeNode, Array], None]
 
 
 class Tensor:
@@ -99,7 +100,7 @@ class Tensor:
     __slots__ = ("_kept", "array", "device", "name", "node")
 
     def __init__(
-        self, array: Array, device: Device, name: str = "", node: Node | None = None
+        self, array: Array, device: Device, name: str = "", node: TapeNode | None = None
     ) -> None:
         self.array = array
         self.device = device
@@ -147,7 +148,7 @@ class Tensor:
         if any(x.needs_gradient for x in inputs):
             for passing in primitive.passing:
                 options.pop(passing, None)
-            result.node = Node(
+            result.node = TapeNode(
                 primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
                 device.control.esr, primitive.cost(arrays, output), next(_numbers),
             )
@@ -281,7 +282,7 @@ def _power(x: Tensor, n: int) -> Tensor:
     return result
 
 
-def _origin(tensor: Tensor) -> Node | Tensor:
+def _origin(tensor: Tensor) -> TapeNode | Tensor:
     """The tape entry of a computed tensor; a variable or a constant itself."""
     return tensor if tensor.node is None else tensor.node
 
@@ -295,7 +296,7 @@ def inlet(outside: Tensor) -> Tensor:
     if not outside.needs_gradient:
         return Tensor(outside.array, outside.device, outside.name)
     device = outside.device
-    node = Node(
+    node = TapeNode(
         INLET, (), [], {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
     )
     inside = Tensor(outside.array, device, outside.name, node)
@@ -303,13 +304,13 @@ def inlet(outside: Tensor) -> Tensor:
     return inside
 
 
-def nodes(*targets: Tensor) -> list[Node]:
+def nodes(*targets: Tensor) -> list[TapeNode]:
     """The tape entries that the targets depend on, latest first."""
-    by_number: dict[int, Node] = {}
+    by_number: dict[int, TapeNode] = {}
     waiting = [_origin(target) for target in targets]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Node) and node.number not in by_number:
+        if isinstance(node, TapeNode) and node.number not in by_number:
             by_number[node.number] = node
             waiting.extend(node.inputs)
     return [by_number[number] for number in sorted(by_number, reverse=True)]
@@ -403,11 +404,11 @@ def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
 
 
 def _pull_back(
-    device: Device, node: Node, gradient: Array
-) -> Iterator[tuple[Node | Tensor, Array]]:
+    device: Device, node: TapeNode, gradient: Array
+) -> Iterator[tuple[TapeNode | Tensor, Array]]:
     saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
-        if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
+        if vjp is not None and (isinstance(origin, TapeNode) or origin.needs_gradient):
             # The gradient of a variable is not read before the end.
             device.puts_off = isinstance(origin, Tensor)
             yield origin, vjp(device, gradient, saved, **node.options)

@@ -23,9 +23,9 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
-from ipu.learn.checkpoint import Number, Positioned, State, check_program, restore, take
+from ipu.learn.checkpoint import Number, Positioned, TrainingState, check_program, restore, take
 from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
-from ipu.learn.mode import Updates, training
+from ipu.learn.mode import PendingUpdates, training
 from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike, find_policy
 from ipu.learn.tensor import Tensor
@@ -55,7 +55,7 @@ class Gathered(NamedTuple):
     """
 
     pairs: Pairs
-    updates: Updates
+    updates: PendingUpdates
 
 
 class Trainer:
@@ -323,11 +323,11 @@ class Trainer:
 
     def state(
         self, source: Positioned | None = None, progress: Mapping[str, Number] | None = None
-    ) -> State:
+    ) -> TrainingState:
         """Everything that the next step depends on, and the numbers of `progress`."""
         return take(self, source, progress)
 
-    def restore(self, state: State, source: Positioned | None = None) -> None:
+    def restore(self, state: TrainingState, source: Positioned | None = None) -> None:
         """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
 

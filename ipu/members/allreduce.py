@@ -10,7 +10,7 @@ Values go through their tree level by level, all tensors of a step together: fir
 is sent, then what is awaited is received. Both sides go through the values in the same order, so
 messages between two processes need no numbers to be told apart.
 
-Source    `ipu.parallel.orders`, `ipu.parallel.collectives`.
+Source    `ipu.plan.orders`, `ipu.plan.collectives`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fpsim.records.formats import Format
 from ipu.learn.address import Numbering
 from ipu.members.channel import Channel
 from ipu.members.pieces import Label
-from ipu.parallel.collectives import Summands, add_at, check_kinds
-from ipu.parallel.orders import (
+from ipu.plan.collectives import Summands, add_at, check_kinds
+from ipu.plan.orders import (
     Addition,
     Order,
     Part,
@@ -138,7 +138,7 @@ def all_reduce(
     """
     own = [replica for replica, owner in enumerate(owners) if owner == channel.rank]
     works = [work for job in jobs for work in _works(channel, owners, own, job, order, ring)]
-    run = _Run(channel, len(owners), numberings)
+    run = _Pass(channel, len(owners), numberings)
     for level in range(1 + max((work.values[-1].level for work in works), default=0)):
         for work in works:
             run.compute(work, level)
@@ -174,7 +174,7 @@ def _works(
     return works
 
 
-class _Run:
+class _Pass:
     """One pass over the levels of all trees."""
 
     def __init__(

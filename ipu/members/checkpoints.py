@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fpsim.state.files import write_whole
-from ipu.learn.checkpoint import State, load, save, take
+from ipu.learn.checkpoint import TrainingState, load, save, take
 from ipu.learn.checkpoint.file import check_folder
 from ipu.learn.checkpoint.lock import FolderLock
 from ipu.learn.checkpoint.state import Kept, Positioned, Replica
@@ -166,7 +166,7 @@ class Checkpoints:
         group.saved = training.steps
 
     @staticmethod
-    def _written(folder: Path, files: Mapping[str, State]) -> bytes:
+    def _written(folder: Path, files: Mapping[str, TrainingState]) -> bytes:
         """Write this worker's files; their digests and sizes as JSON."""
         try:
             for name, state in files.items():
@@ -176,7 +176,7 @@ class Checkpoints:
             return json.dumps({"error": str(error)}).encode()
         return json.dumps(rows).encode()
 
-    def _states(self, training: Trainer, source: Positioned | None) -> dict[str, State]:
+    def _states(self, training: Trainer, source: Positioned | None) -> dict[str, TrainingState]:
         """What this worker writes, by file name."""
         state = take(training, source)
         own = self.group.own(self.group.replicas)
@@ -187,12 +187,12 @@ class Checkpoints:
                 state, built=self.group.built(training), flags={}, status=0, counts=None,
                 replicas=(), operation=0,
             )
-        replicas: list[State | Replica] = [state, *state.replicas]
+        replicas: list[TrainingState | Replica] = [state, *state.replicas]
         for replica, one in zip(own, replicas, strict=True):
             everything = {**state.parameters, **one.parameters}
             slots = {**state.slots, **one.slots}
             drift = self._drifts(training)
-            files[f"worker-{replica}.npz"] = State(
+            files[f"worker-{replica}.npz"] = TrainingState(
                 built={},
                 parameters={n: k for n, k in everything.items() if drift or n not in shared},
                 slots={n: k for n, k in slots.items() if drift or n not in shared},
@@ -261,7 +261,7 @@ class Checkpoints:
         training.restore(replace(state, built=there), source)
 
 
-def _assembled(shared: State, own: list[State]) -> State:
+def _assembled(shared: TrainingState, own: list[TrainingState]) -> TrainingState:
     """The state of a process: what is equal on all replicas, and its replicas' own."""
     first, *others = own
     return replace(
@@ -272,7 +272,7 @@ def _assembled(shared: State, own: list[State]) -> State:
     )
 
 
-def _replica(state: State) -> Replica:
+def _replica(state: TrainingState) -> Replica:
     parameters: Mapping[str, Kept] = state.parameters
     return Replica(
         parameters, state.slots, state.operation, state.flags, state.status, state.counts

@@ -1,7 +1,7 @@
 """Processes: the group of a training whose replicas are computed by several processes.
 
 Replicas are dealt consecutively: process p of P computes p·L … p·L + L - 1, L = R/P. The bits are
-those of one process: the additions of a sum have their addresses (`ipu.parallel.collectives`),
+those of one process: the additions of a sum have their addresses (`ipu.plan.collectives`),
 wherever they are computed, and everything else of a step belongs to one replica or is equal on all.
 
 A step is published after its last sum, so all processes stand at step t or t + 1 when one of them
@@ -25,7 +25,7 @@ from ipu.learn import train
 from ipu.learn.address import Numbering
 from ipu.learn.checkpoint import take
 from ipu.learn.loss_scale import Statistic
-from ipu.learn.loss_scale.histogram import Histogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Worker
 from ipu.members.allreduce import all_reduce
@@ -35,9 +35,9 @@ from ipu.members.members import Meeting, Members
 from ipu.members.pieces import HEADER
 from ipu.members.registers import add_registers, from_text, to_text
 from ipu.members.transport import Transport
-from ipu.parallel.collectives import Group, Summands
-from ipu.parallel.orders import Order, Ring
-from ipu.parallel.trainer import Trainer
+from ipu.plan.collectives import Group, Summands
+from ipu.plan.orders import Order, Ring
+from ipu.plan.trainer import Trainer
 
 __all__ = ["Processes"]
 
@@ -132,7 +132,7 @@ class Processes(Group):
         text = own.tobytes() + losses.astype("<f8").tobytes()
         rows = self.channel.gather(text, "the losses", equal=True)
         split = [(np.frombuffer(row[: own.nbytes], np.int64), row[own.nbytes :]) for row in rows]
-        if isinstance(statistic, Histogram):
+        if isinstance(statistic, EdgeHistogram):
             statistic.upper = sum(int(counts[0]) for counts, _ in split)
             statistic.lower = sum(int(counts[1]) for counts, _ in split)
         self.stopping = tuple(rank for rank, (counts, _) in enumerate(split) if counts[-1])
@@ -254,7 +254,7 @@ class Processes(Group):
 
 def _counts(statistic: Statistic) -> list[int]:
     """What is summed over processes."""
-    if isinstance(statistic, Histogram):
+    if isinstance(statistic, EdgeHistogram):
         return [statistic.upper, statistic.lower]
     if type(statistic) is not Statistic:
         raise TypeError(

@@ -30,7 +30,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from ipu.installation import how_to_install
-from ipu.members.arrival import Stage, joining, tell
+from ipu.members.arrival import ArrivalStage, joining, tell
 from ipu.members.cluster import Cluster
 from ipu.members.handshake import Hello
 from ipu.members.health import Health
@@ -60,7 +60,7 @@ def import_mpi() -> Any:
     Raises    ImportError where mpi4py or an MPI library is not installed.
     """
     if "mpi4py.MPI" not in sys.modules:
-        tell(Stage.STARTS_MPI)
+        tell(ArrivalStage.STARTS_MPI)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -69,7 +69,7 @@ def import_mpi() -> Any:
             f"your system's package manager, or: {how_to_install('mpi')}"
         ) from error
     finally:
-        tell(Stage.HAS_MPI)
+        tell(ArrivalStage.HAS_MPI)
     return MPI
 
 

@@ -15,13 +15,13 @@ from ipu.learn.address import Numbering, Region
 from ipu.machine.device import Device
 from ipu.members.allreduce import all_reduce
 from ipu.members.channel import Channel
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order, check_order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order, check_order
 
-__all__ = ["Sums"]
+__all__ = ["ReplicaSums"]
 
 
-class Sums:
+class ReplicaSums:
     """Sums over R replicas, of which each process has R/P consecutive ones.
 
     device    makes a device; every replica adds its chunks on one of its own.
@@ -30,7 +30,7 @@ class Sums:
     >>> from fpsim import BINARY16
     >>> from ipu.members.local_transport import run_local
     >>> def work(transport):
-    ...     sums = Sums(Channel(transport), 2, Device)
+    ...     sums = ReplicaSums(Channel(transport), 2, Device)
     ...     own = Device().from_host([1.0, transport.rank], BINARY16)
     ...     return sums.of([Summands([own], 0)], step=0)[0].values.tolist()
     >>> run_local(2, work)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["Convolution"]
+__all__ = ["ExactConvolution"]
 
 Index = tuple[int, ...]
 Codes = NDArray[Any]
@@ -24,7 +24,7 @@ Terms = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ExactConvolution:
     """One convolution: images (batch, height, width, channels), kernels as `fpsim.products.conv`
     takes them.
 

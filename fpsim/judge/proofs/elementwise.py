@@ -10,7 +10,7 @@ from numba.core import types
 from fpsim.elementwise.apply import variant
 from fpsim.judge.proofs.replay import Builder, Lane
 from fpsim.judge.proofs.terms import Word, choose
-from fpsim.kernels.elementwise.loop import WORDS_GIVEN, Variant
+from fpsim.kernels.elementwise.loop import WORDS_GIVEN, LoopVariant
 from fpsim.kernels.elementwise.step import FLAGS_EACH, nothing_seen, summary, vector_step
 from fpsim.kernels.lanes.formula import Term
 from fpsim.kernels.lanes.vectors import Lanes
@@ -36,7 +36,7 @@ def rule_of(builder: Builder, constants: Any, width: int) -> Rule:
     return Rule(*lanes)
 
 
-def _choices(choice: Variant, builder: Builder) -> tuple[Any, ...]:
+def _choices(choice: LoopVariant, builder: Builder) -> tuple[Any, ...]:
     """The choices as the loop gives them to its step; whether it streams may be either."""
     streaming = Term(types.boolean, Lane(builder.theory.chance()), builder.point)
     given = choice.words == WORDS_GIVEN

@@ -20,7 +20,7 @@ from fpsim.judge.proofs.conversions import expected, narrow_formats, oracle_sett
 from fpsim.judge.proofs.elementwise import rule_of
 from fpsim.judge.proofs.outcomes import agrees
 from fpsim.judge.proofs.replay import Builder
-from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
+from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Claim, Finding, Point, Theorem
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.compiling import compiled
@@ -49,7 +49,7 @@ _TOLD = 4 | 16
 
 
 def _partial(theory: Theory, settings: Settings, width: int) -> tuple[Word, Word, Word | None]:
-    """A binary32 number, its bits in lanes of this width, and a random word if the mode takes it."""
+    """A binary32 number, its bits in these lanes, and a random word if the mode takes it."""
     x = theory.variable("x", 32)
     bits = x if width == 32 else theory.real(x).converted(64).bits
     word = theory.variable("word", 32) if settings.rounding.stochastic else None
@@ -202,7 +202,7 @@ def _store(fmt: Format, rounding: Any, width: int = 32, low: bool = False) -> Th
     name = f"store {fmt.name} {_mode(settings)}" + (" given bits" if low else "")
     name += " 64-bit lanes" if width == 64 else ""
     return Theorem(
-        name, "store", "a partial is stored as the oracle rounds it, whatever binary32 number it is",
+        name, "store", "a partial, any binary32 number, is rounded once where it is stored",
         partial(_any_partial, settings, width, low), partial(_stored, settings, low),
         quick=name == "store binary16 RNE",
     )

@@ -24,7 +24,7 @@ from fpsim.kernels.by_unit.limbs import LIMBS, put, take
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import pointer
 
-__all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
+__all__ = ["SPECIAL", "UnitParameters", "run_pass", "split_operand"]
 
 #: Exponent of what is no number; its significand: ±1 infinity, 2 quiet NaN, 3 signalling NaN.
 SPECIAL = 1 << 20
@@ -37,7 +37,7 @@ NOTHING = -(1 << 30)
 CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 
 
-class Call(NamedTuple):
+class UnitParameters(NamedTuple):
     """A unit as numbers."""
 
     terms: int  # products of one call

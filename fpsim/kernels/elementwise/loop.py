@@ -20,7 +20,7 @@ from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
 from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["BLOCK", "Variant", "kernel"]
+__all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
 BLOCK = 1024
@@ -31,7 +31,7 @@ ROOM = BLOCK + GROUP_HALF
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
 
 
-class Variant(NamedTuple):
+class LoopVariant(NamedTuple):
     """What is compiled in: constants to the compiler, never tested in the loop."""
 
     operation: int
@@ -65,7 +65,7 @@ def _place(array, b, n):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, b, n, m, seed, operation, wide):
+def fill_block(words, first, b, n, m, seed, operation, wide):
     """The words of m elements from b on, and where those of the first one stand.
 
     Groups are made whole: where a block ends inside of one, the next begins with it. Elements from
@@ -85,7 +85,7 @@ def _fill_block(words, first, b, n, m, seed, operation, wide):
 
 
 @cache
-def kernel(variant: Variant) -> Any:
+def kernel(variant: LoopVariant) -> Any:
     """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
     x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones repeat x.
@@ -129,7 +129,7 @@ def kernel(variant: Variant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first, b, n, m, seed, operation, wide)
+                wi = fill_block(room_words, first, b, n, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
                 seen = vector_step(

@@ -36,7 +36,7 @@ from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from ipu.learn.policy import PolicyLike
 from ipu.machine.choice import ConvolutionTraits
-from ipu.machine.contexts import Machine, MachineContext, MachineCore
+from ipu.machine.contexts import DeviceLike, MachineContext, MachineCore
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
 from ipu.machine.device import Device
 from ipu.machine.product_calls import ProductCall
@@ -123,7 +123,7 @@ def _rules(control: FpCtl, fmt: Format) -> tuple[Settings, Flags]:
 class IeeeCore(MachineCore):
     """What stands behind arithmetic by IEEE 754 under the traps and the rounding of a device."""
 
-    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
+    def __init__(self, context: Context, device: DeviceLike, fmt: Format) -> None:
         super().__init__(context, device, fmt)
         self.obey(device.control)
 
@@ -164,7 +164,7 @@ class ProductsDevice(Device):
 
     Raises    ValueError for a unit that takes none of the formats that the policy multiplies in.
 
-    >>> from ipu.frontends.common.policies import find_policy
+    >>> from ipu.run.policies import find_policy
     >>> device = ProductsDevice(find_policy("f16"), FpCtl(), unit="V100_F16_F32")
     >>> big = device.from_host([[60000.0]], BINARY16)
     >>> device.add(big, big).values.tolist(), device.matmul(big, big).values.tolist()
