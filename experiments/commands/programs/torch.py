@@ -92,8 +92,8 @@ def command(
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
-        chosen = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
-        return _in_replicas(replicas, [*as_options(chosen), *line])
+        options = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        return _in_replicas(replicas, [*as_options(options), *line])
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
