@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import Plan, exact_width, plan
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
@@ -53,7 +53,7 @@ def as_read(x: Carrier, settings: Settings) -> Carrier:
 
 def variant(
     operation: str, settings: Settings, input_size: int, level: int, supplied: bool
-) -> tuple[loop.LoopVariant, Plan, int]:
+) -> tuple[loop.LoopVariant, KernelPlan, int]:
     """The kernel that an operation takes, its constants, and the width of its lanes.
 
     input_size: bytes of the widest operand; level: how flags are told (FLAGS_NONE, …); supplied:

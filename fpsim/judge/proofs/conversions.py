@@ -7,21 +7,20 @@ from functools import partial
 from typing import Any
 
 from fpsim.elementwise.constants import exact_width
-from fpsim.judge.oracle import Settings as OracleSettings
-from fpsim.judge.oracle import convert
+from fpsim.judge.oracle import OracleSettings, convert
 from fpsim.judge.proofs.compiled import answers, bits_of, told
 from fpsim.judge.proofs.elementwise import replayed
 from fpsim.judge.proofs.outcomes import (
-    Outcome,
+    ExpectedResult,
     agrees,
     infinity_converted,
     not_a_number,
     result_of,
 )
-from fpsim.judge.proofs.replay import Builder
+from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.specification import magnitude_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word
-from fpsim.judge.proofs.theorem import Claim, Finding, Point, Theorem
+from fpsim.judge.proofs.theorem import SolverClaim, Finding, Point, Theorem
 from fpsim.records.formats import BINARY32, CATALOGUE, Format
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings
@@ -35,7 +34,7 @@ _RANDOM_BITS = (8, 13, 16)
 _QUICK = {("binary16", "RNE"), ("e4m3fn", "RTP"), ("e5m2", "SR(8)")}
 
 
-def expected(x: Word, settings: Settings, word: Word | None) -> Outcome:
+def expected(x: Word, settings: Settings, word: Word | None) -> ExpectedResult:
     """What a binary32 code becomes by the rules."""
     body, negative = x & 0x7FFFFFFF, x.is_negative
     exact = magnitude_of(x)
@@ -47,7 +46,7 @@ def expected(x: Word, settings: Settings, word: Word | None) -> Outcome:
     return special.where(body >= 0x7F800000, finite)
 
 
-def claim(settings: Settings, supplied: bool) -> Claim:
+def claim(settings: Settings, supplied: bool) -> SolverClaim:
     """The kernel's step gives the outcome of the specification."""
     theory = Theory()
     x = theory.variable("x", 32)
@@ -60,9 +59,9 @@ def claim(settings: Settings, supplied: bool) -> Claim:
             r = settings.random_most
             premises.append(word < 1 << r)
             top = word << (32 - r)
-    step = replayed(Builder(theory), "convert", settings, [x], word, supplied=supplied)
+    step = replayed(TermBuilder(theory), "convert", settings, [x], word, supplied=supplied)
     goal = agrees(step.code, step.flags, expected(x, settings, top))
-    return Claim(theory, goal, premises)
+    return SolverClaim(theory, goal, premises)
 
 
 def oracle_settings(settings: Settings, word: int = 0) -> OracleSettings:

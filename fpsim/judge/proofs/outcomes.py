@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fpsim.judge.proofs.specification import (
     Chance,
-    Grid,
+    ValueGrid,
     Magnitude,
     grid_of,
     magnitude_of,
@@ -20,7 +20,7 @@ from fpsim.records.formats import Format
 from fpsim.records.rounding import SR
 from fpsim.records.settings import Settings
 
-__all__ = ["Outcome", "agrees", "chance_of", "mode_name", "not_a_number", "result_of"]
+__all__ = ["ExpectedResult", "agrees", "chance_of", "mode_name", "not_a_number", "result_of"]
 
 _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = 1, 2, 4, 16
 
@@ -28,7 +28,7 @@ _INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = 1, 2, 4, 16
 _SPECIAL = {32: (0x7F800000, 0x7FC00000), 64: (0x7FF0000000000000, 0x7FF8000000000000)}
 
 
-class Outcome(NamedTuple):
+class ExpectedResult(NamedTuple):
     """A result and its flags; the magnitude is that of a finite result."""
 
     magnitude: Magnitude
@@ -37,10 +37,10 @@ class Outcome(NamedTuple):
     nan: Truth
     flags: Word
 
-    def where(self, condition: Truth, other: Outcome) -> Outcome:
+    def where(self, condition: Truth, other: ExpectedResult) -> ExpectedResult:
         """This where the condition holds, else the other."""
         units = choose(condition, self.magnitude.units, other.magnitude.units)
-        return Outcome(
+        return ExpectedResult(
             Magnitude(units, self.magnitude.unit),
             choose(condition, self.negative, other.negative),
             choose(condition, self.infinite, other.infinite),
@@ -75,15 +75,15 @@ def _stops_at_largest(mode: str, negative: Truth) -> Truth:
     return ~negative if mode == "RTN" else truth(False)
 
 
-def _largest(like: Magnitude, grid: Grid) -> Magnitude:
+def _largest(like: Magnitude, grid: ValueGrid) -> Magnitude:
     return Magnitude(like.of(grid.last, grid.last_exponent), like.unit)
 
 
-def _beyond(choice: str, like: Magnitude, negative: Truth, grid: Grid, flags: Word) -> Outcome:
+def _beyond(choice: str, like: Magnitude, negative: Truth, grid: ValueGrid, flags: Word) -> ExpectedResult:
     """What stands for a result that is too large, or for an infinity."""
     truth = negative.theory.truth
     is_infinite, is_nan = truth(choice == "infinity"), truth(choice == "nan")
-    return Outcome(_largest(like, grid), negative, is_infinite, is_nan, flags)
+    return ExpectedResult(_largest(like, grid), negative, is_infinite, is_nan, flags)
 
 
 def _overflow(settings: Settings) -> str:
@@ -94,7 +94,7 @@ def _overflow(settings: Settings) -> str:
 
 def result_of(
     exact: Magnitude, negative: Truth, settings: Settings, word: Word | None
-) -> Outcome:
+) -> ExpectedResult:
     """The one rounding of an exact number, with what happens at the ends of the range."""
     theory, grid, mode = exact.theory, grid_of(settings.format), mode_name(settings)
     value, inexact, tiny, over = rounded(
@@ -105,9 +105,9 @@ def result_of(
     raised = choose(inexact, flags(_INEXACT, 8), flags(0, 8))
     raised = choose(inexact & tiny, flags(_INEXACT | _UNDERFLOW, 8), raised)
     no = theory.truth(False)
-    plain = Outcome(Magnitude(value, exact.unit), negative, no, no, raised)
+    plain = ExpectedResult(Magnitude(value, exact.unit), negative, no, no, raised)
     if settings.subnormals != "keep":
-        lost = Outcome(
+        lost = ExpectedResult(
             Magnitude(zero, exact.unit), negative, no, no, flags(_INEXACT | _UNDERFLOW, 8)
         )
         plain, over = lost.where(tiny, plain), over & ~tiny
@@ -118,7 +118,7 @@ def result_of(
     return _without_minus_zero(outcome, settings.format)
 
 
-def _without_minus_zero(outcome: Outcome, fmt: Format) -> Outcome:
+def _without_minus_zero(outcome: ExpectedResult, fmt: Format) -> ExpectedResult:
     """A zero has no sign where the format has one zero."""
     if fmt.specials != "fnuz":
         return outcome
@@ -126,19 +126,19 @@ def _without_minus_zero(outcome: Outcome, fmt: Format) -> Outcome:
     return outcome._replace(negative=outcome.negative & ~is_zero)
 
 
-def not_a_number(like: Magnitude, invalid: Truth, settings: Settings) -> Outcome:
+def not_a_number(like: Magnitude, invalid: Truth, settings: Settings) -> ExpectedResult:
     """The result where there is no number: NaN, or the largest value of a format without one."""
     theory = like.theory
     has_nan = settings.format.specials != "finite"
     invalid = invalid if has_nan else theory.truth(True)
     flags = choose(invalid, theory.word(_INVALID, 8), theory.word(0, 8))
     no = theory.truth(False)
-    return Outcome(
+    return ExpectedResult(
         _largest(like, grid_of(settings.format)), no, no, theory.truth(has_nan), flags
     )
 
 
-def infinity_converted(like: Magnitude, negative: Truth, settings: Settings) -> Outcome:
+def infinity_converted(like: Magnitude, negative: Truth, settings: Settings) -> ExpectedResult:
     """What an infinite operand of a conversion becomes."""
     theory, grid = like.theory, grid_of(settings.format)
     choice = settings.arguments["infinite_input"]
@@ -149,7 +149,7 @@ def infinity_converted(like: Magnitude, negative: Truth, settings: Settings) -> 
     return _beyond(choice or _overflow(settings), like, negative, grid, flags)
 
 
-def agrees(code: Word, flags: Word, outcome: Outcome) -> Truth:
+def agrees(code: Word, flags: Word, outcome: ExpectedResult) -> Truth:
     """Whether a binary32 code and flags are this outcome; NaN is the canonical one."""
     top = 1 << (code.width - 1)
     body = code & (top - 1)

@@ -23,14 +23,14 @@ from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
 from fpsim.kernels.lanes.formula import InsertionPoint, Term
 from fpsim.kernels.lanes.vectors import Lanes
 
-__all__ = ["Builder", "Lane", "Place", "UnknownInstructionError"]
+__all__ = ["TermBuilder", "LaneValue", "MemoryPlace", "UnknownInstructionError"]
 
 
 class UnknownInstructionError(NotImplementedError):
     """A formula used an instruction whose meaning is not written down here."""
 
 
-class Lane:
+class LaneValue:
     """One lane of a value: unsigned bits, a float, or a truth value."""
 
     def __init__(self, content: Word | Real | Truth) -> None:
@@ -48,7 +48,7 @@ class Lane:
         """How memory is written concerns no value."""
 
 
-class Place:
+class MemoryPlace:
     """A pointer: a named piece of memory, and the number of an element."""
 
     def __init__(self, name: str, index: int, element: ir.Type) -> None:
@@ -57,9 +57,9 @@ class Place:
 
 
 class _Joined:
-    """What a branch and the way around it give; `Lane` once both are known."""
+    """What a branch and the way around it give; `LaneValue` once both are known."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: TermBuilder) -> None:
         self.builder = builder
         self.sides: list[tuple[Any, str]] = []
 
@@ -70,7 +70,7 @@ class _Joined:
     def type(self) -> ir.Type:
         return self.lane().type
 
-    def lane(self) -> Lane:
+    def lane(self) -> LaneValue:
         (inside, block), (around, _) = self.sides
         return self.builder.select(self.builder.entered[block], inside, around)
 
@@ -95,7 +95,7 @@ _SIGNED: dict[str, Callable[[Word, Word], Truth]] = {
 }
 
 
-class Builder:
+class TermBuilder:
     """llvmlite's IRBuilder, as far as formulas use it.
 
     `arithmetic` replaces operations of floats by contracts: name -> function of Reals.
@@ -106,7 +106,7 @@ class Builder:
     ) -> None:
         self.theory = theory
         self.arithmetic = arithmetic or {}
-        self.memory: dict[tuple[str, int], Lane] = {}
+        self.memory: dict[tuple[str, int], LaneValue] = {}
         self.module = ir.Module()
         self.block = "entry"
         self.entered: dict[str, Truth] = {}
@@ -122,22 +122,22 @@ class Builder:
 
     def bits(self, word: Word) -> Term:
         """Unsigned lanes for a formula."""
-        return Term(Lanes("u", word.width, 512 // word.width), Lane(word), self.point)
+        return Term(Lanes("u", word.width, 512 // word.width), LaneValue(word), self.point)
 
     def floats(self, real: Real) -> Term:
         """Lanes of floats for a formula."""
-        return Term(Lanes("f", real.width, 512 // real.width), Lane(real), self.point)
+        return Term(Lanes("f", real.width, 512 // real.width), LaneValue(real), self.point)
 
     def pointer(self, name: str, kind: Any) -> Term:
         """A pointer for a formula, to a type of numba's."""
         element = cpu_target.target_context.get_data_type(kind)
-        return Term(types.CPointer(kind), Place(name, 0, element), self.point)
+        return Term(types.CPointer(kind), MemoryPlace(name, 0, element), self.point)
 
     def content(self, value: Any) -> Any:
         """The word, float or truth value behind an instruction's value."""
         if isinstance(value, Term):
             return self.content(value.value)
-        if isinstance(value, Lane):
+        if isinstance(value, LaneValue):
             return value.content
         if isinstance(value, _Joined):
             return value.lane().content
@@ -167,29 +167,29 @@ class Builder:
 
     # Integers and truth values ------------------------------------------------------------
 
-    def _binary(self, name: str, a: Any, b: Any) -> Lane:
-        return Lane(_BINARY[name](self.content(a), self.content(b)))
+    def _binary(self, name: str, a: Any, b: Any) -> LaneValue:
+        return LaneValue(_BINARY[name](self.content(a), self.content(b)))
 
-    def add(self, a: Any, b: Any) -> Lane:
+    def add(self, a: Any, b: Any) -> LaneValue:
         return self._binary("add", a, b)
 
-    def sub(self, a: Any, b: Any) -> Lane:
+    def sub(self, a: Any, b: Any) -> LaneValue:
         return self._binary("sub", a, b)
 
-    def mul(self, a: Any, b: Any) -> Lane:
+    def mul(self, a: Any, b: Any) -> LaneValue:
         return self._binary("mul", a, b)
 
-    def and_(self, a: Any, b: Any) -> Lane:
+    def and_(self, a: Any, b: Any) -> LaneValue:
         return self._binary("and_", a, b)
 
-    def or_(self, a: Any, b: Any) -> Lane:
+    def or_(self, a: Any, b: Any) -> LaneValue:
         return self._binary("or_", a, b)
 
-    def xor(self, a: Any, b: Any) -> Lane:
+    def xor(self, a: Any, b: Any) -> LaneValue:
         return self._binary("xor", a, b)
 
-    def not_(self, a: Any) -> Lane:
-        return Lane(~self.content(a))
+    def not_(self, a: Any) -> LaneValue:
+        return LaneValue(~self.content(a))
 
     def _counted(self, name: str, count: Word) -> Word:
         """A count of a shift, which LLVM leaves undefined from the width on."""
@@ -199,124 +199,124 @@ class Builder:
         self.theory.duties.append((f"{name} by less than {count.width}", below))
         return count
 
-    def shl(self, a: Any, b: Any) -> Lane:
-        return Lane(self.content(a) << self._counted("shl", self.content(b)))
+    def shl(self, a: Any, b: Any) -> LaneValue:
+        return LaneValue(self.content(a) << self._counted("shl", self.content(b)))
 
-    def lshr(self, a: Any, b: Any) -> Lane:
-        return Lane(self.content(a) >> self._counted("lshr", self.content(b)))
+    def lshr(self, a: Any, b: Any) -> LaneValue:
+        return LaneValue(self.content(a) >> self._counted("lshr", self.content(b)))
 
-    def icmp_unsigned(self, relation: str, a: Any, b: Any) -> Lane:
+    def icmp_unsigned(self, relation: str, a: Any, b: Any) -> LaneValue:
         a = self.content(a)
         if isinstance(a, Truth):  # a mask read as a number: whether any lane is set
             if relation != "!=" or not isinstance(b, ir.Constant) or b.constant != 0:
                 raise UnknownInstructionError(f"a mask compared by {relation} {b}")
-            return Lane(a)
-        return Lane(_COMPARED[relation](a, self.content(b)))
+            return LaneValue(a)
+        return LaneValue(_COMPARED[relation](a, self.content(b)))
 
-    def icmp_signed(self, relation: str, a: Any, b: Any) -> Lane:
-        return Lane(_SIGNED[relation](self.content(a), self.content(b)))
+    def icmp_signed(self, relation: str, a: Any, b: Any) -> LaneValue:
+        return LaneValue(_SIGNED[relation](self.content(a), self.content(b)))
 
-    def select(self, condition: Any, a: Any, b: Any) -> Lane:
+    def select(self, condition: Any, a: Any, b: Any) -> LaneValue:
         if not isinstance(condition, Truth):
             condition = self.content(condition)
         a, b = self.content(a), self.content(b)
         if isinstance(a, Real):
-            return Lane(a.or_else(condition, b))
-        return Lane(choose(condition, a, b))
+            return LaneValue(a.or_else(condition, b))
+        return LaneValue(choose(condition, a, b))
 
     # Floats -------------------------------------------------------------------------------
 
-    def _float(self, name: str, usual: Callable[..., Real], *operands: Any) -> Lane:
+    def _float(self, name: str, usual: Callable[..., Real], *operands: Any) -> LaneValue:
         operation = self.arithmetic.get(name, usual)
-        return Lane(operation(*(self.content(x) for x in operands)))
+        return LaneValue(operation(*(self.content(x) for x in operands)))
 
-    def fadd(self, a: Any, b: Any) -> Lane:
+    def fadd(self, a: Any, b: Any) -> LaneValue:
         return self._float("fadd", Real.plus, a, b)
 
-    def fsub(self, a: Any, b: Any) -> Lane:
+    def fsub(self, a: Any, b: Any) -> LaneValue:
         return self._float("fsub", Real.minus, a, b)
 
-    def fmul(self, a: Any, b: Any) -> Lane:
+    def fmul(self, a: Any, b: Any) -> LaneValue:
         return self._float("fmul", Real.times, a, b)
 
-    def fdiv(self, a: Any, b: Any) -> Lane:
+    def fdiv(self, a: Any, b: Any) -> LaneValue:
         return self._float("fdiv", Real.divided, a, b)
 
-    def fcmp_ordered(self, relation: str, a: Any, b: Any) -> Lane:
-        return Lane(self.content(a).compared(relation, self.content(b)))
+    def fcmp_ordered(self, relation: str, a: Any, b: Any) -> LaneValue:
+        return LaneValue(self.content(a).compared(relation, self.content(b)))
 
-    def fcmp_unordered(self, relation: str, a: Any, b: Any) -> Lane:
+    def fcmp_unordered(self, relation: str, a: Any, b: Any) -> LaneValue:
         if relation != "uno":
             raise UnknownInstructionError(f"comparison={relation!r} of floats")
-        return Lane(self.content(a).is_nan | self.content(b).is_nan)
+        return LaneValue(self.content(a).is_nan | self.content(b).is_nan)
 
     # Conversions --------------------------------------------------------------------------
 
     def bitcast(self, value: Any, kind: ir.Type) -> Any:
-        if isinstance(value, Place):
-            return Place(value.name, value.index, _element(kind.pointee))
+        if isinstance(value, MemoryPlace):
+            return MemoryPlace(value.name, value.index, _element(kind.pointee))
         content, element = self.content(value), _element(kind)
         if isinstance(content, Truth):
-            return Lane(self._of_any_lane(content))
+            return LaneValue(self._of_any_lane(content))
         to_float = type(element) in _FLOATS
         width = _FLOATS[type(element)] if to_float else element.width
         if content.width != width:
             raise UnknownInstructionError(f"{content.width} bits read as lanes of {width}")
         if to_float == isinstance(content, Real):
-            return Lane(content)
-        return Lane(self.theory.real(content) if to_float else content.bits)
+            return LaneValue(content)
+        return LaneValue(self.theory.real(content) if to_float else content.bits)
 
     def _of_any_lane(self, mask: Truth) -> Truth:
         """This lane's truth, or that of another lane, which may be either."""
         return mask if mask.is_plain else mask | self.theory.chance()
 
-    def zext(self, value: Any, kind: ir.Type) -> Lane:
-        return Lane(self.content(value).extended(_element(kind).width))
+    def zext(self, value: Any, kind: ir.Type) -> LaneValue:
+        return LaneValue(self.content(value).extended(_element(kind).width))
 
     def trunc(self, value: Any, kind: ir.Type) -> Any:
         width = _element(kind).width
         if isinstance(value, ir.Constant) and not isinstance(kind, ir.VectorType):
             return ir.Constant(kind, value.constant & ((1 << width) - 1))
-        return Lane(self.content(value).cut(width - 1, 0))
+        return LaneValue(self.content(value).cut(width - 1, 0))
 
     def fptrunc(self, value: Any, kind: ir.Type) -> Any:
         if isinstance(value, ir.Constant) and not isinstance(kind, ir.VectorType):
             return ir.Constant(kind, value.constant)
-        return Lane(self.content(value).converted(_FLOATS[type(_element(kind))]))
+        return LaneValue(self.content(value).converted(_FLOATS[type(_element(kind))]))
 
-    def fpext(self, value: Any, kind: ir.Type) -> Lane:
-        return Lane(self.content(value).converted(_FLOATS[type(_element(kind))]))
+    def fpext(self, value: Any, kind: ir.Type) -> LaneValue:
+        return LaneValue(self.content(value).converted(_FLOATS[type(_element(kind))]))
 
-    def fptosi(self, value: Any, kind: ir.Type) -> Lane:
-        return Lane(self.content(value).to_word(_element(kind).width, signed=True))
+    def fptosi(self, value: Any, kind: ir.Type) -> LaneValue:
+        return LaneValue(self.content(value).to_word(_element(kind).width, signed=True))
 
-    def fptoui(self, value: Any, kind: ir.Type) -> Lane:
-        return Lane(self.content(value).to_word(_element(kind).width, signed=False))
+    def fptoui(self, value: Any, kind: ir.Type) -> LaneValue:
+        return LaneValue(self.content(value).to_word(_element(kind).width, signed=False))
 
-    def uitofp(self, value: Any, kind: ir.Type) -> Lane:
+    def uitofp(self, value: Any, kind: ir.Type) -> LaneValue:
         width = _FLOATS[type(_element(kind))]
-        return Lane(self.content(value).to_real(width, signed=False))
+        return LaneValue(self.content(value).to_real(width, signed=False))
 
-    def sitofp(self, value: Any, kind: ir.Type) -> Lane:
+    def sitofp(self, value: Any, kind: ir.Type) -> LaneValue:
         width = _FLOATS[type(_element(kind))]
-        return Lane(self.content(value).to_real(width, signed=True))
+        return LaneValue(self.content(value).to_real(width, signed=True))
 
     def call(self, function: Any, arguments: Any) -> Any:
         """Instructions that LLVM has as functions."""
         name = function.name
         operands = [self.content(x) for x in arguments if not isinstance(x, ir.Constant)]
         if name.startswith("llvm.sqrt."):
-            return Lane(operands[0].root())
+            return LaneValue(operands[0].root())
         if name.startswith("llvm.trunc."):
-            return Lane(operands[0].whole())
+            return LaneValue(operands[0].whole())
         if name.startswith("llvm.fma."):
             x, y, z = (self.content(value) for value in arguments)
-            return Lane(x.fused(y, z))
+            return LaneValue(x.fused(y, z))
         if name.startswith("llvm.vector.reduce.or."):
             return arguments[0]
         return self._with_rounding(name, arguments)
 
-    def _with_rounding(self, name: str, arguments: Any) -> Lane:
+    def _with_rounding(self, name: str, arguments: Any) -> LaneValue:
         """AVX-512's instructions that carry a rounding mode of their own."""
         *values, how = arguments
         mode = {8: "RNE", 9: "RTN", 10: "RTP", 11: "RTZ"}.get(how.constant)
@@ -326,11 +326,11 @@ class Builder:
         }
         for stem, operation in with_mode.items():
             if mode and name.startswith(f"llvm.x86.avx512.{stem}.p"):
-                return Lane(operation(*operands, mode))
+                return LaneValue(operation(*operands, mode))
         for stem, signed in (("uitofp", False), ("sitofp", True)):
             if mode and name.startswith(f"llvm.x86.avx512.{stem}.round."):
                 width = operands[0].width
-                return Lane(operands[0].to_real(width, signed, mode))
+                return LaneValue(operands[0].to_real(width, signed, mode))
         raise UnknownInstructionError(f"instruction={name!r} has no meaning in {__name__}")
 
     # Lanes: one stands for all ------------------------------------------------------------
@@ -346,13 +346,13 @@ class Builder:
 
     # Memory: named places -----------------------------------------------------------------
 
-    def gep(self, place: Place, indices: Any) -> Place:
+    def gep(self, place: MemoryPlace, indices: Any) -> MemoryPlace:
         index = self.content(indices[0])
         if not index.is_plain:
             raise UnknownInstructionError("an index that only the running kernel knows")
-        return Place(place.name, place.index + index.value, place.element)
+        return MemoryPlace(place.name, place.index + index.value, place.element)
 
-    def load(self, place: Place) -> Any:
+    def load(self, place: MemoryPlace) -> Any:
         lane = self.memory[place.name, place.index]
         if isinstance(lane, ir.Constant):
             return lane
@@ -360,12 +360,12 @@ class Builder:
         loaded.align = 0
         return loaded
 
-    def store(self, value: Any, place: Place) -> Lane:
+    def store(self, value: Any, place: MemoryPlace) -> LaneValue:
         """In a branch memory stays as it was where the branch is not taken."""
         key = place.name, place.index
-        written = Lane(self.content(value))
+        written = LaneValue(self.content(value))
         for condition in self._inside:
-            before = self.memory.get(key) or Lane(self.theory.unnamed(self.word(value).width))
+            before = self.memory.get(key) or LaneValue(self.theory.unnamed(self.word(value).width))
             kept = self.bitcast(before, place.element)
             written = self.select(condition, written, kept)
         self.memory[key] = written
@@ -392,7 +392,7 @@ class Builder:
     def if_else(self, condition: Any) -> Iterator[Any]:
         """Both sides, each where the condition says."""
         holds = self.content(condition)
-        yield self.if_then(condition), self.if_then(Lane(~holds))
+        yield self.if_then(condition), self.if_then(LaneValue(~holds))
 
     def phi(self, _kind: Any) -> _Joined:
         return _Joined(self)

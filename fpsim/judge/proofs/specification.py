@@ -17,14 +17,14 @@ from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.records.formats import Format
 
 __all__ = [
-    "STOCHASTIC", "Chance", "Grid", "Magnitude", "Rounded", "grid_of", "magnitude_of", "rounded",
+    "STOCHASTIC", "Chance", "ValueGrid", "Magnitude", "Rounded", "grid_of", "magnitude_of", "rounded",
 ]
 
 #: Modes that take random bits.
 STOCHASTIC = ("SR", "SR_EQUAL")
 
 
-class Grid(NamedTuple):
+class ValueGrid(NamedTuple):
     """The values of a format: digits, exponents of the smallest normal and of the last value."""
 
     precision: int
@@ -33,7 +33,7 @@ class Grid(NamedTuple):
     last_exponent: int
 
 
-def grid_of(fmt: Format) -> Grid:
+def grid_of(fmt: Format) -> ValueGrid:
     """From the number of exponent bits, the digits, the bias, and how the last codes are used.
 
     >>> from fpsim.records.formats import E4M3FN
@@ -44,7 +44,7 @@ def grid_of(fmt: Format) -> Grid:
     top_field = 2**fmt.exponent_bits - (2 if fmt.specials == "ieee" else 1)
     # One code of the top exponent is NaN where the specials are "fn".
     last = 2**fmt.precision - (2 if fmt.specials == "fn" else 1)
-    return Grid(fmt.precision, 1 - fmt.bias, last, top_field - fmt.bias - fmt.precision + 1)
+    return ValueGrid(fmt.precision, 1 - fmt.bias, last, top_field - fmt.bias - fmt.precision + 1)
 
 
 class Magnitude(NamedTuple):
@@ -139,7 +139,7 @@ def _carries(rest: Word, ulp: Word, word: Word, r: int) -> Truth:
 
 
 def _drawn_up(
-    mode: str, magnitude: Magnitude, rest: Word, ulp: Word, grid: Grid, chance: Chance | None
+    mode: str, magnitude: Magnitude, rest: Word, ulp: Word, grid: ValueGrid, chance: Chance | None
 ) -> Truth:
     """Whether a tail takes the magnitude up in a stochastic mode."""
     assert chance is not None, "a stochastic mode takes random bits"
@@ -158,7 +158,7 @@ def _largest(a: Word, b: Word) -> Word:
 
 
 def rounded(
-    magnitude: Magnitude, negative: Truth, grid: Grid, mode: str, tininess: str = "after",
+    magnitude: Magnitude, negative: Truth, grid: ValueGrid, mode: str, tininess: str = "after",
     chance: Chance | None = None,
 ) -> Rounded:
     """A magnitude rounded once. Zero is exact; stochastic modes look for tininess before."""

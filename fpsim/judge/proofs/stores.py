@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fpsim.elementwise.constants import Plan, exact_width, plan
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
 from fpsim.judge.oracle import convert
 from fpsim.judge.proofs.compiled import bits_of, told
 from fpsim.judge.proofs.conversions import expected, narrow_formats, oracle_settings
 from fpsim.judge.proofs.elementwise import rule_of
 from fpsim.judge.proofs.outcomes import agrees
-from fpsim.judge.proofs.replay import Builder
+from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
-from fpsim.judge.proofs.theorem import Claim, Finding, Point, Theorem
+from fpsim.judge.proofs.theorem import SolverClaim, Finding, Point, Theorem
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.memory import load_float, store_float
@@ -56,7 +56,7 @@ def _partial(theory: Theory, settings: Settings, width: int) -> tuple[Word, Word
     return x, bits, word
 
 
-def _in_lanes(builder: Builder, word: Word | None, bits: Word) -> Any:
+def _in_lanes(builder: TermBuilder, word: Word | None, bits: Word) -> Any:
     """The random word as a formula reads it: with zeros above, or anything where none is taken."""
     return builder.bits(bits if word is None else word.extended(bits.width))
 
@@ -76,10 +76,10 @@ def _narrowed(code: Word) -> Word:
     return choose(code == 0x7FF8 << 48, code.theory.word(0x7FC00000, 32), number)
 
 
-def _any_partial(settings: Settings, width: int, low: bool) -> Claim:
+def _any_partial(settings: Settings, width: int, low: bool) -> SolverClaim:
     theory = Theory()
     x, bits, word = _partial(theory, settings, width)
-    builder = Builder(theory)
+    builder = TermBuilder(theory)
     numbers = plan("convert", settings, width)
     rule = rule_of(builder, numbers.constants, width)
     what = numbers.mode, low, numbers.residual
@@ -88,7 +88,7 @@ def _any_partial(settings: Settings, width: int, low: bool) -> Claim:
     outcome = outcome._replace(flags=outcome.flags & _TOLD)
     code = _one_zero(_narrowed(builder.word(result)), settings)
     goal = agrees(code, builder.word(flags).cut(7, 0), outcome)
-    return Claim(theory, goal, [_computed(x), *_numbers_below(word, settings, low)])
+    return SolverClaim(theory, goal, [_computed(x), *_numbers_below(word, settings, low)])
 
 
 def _computed(x: Word) -> Truth:
@@ -131,11 +131,11 @@ def _stored(settings: Settings, low: bool, point: Point) -> Finding:
     )
 
 
-def _normal_partial(settings: Settings) -> Claim:
+def _normal_partial(settings: Settings) -> SolverClaim:
     """What is not rare is rounded as every partial, and raises nothing."""
     theory = Theory()
     x, bits, word = _partial(theory, settings, 32)
-    builder = Builder(theory)
+    builder = TermBuilder(theory)
     numbers = plan("convert", settings, 32)
     rule = rule_of(builder, numbers.constants, 32)
     what = numbers.mode, False, numbers.residual
@@ -144,13 +144,13 @@ def _normal_partial(settings: Settings) -> Claim:
     outcome = expected(x, settings, word)
     outcome = outcome._replace(flags=outcome.flags & _TOLD)
     code = _one_zero(builder.word(result), settings)
-    return Claim(theory, agrees(code, theory.word(0, 8), outcome), [ordinary])
+    return SolverClaim(theory, agrees(code, theory.word(0, 8), outcome), [ordinary])
 
 
-def _ordinary_partial(settings: Settings, width: int, care: int) -> Claim:
+def _ordinary_partial(settings: Settings, width: int, care: int) -> SolverClaim:
     theory = Theory()
     x, bits, word = _partial(theory, settings, width)
-    builder = Builder(theory)
+    builder = TermBuilder(theory)
     numbers = plan("convert", settings, width)
     rule = rule_of(builder, numbers.constants, width)
     lanes = builder.bits(bits)
@@ -164,7 +164,7 @@ def _ordinary_partial(settings: Settings, width: int, care: int) -> Claim:
     outcome = outcome._replace(negative=sign, flags=theory.word(0, 8))
     goal = agrees(code, theory.word(0, 8), outcome)
     short = builder.content(field < ordinary_below(rule))
-    return Claim(theory, goal, [short])
+    return SolverClaim(theory, goal, [short])
 
 
 @cache
@@ -183,7 +183,7 @@ def _ordinary_kernel(mode: int, residual: int, care: int) -> Any:
 
 def _rounded_by_magic(settings: Settings, width: int, care: int, point: Point) -> Finding:
     """The compiled formula to nearest and the oracle at a point; zeros without a sign."""
-    numbers: Plan = plan("convert", settings, width)
+    numbers: KernelPlan = plan("convert", settings, width)
     values = np.full(16, point["x"], np.uint32).view(np.float32)
     _ordinary_kernel(numbers.mode, numbers.residual, care)(values, numbers.constants)
     code, _ = convert(point["x"], BINARY32, settings.format, oracle_settings(settings))

@@ -17,7 +17,7 @@ import bitwuzla as bz
 from fpsim.judge.proofs.terms import Theory, Truth, both
 
 __all__ = [
-    "CONTRACT", "OPEN", "PROVED", "REFUTED", "Claim", "Finding", "Point", "Theorem", "Verdict",
+    "CONTRACT", "OPEN", "PROVED", "REFUTED", "SolverClaim", "Finding", "Point", "Theorem", "ProofVerdict",
     "prove", "values_of",
 ]
 
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
 
 @dataclass
-class Claim:
+class SolverClaim:
     """What the solver is asked: `goal` of every value of the variables that fits the premises."""
 
     theory: Theory
@@ -68,7 +68,7 @@ class Theorem:
     name: str
     kind: str
     statement: str
-    claim: Callable[[], Claim]
+    claim: Callable[[], SolverClaim]
     check: Callable[[Point], Finding] | None = None
     contracts: tuple[str, ...] = ()
     quick: bool = False
@@ -86,7 +86,7 @@ class Theorem:
 
 
 @dataclass
-class Verdict:
+class ProofVerdict:
     """What came of a proof; seconds of processor time."""
 
     theorem: Theorem
@@ -112,7 +112,7 @@ class Verdict:
         return f"{text}\n  {says}: kernel {self.finding.kernel}, oracle {self.finding.oracle}"
 
 
-def negated(claim: Claim, options: bz.Options) -> bz.Bitwuzla:
+def negated(claim: SolverClaim, options: bz.Options) -> bz.Bitwuzla:
     """A solver that looks for a counterexample."""
     solver = bz.Bitwuzla(claim.theory.manager, options)
     for truth in (*claim.theory.definitions, *claim.premises):
@@ -129,7 +129,7 @@ def _options() -> bz.Options:
     return options
 
 
-def prove(theorem: Theorem, limit: float = 60.0) -> Verdict:
+def prove(theorem: Theorem, limit: float = 60.0) -> ProofVerdict:
     """Decide a theorem within so many seconds of processor time."""
     begin = time.process_time()
     claim = theorem.claim()
@@ -142,14 +142,14 @@ def prove(theorem: Theorem, limit: float = 60.0) -> Verdict:
     answer = solver.check_sat()
     seconds = time.process_time() - begin
     if answer == bz.Result.UNSAT:
-        return Verdict(theorem, CONTRACT if theorem.contracts else PROVED, seconds)
+        return ProofVerdict(theorem, CONTRACT if theorem.contracts else PROVED, seconds)
     if answer != bz.Result.SAT:
-        return Verdict(theorem, OPEN, seconds)
+        return ProofVerdict(theorem, OPEN, seconds)
     point = {
         name: int(solver.get_value(word.term).value(), 2)
         for name, word in claim.theory.variables.items()
     }
-    return Verdict(theorem, REFUTED, seconds, point, theorem.check and theorem.found_at(point))
+    return ProofVerdict(theorem, REFUTED, seconds, point, theorem.check and theorem.found_at(point))
 
 
 def values_of(theorems: Sequence[Theorem], at: Sequence[str]) -> tuple[Theorem, Point]:

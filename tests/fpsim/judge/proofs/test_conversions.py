@@ -4,8 +4,6 @@ proofs, and mutants that they refute (law).
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -17,11 +15,10 @@ from fpsim.judge.proofs import conversions
 from fpsim.judge.proofs.compiled import bits_of, drawn_words
 from fpsim.judge.proofs.elementwise import replayed
 from fpsim.judge.proofs.outcomes import agrees
-from fpsim.judge.proofs.replay import Builder, UnknownInstructionError
+from fpsim.judge.proofs.replay import TermBuilder, UnknownInstructionError
 from fpsim.judge.proofs.terms import Theory
-from fpsim.judge.proofs.theorem import PROVED, REFUTED, prove
-from fpsim.kernels.rounding import grids
-from fpsim.records.formats import BINARY16, BINARY32, E4M3FN, E5M2
+from fpsim.judge.proofs.theorem import PROVED, prove
+from fpsim.records.formats import BINARY16, BINARY32, E4M3FN
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
@@ -86,7 +83,7 @@ def test_the_replay_is_the_kernel(rounding):
         for i, code in enumerate(x):
             word = theory.word(int(words[i]), 32) if settings.rounding.stochastic else None
             operand = theory.word(int(code), 32)
-            step = replayed(Builder(theory), "convert", settings, [operand], word)
+            step = replayed(TermBuilder(theory), "convert", settings, [operand], word)
             got = int(out.view(np.uint32)[i]), int(flags[i])
             assert (step.code.value, step.flags.value) == got, hex(code)
 
@@ -99,18 +96,6 @@ def test_conversions_are_proved(name):
     assert verdict.seconds < 20
 
 
-def test_an_edited_formula_is_refuted(monkeypatch):
-    """No copy of the kernel's text is proved: the formula itself is run."""
-    theorem = conversions.conversion(E5M2, "RNE")
-    # No kernel may be compiled here: it would be kept with the edited formula.
-    unchecked = dataclasses.replace(theorem, check=None)
-    addend = grids._addend
-    monkeypatch.setattr(grids, "_addend", lambda steps, a, rule: addend(steps, a, rule) + 1)
-    assert prove(unchecked).status == REFUTED
-    monkeypatch.undo()
-    assert prove(unchecked).status == PROVED
-
-
 def test_no_time_is_no_proof():
     verdict = prove(conversions.conversion(BINARY16, "RNE"), limit=0.01)
     assert verdict.status == "NOT DECIDED"
@@ -119,4 +104,4 @@ def test_no_time_is_no_proof():
 
 def test_unknown_instructions_are_refused():
     with pytest.raises(UnknownInstructionError, match="ashr"):
-        _ = Builder(Theory()).ashr
+        _ = TermBuilder(Theory()).ashr
