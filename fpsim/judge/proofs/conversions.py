@@ -20,7 +20,7 @@ from fpsim.judge.proofs.outcomes import (
 from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.specification import magnitude_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word
-from fpsim.judge.proofs.theorem import SolverClaim, Finding, Point, Theorem
+from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.records.formats import BINARY32, CATALOGUE, Format
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings

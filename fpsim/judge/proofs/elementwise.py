@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 from numba.core import types
 
 from fpsim.elementwise.apply import variant
-from fpsim.judge.proofs.replay import TermBuilder, LaneValue
+from fpsim.judge.proofs.replay import LaneValue, TermBuilder
 from fpsim.judge.proofs.terms import Word, choose
 from fpsim.kernels.elementwise.loop import WORDS_GIVEN, LoopVariant
 from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
 from fpsim.kernels.lanes.formula import Term
-from fpsim.kernels.lanes.vectors import Lanes
 from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.settings import Settings
 
@@ -86,6 +85,6 @@ def _earlier(builder: TermBuilder, seen: Any, width: int) -> Any:
     if limit.is_plain and limit.value == 0:
         return seen
     either = choose(builder.theory.chance(), limit, infinity)
-    return (*seen[:2], Term(Lanes("u", width, 512 // width), LaneValue(either), builder.point), seen[3])
+    return (*seen[:2], builder.bits(either), seen[3])
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fpsim.judge.proofs.specification import (
     Chance,
-    ValueGrid,
     Magnitude,
+    ValueGrid,
     grid_of,
     magnitude_of,
     rounded,
@@ -79,7 +79,9 @@ def _largest(like: Magnitude, grid: ValueGrid) -> Magnitude:
     return Magnitude(like.of(grid.last, grid.last_exponent), like.unit)
 
 
-def _beyond(choice: str, like: Magnitude, negative: Truth, grid: ValueGrid, flags: Word) -> ExpectedResult:
+def _beyond(
+    choice: str, like: Magnitude, negative: Truth, grid: ValueGrid, flags: Word
+) -> ExpectedResult:
     """What stands for a result that is too large, or for an infinity."""
     truth = negative.theory.truth
     is_infinite, is_nan = truth(choice == "infinity"), truth(choice == "nan")

@@ -17,7 +17,8 @@ from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.records.formats import Format
 
 __all__ = [
-    "STOCHASTIC", "Chance", "ValueGrid", "Magnitude", "Rounded", "grid_of", "magnitude_of", "rounded",
+    "STOCHASTIC", "Chance", "Magnitude", "Rounded", "ValueGrid", "grid_of", "magnitude_of",
+    "rounded",
 ]
 
 #: Modes that take random bits.

@@ -21,7 +21,7 @@ from fpsim.judge.proofs.elementwise import rule_of
 from fpsim.judge.proofs.outcomes import agrees
 from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
-from fpsim.judge.proofs.theorem import SolverClaim, Finding, Point, Theorem
+from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.memory import load_float, store_float

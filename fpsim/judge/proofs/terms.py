@@ -29,16 +29,19 @@ _MODES = {
 
 
 class Theory:
-    """Where the terms of one theorem are made: variables, and what defines them."""
+    """Where the terms of one theorem are made: variables, and what defines them.
 
-    def __init__(self) -> None:
+    `chances`: what may be either is so; None: either.
+    """
+
+    def __init__(self, chances: bool | None = None) -> None:
         self.manager = bz.TermManager()
         self.variables: dict[str, Word] = {}
         #: What holds of variables that stand for results: bits of floats, values by contract.
         self.definitions: list[Truth] = []
         #: What must hold besides the theorem, by name: no count of a shift reaches the width.
         self.duties: list[tuple[str, Truth]] = []
-        self._unnamed = 0
+        self._unnamed, self._chances = 0, chances
         self._evaluator = bz.Bitwuzla(self.manager)
 
     def word(self, value: int, width: int) -> Word:
@@ -62,6 +65,8 @@ class Theory:
 
     def chance(self) -> Truth:
         """A truth value that may be either."""
+        if self._chances is not None:
+            return self.truth(self._chances)
         return self.unnamed(1) == 1
 
     def real(self, bits: Word) -> Real:

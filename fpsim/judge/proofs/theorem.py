@@ -17,8 +17,8 @@ import bitwuzla as bz
 from fpsim.judge.proofs.terms import Theory, Truth, both
 
 __all__ = [
-    "CONTRACT", "OPEN", "PROVED", "REFUTED", "SolverClaim", "Finding", "Point", "Theorem", "ProofVerdict",
-    "prove", "values_of",
+    "CONTRACT", "OPEN", "PROVED", "REFUTED", "Finding", "Point", "ProofVerdict", "SolverClaim",
+    "Theorem", "prove", "values_of",
 ]
 
 PROVED, CONTRACT = "PROVED", "PROVED UNDER CONTRACT"
