@@ -13,11 +13,13 @@ from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.long_dots import is_long_dot, long_dot
 from fpsim.products.native64 import native_product
+from fpsim.products.one_by_one import product_one_by_one
 from fpsim.products.sums import AxisSum
+from fpsim.records.settings import ZERO_OR_NORMAL
 from fpsim.records.types import Axis, Carrier
 from fpsim.state.draws import NO_PLACES, draw_places
 from fpsim.state.processor import usual_arithmetic
-from fpsim.state.publish import publish
+from fpsim.state.publish import fold, publish
 
 __all__ = ["dot", "mean", "native_sum", "rounded_matmul", "sum"]
 
@@ -128,6 +130,15 @@ def rounded_matmul(
     target = None if out is None else core.checked_target(out, shape)
     if core.settings.native:
         values = publish(core, "matmul", native_product(x, y), 0, target=target)
+        return core.wrapped(values, out)
+    if core.settings.subnormals == ZERO_OR_NORMAL:
+        if kahan:
+            raise TypeError("kahan=True is not offered with subnormals='zero_or_normal'; leave it")
+        values, each = product_one_by_one(x, y, core.settings, fused=fused)
+        values = publish(
+            core, "matmul", values, fold(each), each if core.watched else None,
+            lambda index: row_and_column(x, y, index), target,
+        )
         return core.wrapped(values, out)
     watched = core.watched
     chain = Chain(
