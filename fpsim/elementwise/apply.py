@@ -86,6 +86,12 @@ _Bits = tuple[np.uint64, np.uint64, Words, int]
 _NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS, 0)
 
 
+def _random(bits: Draw) -> _Bits:
+    """A draw as kernels take it."""
+    seed, number, words, first = bits
+    return seed, number, NO_WORDS if words is None else words, first
+
+
 def _run(
     call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
     bits: _Bits, first: int, streaming: bool,
@@ -174,10 +180,7 @@ def apply(
     call = settings.calls.get(key)
     if call is None:
         call = settings.calls[key] = _Call(operation, settings, *key[1:])
-    random = _NO_BITS
-    if settings.rounding.stochastic:
-        seed, number, words, first = bits
-        random = (seed, number, NO_WORDS if words is None else words, first)
+    random = _random(bits) if settings.rounding.stochastic else _NO_BITS
     if out.flags.carray:
         ready = _as_they_lie(operands, shape, out.size)
         if ready is not None:
