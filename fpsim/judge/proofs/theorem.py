@@ -63,6 +63,7 @@ class Theorem:
     check      the compiled code and the oracle at a point; None where the claim has no kernel
     contracts  the names of what is taken for granted, each a theorem or an axiom
     quick      whether it belongs to the subset of a minute
+    about      what all theorems of the kind say
     """
 
     name: str
@@ -72,6 +73,7 @@ class Theorem:
     check: Callable[[Point], Finding] | None = None
     contracts: tuple[str, ...] = ()
     quick: bool = False
+    about: str = ""
 
     def found_at(self, point: Point) -> Finding:
         """What the compiled code and the oracle say at a point."""
