@@ -69,11 +69,8 @@ def _one_zero(code: Word, settings: Settings) -> Word:
 
 
 def _narrowed(code: Word) -> Word:
-    """Bits of binary32 from lanes of 64 bits: partials are stored in binary32, the NaN as it is."""
-    if code.width == 32:
-        return code
-    number = code.theory.real(code).converted(32).bits
-    return choose(code == 0x7FF8 << 48, code.theory.word(0x7FC00000, 32), number)
+    """Bits of binary32 from lanes of 64 bits: partials are stored in binary32."""
+    return code if code.width == 32 else code.theory.real(code).converted(32).bits
 
 
 def _any_partial(settings: Settings, width: int, low: bool) -> SolverClaim:
