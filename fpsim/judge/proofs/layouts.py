@@ -7,17 +7,22 @@ every number of terms and every window that it takes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from fractions import Fraction
+from functools import cache, partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 from numba.core import types
 
+from fpsim.judge.oracle import elementwise_word
 from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.terms import Theory, Truth, Word, both, choose
-from fpsim.judge.proofs.theorem import SolverClaim, Theorem
+from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_PAIR
+from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import Term
 from fpsim.kernels.random import words as random_words
 from fpsim.products import spread_sums
@@ -111,6 +116,31 @@ def _elements_differ(wide: bool) -> SolverClaim:
     return SolverClaim(theory, same.implies(i == j) & (c1 == 0), [*fits_i, *fits_j])
 
 
+@cache
+def _filling(wide: bool) -> Any:
+    WIDE = wide
+
+    @compiled
+    def loop(words, first, n, seed):  # type: ignore[no-untyped-def]
+        random_words.fill_words(words, 0, first, n, seed, seed, WIDE)
+
+    return loop
+
+
+def _drawn(wide: bool, point: Point) -> Finding:
+    """The compiled words of both elements, and those of the layout's definition."""
+    group, r = (random_words.GROUP_WORD, 32) if wide else (random_words.GROUP_HALF, 16)
+    compiled_words, defined = [], []
+    for name in "ij":
+        first = point[f"group_{name}"] * group
+        within = point[f"slot_{name}"] * 16 + point[f"lane_{name}"]
+        words = np.zeros(group, np.uint32)
+        _filling(wide)(words, first, group, np.uint64(0))
+        compiled_words.append(int(words[within]) >> (32 - r))
+        defined.append(elementwise_word(0, 0, first + within, r) >> (32 - r))
+    return Finding(*(" ".join(map(hex, numbers)) for numbers in (compiled_words, defined)))
+
+
 def _place(theory: Theory, name: str, wide: bool) -> tuple[Truth, Any, list[Truth], Word]:
     """A rounding place of an output, and where its random number comes from."""
     lane = theory.variable(f"lane_{name}", 32)
@@ -162,6 +192,14 @@ def _parts_cover(bits: int) -> SolverClaim:
     fits = (length >= 1) & (length <= spread_sums.PART) & (covered <= n.extended(wide))
     goal = fits & (rest < length.extended(wide))
     return SolverClaim(theory, goal, [n >= 1, n < 1 << bits])
+
+
+def _counted(point: Point) -> Finding:
+    """The parts of n summands as they are counted, and by definition."""
+    n = point["n"]
+    parts = math.ceil(Fraction(n, 64))
+    length = math.ceil(Fraction(n, parts))
+    return Finding(str(spread_sums.parts_of(n)), str((length, math.floor(Fraction(n, length)))))
 
 
 def _units() -> Iterator[MatrixUnit]:
@@ -218,12 +256,13 @@ def theorems() -> Iterator[Theorem]:
         for wide in (False, True):
             yield Theorem(
                 f"philox {name} {'whole' if wide else 'half'} words", "random words", statement,
-                partial(claim, wide), quick=not wide, about=about,
+                partial(claim, wide), partial(_drawn, wide) if name == "elements" else None,
+                quick=not wide, about=about,
             )
     yield Theorem(
         "parts of a sum", "reduction tree",
         "the parts of up to 2**20 summands are neighbours, at most 64 each, and cover all of them",
-        partial(_parts_cover, 20), about="every summand stands in one part",
+        partial(_parts_cover, 20), _counted, quick=True, about="every summand stands in one part",
     )
     yield Theorem(
         "lanes of windowed units", "lanes",

@@ -95,7 +95,7 @@ def of_format(fmt: Format, operation: str, rounding: Rounding, count: int, seed:
     >>> from fpsim.records.formats import BINARY16
     >>> from fpsim.records.rounding import RNE
     >>> of_format(BINARY16, "convert", RNE, 1, 0).rows
-    [(1199562752, 31744, 5)]
+    [(1199566848, 31744, 5)]
     """
     if operation not in OPERANDS:
         raise ValueError(f"operation={operation!r} is not known; use one of {', '.join(OPERANDS)}")

@@ -16,6 +16,7 @@ from tests.mutate import Tree
 __all__ = ["MUTANTS", "Named", "outcome"]
 
 ROUNDING, ELEMENTWISE = "fpsim/kernels/rounding/", "fpsim/kernels/elementwise/"
+RANDOM = "fpsim/kernels/random/"
 
 
 class Named(NamedTuple):
@@ -80,9 +81,13 @@ MUTANTS = [
           "(rounded - (against >> (width - 1))) | 1", "(rounded + (against >> (width - 1))) | 1",
           "add e5m2 RTN"),
     Named("nothing is made odd", ROUNDING + "to_odd.py",
-          "error != 0.0, (rounded", "error != error, (rounded", "divide e5m2 RNE"),
-    Named("a root's low half is not squared", ROUNDING + "to_odd.py",
-          "2.0 * (high * low)) - low * low", "2.0 * (high * low))", "sqrt e5m2 RTO"),
+          "error != 0.0, (rounded", "error != error, (rounded", "add e5m2 RTN"),
+    Named("zero over zero is a pole", ELEMENTWISE + "special.py",
+          "pole = (y == 0.0) & (x != 0.0) & ~nonfinite", "pole = (y == 0.0) & ~nonfinite",
+          "divide e5m2 RNE"),
+    Named("every root is odd", ROUNDING + "to_odd.py",
+          "return _to_odd(bits, residual, as_bits(residual), 64)", "return bits | 1",
+          "sqrt e5m2 RTO"),
     Named("the sign of a sum of zeros", ELEMENTWISE + "step.py",
           "(as_bits(a) | as_bits(b)) & sign, s)", "(as_bits(a) & as_bits(b)) & sign, s)",
           "add e5m2 RTN"),
@@ -99,6 +104,22 @@ MUTANTS = [
     Named("infinity times zero", ELEMENTWISE + "special.py",
           "invalid = signalling | product_nan | (result_nan & ~operand_nan)",
           "invalid = signalling | (result_nan & ~operand_nan)", "fma binary16 RNE"),
+    Named("two slots with one word", RANDOM + "words.py",
+          "store(words, at + 5 * step, w1)", "store(words, at + 5 * step, w0)",
+          "philox elements half words"),
+    Named("counters overlap", RANDOM + "words.py",
+          "(first + i) // group * VECTOR_WIDTH", "(first + i) // group * (VECTOR_WIDTH - 1)",
+          "philox elements whole words"),
+    Named("low halves are not moved to the top", RANDOM + "words.py",
+          "w0 << 16, w1 << 16, w2 << 16, w3 << 16", "w0, w1, w2, w3",
+          "philox elements half words"),
+    Named("a part too many", "fpsim/products/spread_sums.py",
+          "return length, n // length", "return length, n // length + 1", "parts of a sum"),
+    Named("parts of 65", "fpsim/products/spread_sums.py",
+          "length = -(-n // -(-n // PART))", "length = -(-n // -(-n // PART)) + 1",
+          "parts of a sum"),
+    Named("parts rounded down", "fpsim/products/spread_sums.py",
+          "length = -(-n // -(-n // PART))", "length = n // -(-n // PART)", "parts of a sum"),
 ]
 
 
