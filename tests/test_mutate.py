@@ -203,3 +203,13 @@ def test_nineteen_of_twenty_mutants_are_caught(tmp_path):
 
 def test_sites_of_an_empty_file():
     assert Sites("").changes == []
+
+
+def test_a_copy_has_every_room():
+    """Results lie in folders at the top whose names rooms have too."""
+    assert mutate.left_behind(str(ROOT), ["reports", "runs", "ipu", ".git"]) == {
+        "reports", "runs", ".git"
+    }
+    assert mutate.left_behind(str(ROOT / "ipu"), ["reports", "runs", "__pycache__"]) == {
+        "__pycache__"
+    }
