@@ -182,8 +182,9 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
+    from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.tensorflow.engine.machine import current
-    from ipu.frontends.tensorflow.reports.report import advice, report
+    from ipu.frontends.tensorflow.reports.report import advice, plans, report
     from ipu.members.ending import name_of_process
 
     told = report(current())
@@ -193,3 +194,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if out is not None:
         out = folder_of(out, name_of_process())
         tell_page(out, told, advice(current(), told), title, is_printed=is_printed)
+        write_plans(out, [(own.plan, own.figures) for own in plans(current())])

@@ -149,6 +149,8 @@ class Machine:
         self.private: dict[int, Any] = {}
         #: What an estimator's host call moves in a step: tensors, bytes out and back.
         self.host_call: dict[str, int] | None = None
+        #: What its programs cost, each measured when it ran first.
+        self.costs: dict[Any, Any] = {} if before is None else dict(before.costs)
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         if before is not None:
@@ -202,6 +204,10 @@ class Machine:
         self.earlier = before.earlier + before.iteration - self.iteration
         self.status_before |= before.status_before | before.device.status_word
         self.host_call = self.host_call or before.host_call
+
+    def note_costs(self, program: Any, costs: Any) -> None:
+        """A program was measured, or measured again with its update."""
+        self.costs[program] = costs
 
     @property
     def iterations(self) -> int:

@@ -9,14 +9,16 @@ import tensorflow as tf
 
 import fpsim
 from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.measuring import Costs
 from ipu.machine.control import dump
+from ipu.plan.explain import explain
 from ipu.run.advising import Advised, advise
 from ipu.run.changes import NONE
 from ipu.run.report import describe
 from ipu.run.text import Report
 from ipu.run.ways import Way
 
-__all__ = ["UNREACHED", "advice", "report"]
+__all__ = ["UNREACHED", "advice", "plans", "report"]
 
 #: What a program lacks of which nothing reaches the machine.
 UNREACHED = (
@@ -37,6 +39,8 @@ def report(machine: Machine) -> Report:
     replicas      that ran in step, in this process.
     unreached     what to add to a program of which nothing reached the machine; "" for others.
     host_call     what an estimator's host call moves in a step, by data types; without one, None.
+    plan          of each program that trains or is a pipeline, in lines: slots, use of time and
+                  memory, by what its first iterations have cost.
     assumed       what the results rest on beyond the machine's own rules.
     """
     choices = machine.choices
@@ -53,6 +57,7 @@ def report(machine: Machine) -> Report:
         "replicas": machine.replicas,
         "unreached": "" if machine.launches else UNREACHED,
         "host_call": machine.host_call,
+        "plan": [line for own in plans(machine) for line in _lines(machine, own)],
         "status": dump(machine.device.control, machine.status),
         "versions": {
             "fpsim": fpsim.__version__, "tensorflow": tf.__version__, "numpy": np.__version__,
@@ -61,6 +66,15 @@ def report(machine: Machine) -> Report:
         "compiler executes, without XLA's rewriting",
     }
     return Report(describe(machine.account, machine.device, machine.recorder, about))
+
+
+def plans(machine: Machine) -> list[Costs]:
+    """Plans and costs of what trains or is a pipeline, in the order in which they ran first."""
+    return [own for own in machine.costs.values() if own.plan.training or own.plan.n_stages > 1]
+
+
+def _lines(machine: Machine, costs: Costs) -> list[str]:
+    return explain(costs.plan, costs.figures, machine.device.target).splitlines()
 
 
 def advice(machine: Machine, told: Report) -> Advised:
