@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ipu.plan.memory import StageFigures
-    from ipu.plan.plan import Plan
+    from ipu.plan.metering import Costs
 
 __all__ = ["write_plans"]
 
 
-def write_plans(out: Path, plans: Sequence[tuple[Plan, Sequence[StageFigures]]]) -> list[Path]:
+def write_plans(out: Path, plans: Sequence[Costs]) -> list[Path]:
     """A folder `plan` for each, numbered where there are several; of long plans a few rounds."""
     from ipu.experiments.pictures.sheet import draw_sheet
     from ipu.plan.explain import few_rounds

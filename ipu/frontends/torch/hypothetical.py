@@ -36,31 +36,24 @@ from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from ipu.learn.policy import PolicyLike
 from ipu.machine.choice import ConvolutionTraits
-from ipu.machine.contexts import Machine, MachineContext, MachineCore
+from ipu.machine.contexts import DeviceLike, MachineContext, MachineCore
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
 from ipu.machine.device import Device
 from ipu.machine.product_calls import ProductCall
 from ipu.machine.target import HYPOTHETICAL, Target
+from ipu.run.policies import formats_of
 
 __all__ = [
     "EightBitDevice",
     "IeeeContext",
     "ProductsDevice",
     "find_device",
-    "formats_of",
     "ieee_unit",
 ]
 
 _STOCHASTIC_BITS = 16
 #: Formats of torch's tensors of eight bits, which a program may use under any policy.
 _EIGHT_BITS = (E4M3FN, E5M2, F143, F152)
-
-
-def formats_of(policy: PolicyLike) -> set[Format]:
-    """Every format that a policy names."""
-    return {
-        f for p in policy.all for f in (p.param, p.compute, p.output, p.activations, p.accumulator)
-    }
 
 
 def find_device(
@@ -123,7 +116,7 @@ def _rules(control: FpCtl, fmt: Format) -> tuple[Settings, Flags]:
 class IeeeCore(MachineCore):
     """What stands behind arithmetic by IEEE 754 under the traps and the rounding of a device."""
 
-    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
+    def __init__(self, context: Context, device: DeviceLike, fmt: Format) -> None:
         super().__init__(context, device, fmt)
         self.obey(device.control)
 

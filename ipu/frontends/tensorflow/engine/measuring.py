@@ -21,16 +21,16 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.kernels.table import TABLE, Site
+from ipu.frontends.tensorflow.kernels.table import TABLE, NodeSite
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER
 from ipu.frontends.tensorflow.settings import system
 from ipu.plan.loop import Key, Spent
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import CYCLES, Holding, stage_figures
+from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase
 
-__all__ = ["Costs", "Measure", "Request", "requested", "requests"]
+__all__ = ["Measure", "Request", "requested", "requests"]
 
 #: A tensor of a graph: its node's name and the number of the output.
 TensorKey = tuple[str, int]
@@ -59,18 +59,11 @@ def requested(request: Request) -> int:
     return len(requests) - 1
 
 
-class Costs(NamedTuple):
-    """A program's plan and what its stages cost."""
-
-    plan: Plan
-    figures: tuple[StageFigures, ...]
-
-
 def _program(*arguments: Any) -> Any:
     raise AssertionError("the stages of a program of TensorFlow are marks of its nodes")
 
 
-def _request_of(sites: Sequence[Site]) -> Request:
+def _request_of(sites: Sequence[NodeSite]) -> Request:
     """What the nodes of a body are marked with; without a pipeline a plan of one stage."""
     marks: dict[str, Any] = {}
     for site in sites:
@@ -88,7 +81,7 @@ def _request_of(sites: Sequence[Site]) -> Request:
     return Request(plan, bool(marks.get("shard_state")))
 
 
-def _stage(site: Site, before: Iterable[Key], last: int) -> int:
+def _stage(site: NodeSite, before: Iterable[Key], last: int) -> int:
     """The stage of a node without a mark: where its inputs come from."""
     rows = list(before)
     if site.direction == "backward":
@@ -106,7 +99,7 @@ class Measure:
     """
 
     def __init__(
-        self, machine: Machine, sites: Sequence[Site], outputs: Sequence[Any] | None,
+        self, machine: Machine, sites: Sequence[NodeSite], outputs: Sequence[Any] | None,
         done: Callable[[Costs], None],
     ) -> None:
         self._machine, self._sites, self._done = machine, sites, done
@@ -130,7 +123,7 @@ class Measure:
             request.plan, replicas=replicas, shard_state=request.shard_state and replicas > 1
         )
 
-    def _key(self, site: Site) -> Key:
+    def _key(self, site: NodeSite) -> Key:
         marks, last = site.node.marks, self.plan.n_stages - 1
         before = [
             self._keys[x.op.name] for x in site.node.inputs
@@ -163,7 +156,7 @@ class Measure:
         return max(int(site.node.marks.get("accumulation", 1)) for site in self._sites)
 
     @contextmanager
-    def step(self, site: Site, replicas: int) -> Iterator[None]:
+    def step(self, site: NodeSite, replicas: int) -> Iterator[None]:
         """A block around a node that runs on so many replicas."""
         key = self._keys[site.node.name]
         if not self.is_first and key[0] is not Phase.UPDATE:
@@ -205,7 +198,7 @@ class Measure:
 
     # Bytes ----------------------------------------------------------------------------------
 
-    def _edges(self) -> Iterator[tuple[Site, Any, Key | None]]:
+    def _edges(self) -> Iterator[tuple[NodeSite, Any, Key | None]]:
         """Every node with each of its inputs, and where that was computed."""
         for site in self._sites:
             for tensor in site.node.inputs:
@@ -360,21 +353,21 @@ class Measure:
         return state
 
 
-def _kernel(site: Site) -> str:
+def _kernel(site: NodeSite) -> str:
     return str(site.node.marks.get("kernel", site.node.type))
 
 
-def _is_end(site: Site) -> bool:
+def _is_end(site: NodeSite) -> bool:
     """Whether a node sends to the host."""
     return _kernel(site) == "Enqueue"
 
 
-def _is_feed(site: Site) -> bool:
+def _is_feed(site: NodeSite) -> bool:
     """Whether a node takes from the host."""
     return bool(site.node.marks.get("feed")) or site.node.type.startswith("IteratorGetNext")
 
 
-def _kept(sites: Sequence[Site]) -> set[str]:
+def _kept(sites: Sequence[NodeSite]) -> set[str]:
     """Nodes whose results recomputation keeps: checkpoints, random numbers and masks of them."""
     names: set[str] = set()
     for site in sites:

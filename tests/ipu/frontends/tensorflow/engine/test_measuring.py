@@ -26,7 +26,7 @@ layers = tf.keras.layers
 
 def costs(build, **options):
     """Of the only program of a run."""
-    (own,) = run(build, launches=1, **options)[2].costs.values()
+    (own,) = run(build, launches=1, **options)[2].run.costs
     return own
 
 
@@ -229,7 +229,7 @@ def test_a_function_is_a_program_of_one_stage():
     with machine():
         configured()
         launch(tf.function(lambda x: tf.matmul(x, weight)), tf.ones((2, 8)))
-        (own,) = current().costs.values()
+        ((_, own),) = current().run._costs.items()
     (figures,) = own.figures
     assert not own.plan.training
     assert (figures.infeed_bytes, figures.outfeed_bytes) == (2 * 8 * 4, 2 * 4 * 4)
@@ -246,7 +246,7 @@ def trained(build, change, ipus=2):
         change(model)
         model.fit(data().take(8), verbose=0)
         model.evaluate(data().take(8), verbose=0)
-        return list(current().costs.values())
+        return current().run.costs
 
 
 def net():
@@ -300,7 +300,7 @@ def test_measuring_moves_no_bit_and_ends(monkeypatch):
     from ipu.frontends.tensorflow.engine.interpret import Plan
 
     measured, weights, used = run(pipelined(), esr=True)
-    assert all(program.measure is None for program in used.costs)
+    assert all(program.measure is None for program in used.run._costs)
     monkeypatch.setattr(Plan, "begin_measuring", lambda self: None)
     plainly, others, _ = run(pipelined(), esr=True)
     assert (measured == plainly).all()
@@ -308,10 +308,7 @@ def test_measuring_moves_no_bit_and_ends(monkeypatch):
 
 
 def test_a_report_tells_slots_time_and_memory():
-    from ipu.frontends.tensorflow.reports.report import report
-
-    used = run(pipelined(), launches=1)[2]
-    text = str(report(used))
+    text = str(run(pipelined(), launches=1)[2].run.report())
     for words in ("4 stages on IPU 0 1 2 3, grouped, 15 slots", "utilisation", "IPU 3: peak",
                   "in remote memory: state", "micro-batches held between slots, by stage: 7 5 3 1"):
         assert words in text
