@@ -280,7 +280,7 @@ def test_a_pipeline_of_keras_accounts_for_its_layers():
 
 @pytest.mark.filterwarnings("ignore:.*changes no bit:RuntimeWarning")
 def test_accumulation_of_keras_is_a_plan_of_one_stage_on_each_ipu():
-    training, _ = trained(net, lambda model: model.set_gradient_accumulation_options(
+    (training,) = trained(net, lambda model: model.set_gradient_accumulation_options(
         4, replicated_optimizer_state_sharding=True
     ))
     assert (training.plan.n_stages, training.plan.replicas, training.plan.count) == (1, 2, 4)
@@ -289,7 +289,7 @@ def test_accumulation_of_keras_is_a_plan_of_one_stage_on_each_ipu():
 
 
 def test_a_training_without_accumulation_keeps_its_state_on_the_chip():
-    training, _ = trained(net, lambda model: None, ipus=1)
+    (training,) = trained(net, lambda model: None, ipus=1)
     assert training.plan.offloaded == frozenset()
     weights = (2 * (64 + 8) + 32 + 4) * 4
     assert column(training, "state_bytes") == [2 * weights]
