@@ -65,6 +65,7 @@ def test_places_count_characters_and_the_parser_bytes():
         ("x: int = a | b", 1), ("x = f(**b)", 0), ("x = f(a=b)", 1), ("x = 'a' 'b'", 0),
         ("if __name__ == '__main__': f(1)", 0), ("warnings.warn(a, stacklevel=2)", 0),
         ("assert a < b, 1 + 1", 2), ("def f(): return None", 0), ("x = not a", 1),
+        ("x = new_figure(6, 4, square=2)", 2),
     ],
 )
 def test_counts_of_changes(text, count):
