@@ -15,7 +15,8 @@ from ipu.ops.updates import UPDATES, find_update
 def test_a_row_says_what_it_rounds_and_where_it_comes_from(row):
     assert row.name in UPDATES
     assert row.rounding
-    assert "training_ops.cc" in row.source
+    assert re.search(r"\.(cc|cpp|hpp|py)\b", row.source)
+    assert "unscale" in row.numbers or row.numbers
 
 
 def test_an_unknown_name_is_refused_with_those_that_there_are():
