@@ -7,6 +7,11 @@
 [0.00048828125]
 """
 
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.convenience import decode, encode, round_to
@@ -57,3 +62,32 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+#: Modules that users name themselves: `fpsim.linalg` is imported when it is first asked for.
+_MODULES = ("chop", "inspect", "linalg", "testing")
+
+
+def __dir__() -> list[str]:
+    """What users hold; modules of the inside are importable, and not shown."""
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"fpsim.{name}")
+    here = sys.modules[__name__]
+    raise AttributeError(f"module 'fpsim' has no attribute {name!r}", name=name, obj=here)
+
+
+class _Uncalled(ModuleType):
+    """A module with a name that numpy gives a function: a call says what to call."""
+
+    def __call__(self, *arguments: Any, **choices: Any) -> Any:
+        raise TypeError(
+            f"{self.__name__} is a module. Values need a format: fp.Context('binary16').array(x), "
+            "or fp.round_to(x, 'binary16') for numpy's own arrays"
+        )
+
+
+for _name in ("fpsim.array", "fpsim.context"):
+    sys.modules[_name].__class__ = _Uncalled

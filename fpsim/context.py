@@ -24,7 +24,6 @@ from fpsim.elementwise import codes, integers
 from fpsim.elementwise.inputs import Scalar, decimal, floats
 from fpsim.elementwise.progressions import progression
 from fpsim.elementwise.sizes import checked_number, checked_shape
-from fpsim.elementwise.unscale import quotient_operands
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY64, Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
@@ -157,19 +156,6 @@ class Context:
     def spawn(self, k: int) -> Context:
         """The k-th child: the same choices, independent random bits."""
         return self.replace(bits=self.core.source.spawn(k))
-
-    def apart(self) -> Context:
-        """These settings and random bits from the next operation on, with flags and counts of its
-        own and no traps: for another thread.
-
-        >>> half = Context("binary16")
-        >>> other = half.apart(); _ = other.array([0.1]); other.flags, half.flags
-        (<Flags.INEXACT: 1>, <Flags.NONE: 0>)
-        """
-        core, other = self.core, Context.__new__(Context)
-        other.core = Core(other, core.settings, core.source, Flags.NONE, count=False)
-        other.core.clock.operation, other.core.clock.first = core.clock.operation, core.clock.first
-        return other
 
     # What operations left behind ------------------------------------------------------------
 
@@ -384,19 +370,6 @@ class Context:
         """
         core = self.core
         return core.rounded("divide", core.carriers((x, y)), out)
-
-    def divide_by(self, x: Operand, divisor: float, out: Out = None) -> Array:
-        """x / fl(divisor), rounded once: the divisor is a binary32 number, of any size.
-
-        Flags     those of reading x and of the rounding.
-        Raises    ValueError for a divisor that is not positive, finite and normal in binary32.
-
-        >>> half = Context("binary16")
-        >>> float(half.divide_by(half.array(2.0), 2.0**17)) == 2.0**-16
-        True
-        """
-        (carrier,) = self.core.carriers((x,))
-        return self.core.rounded("divide", quotient_operands(carrier, divisor, self.settings), out)
 
     def sqrt(self, x: Operand, out: Out = None) -> Array:
         """The square root, rounded once; sqrt(-0) is -0.

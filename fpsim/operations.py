@@ -19,6 +19,7 @@ from fpsim.elementwise import compare, elementary, integers
 from fpsim.elementwise.apply import apply, as_read
 from fpsim.elementwise.order import is_total_order
 from fpsim.elementwise.remainder import remainder as exact_remainder
+from fpsim.elementwise.unscale import quotient_operands
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTN, RTP, RTZ, Rounding
 from fpsim.records.settings import Settings
@@ -26,8 +27,8 @@ from fpsim.state.draws import draw
 from fpsim.state.publish import broadcast_operands, fold, publish
 
 __all__ = [
-    "copysign", "elementary_function", "extreme", "power", "remainder", "sign", "to_integers",
-    "total_order", "whole", "with_sign",
+    "copysign", "divide_by", "elementary_function", "extreme", "power", "remainder", "sign",
+    "to_integers", "total_order", "whole", "with_sign",
 ]
 
 #: Roundings to whole numbers, and what they are in binary64.
@@ -36,6 +37,21 @@ _WHOLE: dict[str, tuple[Rounding, np.ufunc]] = {
 }
 #: Largest whole power: each costs a product.
 _LARGEST_POWER = 4096
+
+
+def divide_by(core: Core, x: Operand, divisor: float, out: Out = None) -> Array:
+    """x / fl(divisor), rounded once: the divisor is a binary32 number, of any size.
+
+    Flags     those of reading x and of the rounding.
+    Raises    ValueError for a divisor that is not positive, finite and normal in binary32.
+
+    >>> from fpsim import Context
+    >>> half = Context("binary16")
+    >>> float(divide_by(half.core, half.array(2.0), 2.0**17)) == 2.0**-16
+    True
+    """
+    (carrier,) = core.carriers((x,))
+    return core.rounded("divide", quotient_operands(carrier, divisor, core.settings), out)
 
 
 def whole(core: Core, name: str, x: Operand, out: Out) -> Array:

@@ -35,19 +35,17 @@ ORDER = [
     ("fpsim.testing",),
     ("fpsim.judge", "fpsim.judge.oracle", "fpsim.judge.verify"),
     ("ipu",),
-    ("ipu.pages",),
     ("ipu.machine", "ipu.machine.cost", "ipu.machine.units"),
     ("ipu.ops",),
     (
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
     ),
-    ("ipu.feed", "ipu.parallel"),
+    ("ipu.feed", "ipu.plan"),
+    ("ipu.run", "ipu.run.pages"),
     ("ipu.members",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),
-    ("ipu.frontends.common",),
-    ("ipu.frontends.pages",),
     ("ipu.frontends.torch", "ipu.frontends.torch.aten", "ipu.frontends.torch.replicas"),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
     ("ipu.frontends.popdist",),
@@ -83,8 +81,8 @@ OF_THE_JUDGE = ("fpsim.judge", "ipu.experiments.commands")
 
 #: Drawing and templates stay in rooms of pages, the command line in the experiments.
 ONLY = {
-    "matplotlib": ("ipu.pages", "ipu.frontends.pages", "ipu.experiments"),
-    "jinja2": ("ipu.pages",),
+    "matplotlib": ("ipu.run.pages", "ipu.experiments"),
+    "jinja2": ("ipu.run.pages",),
     "click": ("ipu.experiments",),
     "tqdm": ("ipu.experiments",),
 }

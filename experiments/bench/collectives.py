@@ -28,8 +28,8 @@ from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.pieces import Label
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order
 
 __all__ = ["SIZES", "cases"]
 

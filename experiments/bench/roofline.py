@@ -122,7 +122,7 @@ def points(records: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
 
 def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     """Every kernel under its roof."""
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     roof, kernels = roofs(records), list(points(records))
     ridge = roof.multiplies / roof.bandwidth

@@ -115,7 +115,7 @@ def _draw(*files: Path) -> None:
     """A picture of the records, in the last file."""
     from fpsim.state.files import write_whole
     from ipu.experiments.bench import roofline
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     *sources, picture = files
     records = roofline.read(sources)

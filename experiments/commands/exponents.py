@@ -19,7 +19,7 @@ PANELS = 6
 
 def exponent_figure(profiles: Sequence[tuple[str, Profile]]) -> Figure:
     """One panel per array: shares of elements per binade, and the range of each format below."""
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     arrays: dict[str, list[Profile]] = {}
     for name, profile in profiles:
@@ -77,7 +77,7 @@ def _not_finite(p: Profile) -> float:
 
 
 def _colors() -> tuple[str, ...]:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     return (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.PURPLE, drawing.SKY)
 
@@ -96,7 +96,7 @@ def _curve(axes: Axes, profiles: Sequence[Profile]) -> None:
 
 
 def _panel(axes: Axes, name: str, profiles: Sequence[Profile], limits: tuple[int, int]) -> None:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     first = profiles[0]
     share = 100 * first.counts / max(first.n, 1)

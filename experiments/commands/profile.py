@@ -155,7 +155,7 @@ def write(profiles: list[tuple[str, Profile]], stem: Path, file: Path) -> list[P
     from fpsim.state.files import write_whole
     from ipu.experiments.commands.exponents import exponent_figure
     from ipu.experiments.lab.result import Result
-    from ipu.pages.drawing import to_png
+    from ipu.run.pages.drawing import to_png
 
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     origin: Row = {"file": str(file.resolve())}

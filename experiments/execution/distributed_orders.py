@@ -41,8 +41,8 @@ from ipu.members.connect import connect, leaving
 from ipu.members.local_transport import run_local
 from ipu.members.sums import Sums
 from ipu.members.transport import Transport
-from ipu.parallel.collectives import Summands, reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import Summands, reduce_sum
+from ipu.plan.orders import Order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -331,7 +331,7 @@ def tables(result: Result) -> list[Table]:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (errors, differences) = new_figure(13, 4.8, mosaic="AB")
     _plot_errors(errors, result)
@@ -340,7 +340,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_errors(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLUE, GREEN, ORANGE, RED
+    from ipu.run.pages.drawing import BLUE, GREEN, ORANGE, RED
 
     names = [order.value for order in ORDERS]
     for i, ((name, rounding), colour) in enumerate(zip(WAYS, (ORANGE, BLUE, GREEN), strict=True)):
@@ -368,7 +368,7 @@ def _plot_errors(axes: Axes, result: Result) -> None:
 
 def _plot_differences(axes: Axes, result: Result) -> None:
     """Share of the sums that differ, FP32 to nearest: orders beside each other and libraries."""
-    from ipu.pages.drawing import RED
+    from ipu.run.pages.drawing import RED
 
     names = [order.value for order in ORDERS]
     libraries = [

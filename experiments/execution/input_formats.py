@@ -29,7 +29,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.machine import Device
-from ipu.pages.verdict import Effect, over_seeds, verdict
+from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,7 +237,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (sent, pixels, accuracy) = new_figure(13, 4.2, mosaic="ABC")
     _plot_bars(sent, result, "transfer", "seconds", 1e6)
@@ -249,7 +249,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_bars(axes: Axes, result: Result, part: str, column: str, scale: float) -> None:
-    from ipu.pages.drawing import BLUE
+    from ipu.run.pages.drawing import BLUE
 
     names = [way.name for way in WAYS][::-1]
     values = [scale * result.column(column, part=part, way=name).mean() for name in names]
@@ -259,7 +259,7 @@ def _plot_bars(axes: Axes, result: Result, part: str, column: str, scale: float)
 
 
 def _plot_accuracy(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLUE, THEORY
+    from ipu.run.pages.drawing import BLUE, THEORY
 
     names = [way.name for way in WAYS][::-1]
     for i, name in enumerate(names):

@@ -22,11 +22,11 @@ from ipu.learn.optim import SGD, Optimizer
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
-from ipu.parallel.cycles import Event, Rates, timeline
-from ipu.parallel.memory import Live, StageFigures, lives
-from ipu.parallel.plan import Plan
-from ipu.parallel.trace import account, trace_events
-from ipu.parallel.trainer import Trainer
+from ipu.plan.cycles import Event, Rates, timeline
+from ipu.plan.memory import Live, StageFigures, lives
+from ipu.plan.plan import Plan
+from ipu.plan.trace import account, trace_events
+from ipu.plan.trainer import Trainer
 
 __all__ = [
     "BATCH", "STAGES", "Measured", "figures_of_rows", "measure", "plan_files", "rows_of_figures",

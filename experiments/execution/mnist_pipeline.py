@@ -19,9 +19,9 @@ from ipu.experiments.execution.measured_plans import (
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.result import Collected, Result, Row, Table
 from ipu.installation import how_to_install
-from ipu.parallel.cycles import program_cycles
-from ipu.parallel.memory import peaks, remote_bytes
-from ipu.parallel.plan import Plan
+from ipu.plan.cycles import program_cycles
+from ipu.plan.memory import peaks, remote_bytes
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -155,7 +155,7 @@ def plot(result: Result) -> Figure | None:
         return None
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     plans = _plans(result)
     figure, axes = new_figure(12, 11, mosaic=[[name] for name in plans], height_ratios=[1] * 4)

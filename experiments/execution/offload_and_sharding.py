@@ -22,9 +22,9 @@ from ipu.experiments.lab.result import Collected, Result, Row, Table, Value
 from ipu.learn.optim import Adam
 from ipu.learn.policy import FP16
 from ipu.machine import MK2
-from ipu.parallel.cycles import remote_share
-from ipu.parallel.memory import always_live, peaks, remote_bytes, transfers
-from ipu.parallel.plan import Plan
+from ipu.plan.cycles import remote_share
+from ipu.plan.memory import always_live, peaks, remote_bytes, transfers
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,7 +168,7 @@ def tables(result: Result) -> list[Table]:
 
 def plot(result: Result) -> Figure:
     from ipu.experiments.pictures.looks import HOLDS, legend_below, patches
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (held, moved, time) = new_figure(
         12.5, 6.6, mosaic="ABC", width_ratios=[2.1, 1, 1.3], sharey=True
@@ -222,7 +222,7 @@ def _plot_held(axes: Axes, result: Result, ways: dict[str, dict[str, Any]]) -> N
 def _plot_bars(
     axes: Axes, values: list[float], title: str, label: str, notes: list[str] | None = None
 ) -> None:
-    from ipu.pages.drawing import BLUE
+    from ipu.run.pages.drawing import BLUE
 
     bars = axes.barh(range(len(values)), values, height=0.7, color=BLUE)
     words = [f"{value:.0f}" + (f", {note}" if note else "")

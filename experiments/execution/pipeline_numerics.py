@@ -37,9 +37,9 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
-from ipu.pages.verdict import Effect, over_seeds, verdict
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
+from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -276,7 +276,7 @@ def overflows(rows: list[Row], n: int) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (plans, small, large, counts) = new_figure(
         15, 9.6, mosaic="AAA;BCD", height_ratios=(1, 1.1)
@@ -322,7 +322,7 @@ def _plot_plans(axes: Axes, result: Result) -> None:
 
 
 def _looks() -> dict[str, dict[str, object]]:
-    from ipu.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+    from ipu.run.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
     colors = (BLUE, SKY, RED, ORANGE, GREEN, GREY, PURPLE, "#8C564B")
     # The first lines are the widest, so that coinciding ones are all seen.
@@ -334,7 +334,7 @@ def _looks() -> dict[str, dict[str, object]]:
 
 
 def _plot_accumulators(axes: Axes, result: Result, gradients: str) -> None:
-    from ipu.pages.drawing import THEORY
+    from ipu.run.pages.drawing import THEORY
 
     rows = list(result.rows)
     for way, look in _looks().items():

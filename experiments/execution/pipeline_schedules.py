@@ -23,10 +23,10 @@ from ipu.experiments.execution.measured_plans import (
 from ipu.experiments.lab.result import Collected, Result, Row, Table
 from ipu.learn.policy import FP16
 from ipu.machine import MK2
-from ipu.parallel.cycles import program_cycles
-from ipu.parallel.measures import full_slots, guide_stash
-from ipu.parallel.memory import peaks
-from ipu.parallel.plan import Plan
+from ipu.plan.cycles import program_cycles
+from ipu.plan.measures import full_slots, guide_stash
+from ipu.plan.memory import peaks
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,7 +195,7 @@ def _plans(result: Result) -> dict[str, Measured]:
 def plot(result: Result) -> Figure:
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(
         12, 12.5, mosaic="AA;BB;CC;DD;EF", height_ratios=[1, 1, 1, 1, 1.9]

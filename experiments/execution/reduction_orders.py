@@ -30,9 +30,9 @@ from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
 from ipu.learn.address import Numbering
 from ipu.learn.policy import FP32
 from ipu.machine import Device, FpCtl
-from ipu.pages.verdict import UNDECIDED, Effect, over_seeds, verdict
-from ipu.parallel.collectives import reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import reduce_sum
+from ipu.plan.orders import Order
+from ipu.run.verdict import UNDECIDED, Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -252,7 +252,7 @@ def _best_text(rows: list[Row], data: str, replicas: int) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(15, 8.6, mosaic="ABC;DEF")
     for panel, data in zip(axes, DATA, strict=False):
@@ -270,7 +270,7 @@ def plot(result: Result) -> Figure:
 
 def _looks() -> dict[str, dict[str, object]]:
     """Colours by kind: rings that fold warm, the others apart; wide lines lie below."""
-    from ipu.pages.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+    from ipu.run.pages.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
     colors = (ORANGE, RED, PURPLE, GREY, SKY, BLACK, BLUE, GREEN)
     widths = np.linspace(4.2, 1.2, len(ORDERS))
@@ -303,7 +303,7 @@ def _plot_errors(axes: Axes, result: Result, data: str, rounding: str) -> None:
 
 def _plot_estimates(axes: Axes, result: Result, stochastic: bool) -> None:
     """Of independent terms: a fold loses c·√(R/2), a tree c·√(log2 R)."""
-    from ipu.pages.drawing import THEORY
+    from ipu.run.pages.drawing import THEORY
 
     counts = np.unique(result.column("replicas", part="error"))
     each = ROUNDING_ERROR * (math.sqrt(2) if stochastic else 1.0)
@@ -329,7 +329,7 @@ def _plot_formats(axes: Axes, result: Result) -> None:
 
 
 def _plot_bias(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLUE, ORANGE
+    from ipu.run.pages.drawing import BLUE, ORANGE
 
     most = _largest(list(result.rows))
     names = [order.value for order in ORDERS][::-1]

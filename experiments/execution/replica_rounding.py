@@ -34,9 +34,9 @@ from ipu.experiments.training.digit_runs import NETWORK
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.machine import FpCtl
-from ipu.pages.verdict import Effect, over_seeds, verdict
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
+from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -242,7 +242,7 @@ def accuracy_range(rows: list[Row], way: str, replicas: int) -> float:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (growth_, shares, ends) = new_figure(14, 4.6, mosaic="ABC")
     _plot_growth(growth_, result)
@@ -252,13 +252,13 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> list[tuple[int, str, str]]:
-    from ipu.pages.drawing import BLUE, RED
+    from ipu.run.pages.drawing import BLUE, RED
 
     return list(zip(REPLICAS, (BLUE, RED), ("o", "s"), strict=True))
 
 
 def _plot_growth(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import GREEN, THEORY
+    from ipu.run.pages.drawing import GREEN, THEORY
 
     steps = np.unique(result.column("step", part="drift"))
     for replicas, color, marker in _looks():

@@ -1,7 +1,7 @@
 """Time of a step over the number of replicas: an account's model, and processes of this machine.
 
 Each replica has 16 samples, so more replicas train on more samples in one step. The model is that
-of a plan's account (`ipu.parallel.cycles`): cycles of the programs of a measured step, and one flat
+of a plan's account (`ipu.plan.cycles`): cycles of the programs of a measured step, and one flat
 ring that sends 2(R-1)/R of the gradients over each link. Behind LINKED replicas the ring crosses
 machines and goes as slowly as its slowest link. The account has no latency; the experiment adds
 2(R-1) hops, each of a declared time. All of these constants are ASSUMED, so the model says which
@@ -41,11 +41,11 @@ from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.group import Processes
 from ipu.members.transport import Transport
-from ipu.parallel.collectives import Group
-from ipu.parallel.cycles import HOST, LINK, Rates, timeline
-from ipu.parallel.memory import StageFigures
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.collectives import Group
+from ipu.plan.cycles import HOST, LINK, Rates, timeline
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -291,7 +291,7 @@ def _overlap_table(result: Result) -> Table:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, ORANGE, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, ORANGE, new_figure
 
     figure, (times, efficiency, measured) = new_figure(16, 4.8, mosaic="ABC")
     for count, colour in zip(COUNTS, (ORANGE, BLUE, GREEN), strict=True):
@@ -321,7 +321,7 @@ def _replica_axis(axes: Axes, ticks: Sequence[int]) -> None:
 
 
 def _plot_measured(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLACK, PURPLE, SKY, THEORY
+    from ipu.run.pages.drawing import BLACK, PURPLE, SKY, THEORY
 
     names = {ONE: ("in one process", BLACK), "grpc": ("a process each, gRPC", SKY),
              "mpi": ("a process each, MPI", PURPLE)}

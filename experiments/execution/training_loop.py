@@ -33,7 +33,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
-from ipu.pages.verdict import Effect, verdict
+from ipu.run.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -220,7 +220,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (calls, waits) = new_figure(11, 4.8, mosaic="AB", width_ratios=[2, 3])
     _plot_launches(calls, result)
@@ -229,7 +229,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_launches(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLUE
+    from ipu.run.pages.drawing import BLUE
 
     ways = [str(row["way"]) for row in result.select(part="launches")]
     launches = result.column("launches", part="launches")
@@ -241,7 +241,7 @@ def _plot_launches(axes: Axes, result: Result) -> None:
 
 
 def _plot_waiting(axes: Axes, result: Result) -> None:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     measured = Result(result.local, "", "")
     colors = (drawing.GREY, drawing.BLUE, drawing.ORANGE, drawing.RED)

@@ -66,8 +66,8 @@ def draw(experiment: Experiment, out: Path, result: Result) -> None:
 
     The figure is the last, so where it stands all pictures do.
     """
-    from ipu.pages.drawing import to_png
-    from ipu.pages.vector import to_svg
+    from ipu.run.pages.drawing import to_png
+    from ipu.run.pages.vector import to_svg
 
     for number, (title, picture) in enumerate(experiment.pictures(result).items(), 1):
         path = out / experiment.name / store.PICTURE.format(number)

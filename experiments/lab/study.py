@@ -205,7 +205,7 @@ class Study(Experiment):
         return f"ipu.experiments.lab.study.study({self.name!r}, …, seed={seed})"
 
     def plot(self, result: Result) -> Figure:
-        from ipu.pages.drawing import new_figure
+        from ipu.run.pages.drawing import new_figure
 
         figure, (losses, ends) = new_figure(12, 4.4, mosaic="AB")
         looks = _looks(self.variants)
@@ -249,7 +249,7 @@ def _underflow(row: Row) -> float:
 
 
 def _looks(variants: Sequence[Variant]) -> Looks:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     colours = [drawing.GREY, drawing.PURPLE, drawing.GREEN, drawing.BLUE, drawing.ORANGE,
                drawing.SKY, drawing.RED, drawing.BLACK]

@@ -26,7 +26,7 @@ Looks = Mapping[str, Mapping[str, Any]]
 
 def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] = ()) -> None:
     """Mean loss per epoch; a band over all seeds for those named."""
-    from ipu.pages.drawing import count_ticks
+    from ipu.run.pages.drawing import count_ticks
 
     for name, look in looks.items():
         rows = result.select(part="loss", policy=name)

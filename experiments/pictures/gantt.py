@@ -1,6 +1,6 @@
 """What every IPU does and when: a Gantt chart, and the lanes of exchange and transfers.
 
-Bars are the events of `ipu.parallel.cycles.timeline`. Numbers in bars are micro-batches; thin
+Bars are the events of `ipu.plan.cycles.timeline`. Numbers in bars are micro-batches; thin
 lines are the starts of slots, where IPUs have waited for each other; the second axis counts slots.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ipu.experiments.pictures.looks import DOES, ink_on, what
-from ipu.pages.vector import add_tip
-from ipu.parallel.cycles import LANES, Event
+from ipu.plan.cycles import LANES, Event
+from ipu.run.pages.vector import add_tip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ipu.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from ipu.run.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

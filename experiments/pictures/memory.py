@@ -9,8 +9,8 @@ import numpy as np
 
 from ipu.experiments.pictures.looks import HOLDS
 from ipu.machine.target import Target
-from ipu.parallel.memory import KINDS, Live, capacity, peaks
-from ipu.parallel.plan import Plan
+from ipu.plan.memory import KINDS, Live, capacity, peaks
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from ipu.experiments.pictures.gantt import draw_gantt, draw_lanes, slot_starts
 from ipu.experiments.pictures.looks import DOES, HOLDS, legend_below, patches, what
 from ipu.experiments.pictures.memory import draw_liveness, draw_tile_memory
 from ipu.machine.target import MK2, Target
-from ipu.parallel.cycles import Rates, timeline
-from ipu.parallel.memory import StageFigures, lives
-from ipu.parallel.plan import Plan
+from ipu.plan.cycles import Rates, timeline
+from ipu.plan.memory import StageFigures, lives
+from ipu.plan.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ def draw_sheet(
 
     smallest    size in points under which numbers are left out; a picture that zooms shows more.
     """
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     events, rows = timeline(plan, figures, Rates(target)), lives(plan, figures)
     end = max(event.start + event.cycles for event in events)

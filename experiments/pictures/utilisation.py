@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ipu.pages import drawing
-from ipu.parallel.schedule import ramp_share
+from ipu.plan.schedule import ramp_share
+from ipu.run.pages import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ipu.members.cluster import Cluster
     from ipu.members.group import Processes
     from ipu.members.transport import Transport
-    from ipu.parallel.plan import Plan
-    from ipu.parallel.trainer import Trainer
+    from ipu.plan.plan import Plan
+    from ipu.plan.trainer import Trainer
 
 FEATURES, CLASSES = 32, 10
 #: Micro-batches of an update, and samples of each on each replica.
@@ -172,8 +172,8 @@ def build(group: Processes, cluster: Cluster, options: Options) -> Trainer:
     from ipu.learn.optim import SGD
     from ipu.learn.policy import FP16
     from ipu.machine import FpCtl
-    from ipu.parallel.plan import Plan
-    from ipu.parallel.trainer import Trainer
+    from ipu.plan.plan import Plan
+    from ipu.plan.trainer import Trainer
 
     order = options.order or cluster.order or "auto"
     plan = Plan([model], count=COUNT, replicas=cluster.replicas, order=order)
@@ -210,7 +210,7 @@ def share(values: NDArray[np.generic], plan: Plan, own: range) -> NDArray[Any]:
 
 def _text(cluster: Cluster, options: Options) -> str:
     """What must be equal on all workers."""
-    from ipu.parallel.orders import Order
+    from ipu.plan.orders import Order
 
     rows = {
         "seed": options.seed, "steps": options.n_steps, "replicas": cluster.replicas,

@@ -59,7 +59,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, ORANGE, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, ORANGE, THEORY, new_figure
 
     figure, (axes,) = new_figure(6, 4, mosaic="A")
     betas = np.linspace(0.99, 1, 400)

@@ -10,7 +10,7 @@ from fpsim import Context, Format
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, Result, Row
 from ipu.experiments.published.claim import Claim, equal, published, tables, within
-from ipu.pages.verdict import Effect
+from ipu.run.verdict import Effect
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, THEORY, new_figure
 
     figure, (axes,) = new_figure(6, 4, mosaic="A")
     chunks = result.column("chunk", row="sum")

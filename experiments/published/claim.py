@@ -16,7 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ipu.experiments.lab.result import Result, Row, Table, UnitUsed, Value
-from ipu.pages.verdict import Effect
+from ipu.run.verdict import Effect
 
 __all__ = [
     "Claim", "Verdict", "equal", "printed", "published", "same_digits", "tables", "verdicts",

@@ -71,7 +71,7 @@ def _errors(half: Context, a: Array, b: Array) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, THEORY, new_figure
 
     figure, (axes,) = new_figure(6, 4, mosaic="A")
     for name, color in (("sums in FP16", BLUE), ("rounded once", GREEN)):

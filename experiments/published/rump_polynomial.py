@@ -81,7 +81,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, THEORY, new_figure
 
     figure, (axes,) = new_figure(6, 3, mosaic="A")
     rows = result.select(row="value")

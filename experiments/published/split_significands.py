@@ -73,7 +73,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, ORANGE, new_figure
+    from ipu.run.pages.drawing import BLUE, ORANGE, new_figure
 
     figure, (axes,) = new_figure(6, 4, mosaic="A")
     for name, color, shift in (("to nearest", BLUE, -0.2), ("toward zero", ORANGE, 0.2)):

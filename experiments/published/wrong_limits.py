@@ -84,7 +84,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, THEORY, new_figure
 
     figure, axes = new_figure(11, 4, mosaic="AB")
     looks = {"exact": THEORY, "double": {"color": GREEN}, "single": {"color": BLUE}}

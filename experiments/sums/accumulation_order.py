@@ -129,7 +129,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(11, 5.2, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
@@ -138,7 +138,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from ipu.pages.drawing import BLUE, GREEN, GREY, ORANGE, SKY, THEORY
+    from ipu.run.pages.drawing import BLUE, GREEN, GREY, ORANGE, SKY, THEORY
 
     colors = {"AMP": BLUE, "SLIC": SKY, "BLAS": GREY}
     both = Result([*result.rows, *result.local], "", "")

@@ -81,7 +81,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREY, new_figure
+    from ipu.run.pages.drawing import BLUE, GREY, new_figure
 
     figure, (errors, cycles, exchange) = new_figure(13, 4.4, mosaic="ABC")
     for name, color in zip(PARTIALS, (BLUE, GREY), strict=True):

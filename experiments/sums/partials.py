@@ -23,7 +23,7 @@ from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import STOCHASTIC, Result, Row, unit_used
 from ipu.experiments.sums.exact import inner_products
 from ipu.machine.units.amp import AMP_UNITS
-from ipu.pages.verdict import Effect, verdict
+from ipu.run.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,7 +147,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(11, 4.9, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, DATA, strict=True):
@@ -160,7 +160,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from ipu.pages.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
+    from ipu.run.pages.drawing import BLUE, GREEN, GREY, ORANGE, THEORY
 
     for name, color in zip(WAYS, (BLUE, GREEN, ORANGE, GREY), strict=True):
         terms = result.column("terms", data=kind, way=name)

@@ -20,7 +20,7 @@ from fpsim import BINARY16, RNE, SR, Context
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, summary
 from ipu.experiments.sums.accumulate import running_sums
-from ipu.pages.verdict import Effect, verdict
+from ipu.run.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ def law_moments(result: Result) -> tuple[float, float]:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (paths, ends) = new_figure(11, 4.6, mosaic="AB", width_ratios=[1.25, 1])
     _plot_paths(paths, result)
@@ -122,7 +122,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_paths(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import BLUE, GREEN, THEORY
+    from ipu.run.pages.drawing import BLUE, GREEN, THEORY
 
     lanes = sorted(set(result.column("lane", part="path", rounding="SR").tolist()))
     for lane in lanes:
@@ -142,7 +142,7 @@ def _plot_paths(axes: Axes, result: Result) -> None:
 
 
 def _plot_ends(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import GREEN, RED, THEORY, count_ticks
+    from ipu.run.pages.drawing import GREEN, RED, THEORY, count_ticks
 
     ends = result.column("final", part="final", rounding="SR")
     x, p = result.column("final", part="law"), result.column("probability", part="law")

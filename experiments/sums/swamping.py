@@ -111,7 +111,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (curve, sums) = new_figure(11, 4.6, mosaic="AB")
     _plot_curve(curve, result)
@@ -120,14 +120,14 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> dict[str, str]:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     return {"FP32": drawing.GREY, "BF16": drawing.ORANGE, "FP16": drawing.BLUE,
             "FP16 + SR": drawing.GREEN}
 
 
 def _plot_curve(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import THEORY
+    from ipu.run.pages.drawing import THEORY
 
     for name, color in _looks().items():
         small = result.column("small", part="curve", arithmetic=name)
@@ -144,7 +144,7 @@ def _plot_curve(axes: Axes, result: Result) -> None:
 
 
 def _plot_sums(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import THEORY
+    from ipu.run.pages.drawing import THEORY
 
     for name, color in _looks().items():
         n = result.column("n", part="sum", arithmetic=name)

@@ -25,7 +25,7 @@ def draw(
 
     settings    the settings of each run in words; runs of equal ones have one colour.
     """
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     curves = {title: each for title, each in measured.curves.items() if differs(each)}
     last_points = {title for title in measured.numbers
@@ -54,7 +54,7 @@ def draw(
 
 
 def _colours(settings: Sequence[str]) -> dict[str, str]:
-    from ipu.pages.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+    from ipu.run.pages.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 
     palette = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, GREY, BLACK)
     distinct = dict.fromkeys(settings)
@@ -85,7 +85,7 @@ def _plot_numbers(
     axes: Axes, values: Sequence[float | None], seeds: Sequence[int], colours: Sequence[str]
 ) -> None:
     """One point for each run over its seed, and the mean of each colour."""
-    from ipu.pages.drawing import count_ticks
+    from ipu.run.pages.drawing import count_ticks
 
     for colour in dict.fromkeys(colours):
         points = [(seed, value) for seed, value, other in zip(seeds, values, colours, strict=True)

@@ -130,7 +130,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, axes = new_figure(13, 4.8, mosaic="AB", sharey=True)
     for panel, kind in zip(axes, SIZES, strict=True):
@@ -144,7 +144,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_kind(axes: Axes, result: Result, kind: str) -> None:
-    from ipu.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, THEORY
+    from ipu.run.pages.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, THEORY
 
     colors = (BLUE, GREEN, ORANGE, PURPLE, SKY, GREY)
     # The first lines are the widest, so that coinciding ones are all seen.

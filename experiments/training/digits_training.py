@@ -30,7 +30,7 @@ from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
-from ipu.pages.verdict import over_seeds, verdict
+from ipu.run.verdict import over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,7 +167,7 @@ def _points(mean: dict[str, float], sd: dict[str, float], name: str) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (curves, ends, updates) = new_figure(
         13, 8.6, mosaic="AB;CC", width_ratios=[1, 1.2], height_ratios=[1.1, 1]
@@ -185,7 +185,7 @@ def tables(result: Result) -> list[Table]:
 
 def _looks() -> Looks:
     """Colour by arithmetic; with a loss scale dashed and hollow."""
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     base = {"FP32": drawing.GREY, "FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN,
             "mixed": drawing.PURPLE}

@@ -192,7 +192,7 @@ def _power(scale: object) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     states = list(dict.fromkeys(str(row["state"]) for row in result.rows))
     figure, panels = new_figure(12.5, 7.6, mosaic="AB;CD", sharex=True, height_ratios=[1.25, 1])
@@ -212,7 +212,7 @@ def plot(result: Result) -> Figure:
 
 
 def _colors() -> dict[str, str]:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     six = (drawing.BLACK, drawing.ORANGE, drawing.RED, drawing.SKY, drawing.BLUE, drawing.GREEN)
     return dict(zip(TENSORS, six, strict=True))

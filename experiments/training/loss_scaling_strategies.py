@@ -169,7 +169,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import (
+    from ipu.run.pages.drawing import (
         BLUE,
         GREEN,
         GREY,

@@ -15,7 +15,7 @@ from ipu.experiments.lab.study import USUAL, Study
 from ipu.experiments.training.networks import mnist as network
 from ipu.feed.data import Data, MissingError, mnist, or_digits
 from ipu.learn.optim import SGD
-from ipu.pages.verdict import over_seeds, verdict
+from ipu.run.verdict import over_seeds, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ from ipu.experiments.lab.variants import Variant
 from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32
-from ipu.pages.verdict import CONFIDENCE, Effect, verdict
+from ipu.run.verdict import CONFIDENCE, Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +160,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, new_figure
 
     figure, (spread, ratio) = new_figure(11, 4.6, mosaic="AB")
     for method, color in zip(METHODS, (BLUE, GREEN), strict=True):
@@ -177,7 +177,7 @@ def plot(result: Result) -> Figure:
 
 
 def _plot_ratio(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import GREEN, THEORY
+    from ipu.run.pages.drawing import GREEN, THEORY
 
     rates, factors = zip(*ratios(result), strict=True)
     axes.semilogx(rates, factors, "o-", color=GREEN)

@@ -119,7 +119,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
+    from ipu.run.pages.drawing import BLUE, GREEN, GREY, PURPLE, new_figure
 
     figure, (gains, lost) = new_figure(11, 4.6, mosaic="AB")
     rates = sorted({float(str(row["rate"])) for row in result.rows})

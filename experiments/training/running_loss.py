@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fpsim import BINARY16, BINARY32, SR, Context
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.experiments.sums.accumulate import running_sums
-from ipu.pages.verdict import Effect, verdict
+from ipu.run.verdict import Effect, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
 
     figure, (reported, paths) = new_figure(11, 4.6, mosaic="AB")
     _plot_reported(reported, result)
@@ -106,13 +106,13 @@ def plot(result: Result) -> Figure:
 
 
 def _looks() -> dict[str, str]:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     return {"FP16": drawing.BLUE, "FP16 + SR": drawing.GREEN, "FP32": drawing.GREY}
 
 
 def _plot_reported(axes: Axes, result: Result) -> None:
-    from ipu.pages.drawing import THEORY
+    from ipu.run.pages.drawing import THEORY
 
     for name, color in _looks().items():
         loss = result.column("loss", part="reported", total=name)

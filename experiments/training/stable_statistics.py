@@ -81,7 +81,7 @@ def _answer(rows: list[Row]) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages.drawing import BLUE, GREY, THEORY, new_figure
+    from ipu.run.pages.drawing import BLUE, GREY, THEORY, new_figure
 
     figure, (axes,) = new_figure(9, 4.8)
     for name, color in zip(FORMATS, (BLUE, GREY), strict=True):

@@ -18,7 +18,7 @@ from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed
 from ipu.experiments.training import digits
 from ipu.experiments.training.half_networks import MODELS
-from ipu.frontends.common.trials import NO, REFERENCE, YES, Trial
+from ipu.run.trials import NO, REFERENCE, YES, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -193,7 +193,7 @@ def _number(value: object) -> str:
 
 
 def plot(result: Result) -> Figure:
-    from ipu.pages import drawing
+    from ipu.run.pages import drawing
 
     figure, panels = drawing.new_figure(12.5, 4.8, mosaic="AB")
     colors = (drawing.BLUE, drawing.GREEN, drawing.ORANGE, drawing.PURPLE, drawing.SKY,

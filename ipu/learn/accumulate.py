@@ -19,7 +19,7 @@ from functools import reduce
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.address import accumulating
 from ipu.learn.variables import Variable
@@ -28,7 +28,7 @@ from ipu.machine.device import Device
 __all__ = ["Accumulation", "Accumulator", "Reduction", "added"]
 
 #: Format of an accumulator: of its variable (None), this one, or the function's result.
-Dtype = Format | Callable[[Variable], Format] | None
+Dtype = Format | str | Callable[[Variable], Format | str] | None
 
 
 class Reduction(Enum):
@@ -61,8 +61,8 @@ class Accumulation:
 
     count       G, the number of mini-batches.
     reduction   a `Reduction` or its name.
-    dtype       format of the accumulators: None (each variable's), a Format, or a function of the
-                variable. The optimiser sees gradients in it.
+    dtype       format of the accumulators: None (each variable's), a format or its name, or a
+                function of the variable. The optimiser sees gradients in it.
 
     >>> Accumulation(8, "mean").effective_batch(32)
     256
@@ -78,6 +78,8 @@ class Accumulation:
         if self.count < 1:
             raise ValueError(f"count={self.count} is not a number of mini-batches; use 1 or more")
         object.__setattr__(self, "reduction", Reduction.parse(self.reduction))
+        if isinstance(self.dtype, str):
+            object.__setattr__(self, "dtype", find_number_format(self.dtype, "dtype"))
         if not (self.dtype is None or isinstance(self.dtype, Format) or callable(self.dtype)):
             raise TypeError(
                 f"dtype={self.dtype!r} is not an accumulator's format; use None, a Format, or a "
@@ -86,13 +88,13 @@ class Accumulation:
 
     def format_for(self, variable: Variable) -> Format:
         """Format of that variable's accumulator."""
-        chosen = self.dtype
-        if chosen is None or isinstance(chosen, Format):
-            return chosen or variable.dtype
-        fmt = chosen(variable)
-        if not isinstance(fmt, Format):
+        dtype = self.dtype
+        if dtype is None or isinstance(dtype, Format):
+            return dtype or variable.dtype
+        fmt = dtype(variable) if callable(dtype) else dtype
+        if not isinstance(fmt, (Format, str)):
             raise TypeError(f"dtype({variable.name}) returned {fmt!r}; return a Format")
-        return fmt
+        return find_number_format(fmt, f"dtype({variable.name})")
 
     def effective_batch(self, batch: int) -> int:
         """Samples per update."""

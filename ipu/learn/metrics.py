@@ -35,7 +35,7 @@ class RunningLoss:
     loss 0.458 (float32 total 0.400)
     """
 
-    def __init__(self, device: Device, fmt: Format) -> None:
+    def __init__(self, device: Device, fmt: Format | str) -> None:
         self.device = device
         self.total = device.zeros((), fmt)
         self._single = np.float32(0)

@@ -14,7 +14,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, Format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    F143,
+    Format,
+    find_number_format,
+)
 from ipu.learn.patterns import check_patterns, matches
 from ipu.machine.reference import wide
 
@@ -33,13 +41,15 @@ _ALLOWED = {
 }
 
 
-def _check_format(name: str, fmt: object) -> None:
-    """Refuse what is no format of that field of a policy."""
-    if not isinstance(fmt, Format) or _SHORT.get(fmt) not in _ALLOWED[name]:
+def _field_format(name: str, value: Format | str) -> Format:
+    """The format of that field of a policy, by its name too; refused where it cannot be one."""
+    fmt = find_number_format(value, name)
+    if _SHORT.get(fmt, "") not in _ALLOWED[name]:
         key = next(short for short, long in _KEYS.items() if long == name)
         raise ValueError(
             f"{name}={fmt} is not a policy's format; use {key}={'|'.join(_ALLOWED[name])}"
         )
+    return fmt
 
 
 class PolicyLike(Protocol):
@@ -62,7 +72,7 @@ class PolicyLike(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """Formats of a training run; those that are None follow from the others.
+    """Formats of a training run, or their names; those that are None follow from the others.
 
     param        in which parameters are stored and updated.
     compute      BINARY64 is the processor's own arithmetic, a reference (target="reference"); else
@@ -86,17 +96,17 @@ class Policy:
     output: Format = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        _check_format("compute", self.compute)
+        object.__setattr__(self, "compute", _field_format("compute", self.compute))
         quarters = self.compute == F143
         usual = {
+            "param": self.param,
             "partials": BINARY16 if quarters else wide(self.compute),
             "accumulator": self.param,
             "output": self.activations,
         }
         for name, fmt in usual.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, fmt)
-        self._check_formats()
+            value = getattr(self, name)
+            object.__setattr__(self, name, _field_format(name, fmt if value is None else value))
         if self.param not in (self.activations, BINARY32):
             raise ValueError(
                 f"param={self.param}, compute={self.compute}: parameters are kept in the format of "
@@ -113,10 +123,6 @@ class Policy:
             )
         if not quarters and self.partials == BINARY16:
             self._half_partials()
-
-    def _check_formats(self) -> None:
-        for name in _KEYS.values():
-            _check_format(name, getattr(self, name))
 
     def _half_partials(self) -> None:
         """Kept where they can be; raised to a wider output's type, with a warning."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fpsim.records.formats import BINARY16, BINARY32, Format
+from fpsim.records.formats import BINARY16, BINARY32, Format, find_number_format
 from ipu.learn.variables import current_device
 from ipu.machine.device import Device
 
@@ -32,16 +32,17 @@ def stochastic_rounding(override: bool, device: Device | None = None) -> Iterato
 
 
 @contextmanager
-def partials_type(dtype: Format, device: Device | None = None) -> Iterator[None]:
+def partials_type(dtype: Format | str, device: Device | None = None) -> Iterator[None]:
     """Products and convolutions of binary16 inputs inside keep their partial sums in that format.
 
     device    whose operations; default: the one whose variables are in use.
     """
-    if dtype not in (BINARY16, BINARY32):
-        raise ValueError(f"dtype={dtype} is not a format of partials; use BINARY16 or BINARY32")
+    fmt = find_number_format(dtype, "dtype")
+    if fmt not in (BINARY16, BINARY32):
+        raise ValueError(f"dtype={fmt} is not a format of partials; use BINARY16 or BINARY32")
     machine = device or current_device()
     before = machine.partials, machine.conv_partials
-    machine.partials, machine.conv_partials = dtype, None
+    machine.partials, machine.conv_partials = fmt, None
     try:
         yield
     finally:

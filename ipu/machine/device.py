@@ -32,6 +32,7 @@ from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
+from fpsim.operations import divide_by
 from fpsim.records.evidence import Fact
 from fpsim.records.formats import (
     BINARY16,
@@ -377,7 +378,7 @@ class Device:
         >>> float(device.unscale(device.from_host(2.0, BINARY16), 2.0**17)) == 2.0**-16
         True
         """
-        return self._of(x).divide_by(x, scale)
+        return divide_by(self._of(x).core, x, scale)
 
     def negative(self, x: Array) -> Array:
         """-x: the sign bit flipped, no flags."""

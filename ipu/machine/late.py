@@ -14,15 +14,31 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.context import Context
+from fpsim.core import Core
+from fpsim.records.flags import Flags
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.draws import advance
 from fpsim.state.tasks import offer
 from fpsim.state.threads import get_threads
 
-__all__ = ["WORTH", "Late", "LateResults"]
+__all__ = ["WORTH", "Late", "LateResults", "apart"]
 
 #: Multiply-adds from which on a product is worth a hand-over to another thread.
 WORTH = 1 << 21
+
+
+def apart(context: Context) -> Context:
+    """Its settings and random bits from the next operation on, with flags and counts of its own
+    and no traps: for another thread.
+
+    >>> half = Context("binary16")
+    >>> other = apart(half); _ = other.array([0.1]); other.flags, half.flags
+    (<Flags.INEXACT: 1>, <Flags.NONE: 0>)
+    """
+    core, other = context.core, Context.__new__(Context)
+    other.core = Core(other, core.settings, core.source, Flags.NONE, count=False)
+    other.core.clock.operation, other.core.clock.first = core.clock.operation, core.clock.first
+    return other
 
 
 class Late(Array):
@@ -31,7 +47,7 @@ class Late(Array):
     __slots__ = ("_alone", "_carrier", "_shape", "_task")
 
     def __init__(self, compute: Callable[[Context], Array], shape: Shape, context: Context) -> None:
-        alone = context.apart()
+        alone = apart(context)
         self.context: Context = context
         self._shape, self._alone = shape, alone
         self._task = offer(lambda: compute(alone).carrier)

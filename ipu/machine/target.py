@@ -67,17 +67,18 @@ class Target:
         """Names of the matrix units, without presets."""
         return tuple(dict.fromkeys(i.unit.name for i in self.instructions))
 
-    def peak(self, inputs: Format | str, partials: Format | None = None) -> float:
+    def peak(self, inputs: Format | str, partials: Format | str | None = None) -> float:
         """Floating-point operations per second for inputs of that format, with those partials.
 
         >>> MK2.peak("binary16") / MK2.peak("binary16", BINARY32)
         2.0
         """
         fmt = find_format(inputs)
+        sums = None if partials is None else find_format(partials, "partials")
         fitting = [i for i in self.instructions if fmt in i.unit.inputs]
-        rates = [i.macs.value for i in fitting if partials in (None, i.unit.partials)]
+        rates = [i.macs.value for i in fitting if sums in (None, i.unit.partials)]
         if not rates:
-            with_partials = f" with {partials} partials" if partials else ""
+            with_partials = f" with {sums} partials" if sums else ""
             raise ValueError(
                 f"target={self.name} has no unit for {fmt}{with_partials}; "
                 f"it has {', '.join(self.units)}"

@@ -10,7 +10,7 @@ Values go through their tree level by level, all tensors of a step together: fir
 is sent, then what is awaited is received. Both sides go through the values in the same order, so
 messages between two processes need no numbers to be told apart.
 
-Source    `ipu.parallel.orders`, `ipu.parallel.collectives`.
+Source    `ipu.plan.orders`, `ipu.plan.collectives`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fpsim.records.formats import Format
 from ipu.learn.address import Numbering
 from ipu.members.channel import Channel
 from ipu.members.pieces import Label
-from ipu.parallel.collectives import Summands, add_at, check_kinds
-from ipu.parallel.orders import (
+from ipu.plan.collectives import Summands, add_at, check_kinds
+from ipu.plan.orders import (
     Addition,
     Order,
     Part,

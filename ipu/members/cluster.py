@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 
 __all__ = ["Cluster", "ClusterError", "Tls"]
 

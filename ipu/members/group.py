@@ -1,7 +1,7 @@
 """Processes: the group of a training whose replicas are computed by several processes.
 
 Replicas are dealt consecutively: process p of P computes p·L … p·L + L - 1, L = R/P. The bits are
-those of one process: the additions of a sum have their addresses (`ipu.parallel.collectives`),
+those of one process: the additions of a sum have their addresses (`ipu.plan.collectives`),
 wherever they are computed, and everything else of a step belongs to one replica or is equal on all.
 
 A step is published after its last sum, so all processes stand at step t or t + 1 when one of them
@@ -35,9 +35,9 @@ from ipu.members.members import Meeting, Members
 from ipu.members.pieces import HEADER
 from ipu.members.registers import add_registers, from_text, to_text
 from ipu.members.transport import Transport
-from ipu.parallel.collectives import Group, Summands
-from ipu.parallel.orders import Order, Ring
-from ipu.parallel.trainer import Trainer
+from ipu.plan.collectives import Group, Summands
+from ipu.plan.orders import Order, Ring
+from ipu.plan.trainer import Trainer
 
 __all__ = ["Processes"]
 

@@ -15,8 +15,8 @@ from ipu.learn.address import Numbering, Region
 from ipu.machine.device import Device
 from ipu.members.allreduce import all_reduce
 from ipu.members.channel import Channel
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order, check_order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order, check_order
 
 __all__ = ["Sums"]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.evidence import Evidence, Fact
-from fpsim.records.formats import BINARY16, BINARY32, F143, F152, Format
+from fpsim.records.formats import BINARY16, BINARY32, F143, F152, Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
 from ipu.machine.device import Device
 from ipu.ops.primitive import Primitive
@@ -48,7 +48,7 @@ class Quarters(NamedTuple):
         return Quarters(self.values.T, self.scale)
 
 
-def scale_for(x: Array, fmt: Format) -> int:
+def scale_for(x: Array, fmt: Format | str) -> int:
     """The smallest scale from -31 to 31 at which no finite element of x exceeds the largest of fmt.
 
     An element less than half a step above it raises the scale too, although it would round down.
@@ -57,6 +57,7 @@ def scale_for(x: Array, fmt: Format) -> int:
     >>> scale_for(x, F143), scale_for(x, F152)
     (0, -7)
     """
+    fmt = find_number_format(fmt, "fmt")
     finite = np.abs(x.values[np.isfinite(x.values)])
     largest = float(finite.max()) if finite.size else 0.0
     if largest == 0:
@@ -67,7 +68,7 @@ def scale_for(x: Array, fmt: Format) -> int:
     return min(max(scale, _LOWEST), _HIGHEST)
 
 
-def quarters(device: Device, x: Array, fmt: Format) -> Quarters:
+def quarters(device: Device, x: Array, fmt: Format | str) -> Quarters:
     """x in quarters of that format.
 
     Rounding  once: x · 2**-scale, which is exact, into the format.

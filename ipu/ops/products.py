@@ -19,7 +19,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.evidence import Evidence
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
 from ipu.machine.device import Device
 from ipu.ops.phases import Phases
@@ -37,7 +37,8 @@ _SOURCE = "docs/semantics.md §5 and §6: poplin's matMul and convolution, and t
 
 
 def _rounded(
-    product: Callable[..., Array], *operands: Any, partials: Format, to: Format | None, **how: Any
+    product: Callable[..., Array], *operands: Any, partials: Format | str,
+    to: Format | str | None, **how: Any,
 ) -> Array:
     """A product of the device in a format, by default that of the operands.
 
@@ -45,6 +46,7 @@ def _rounded(
     """
     if to is None:
         return product(*operands, partials=partials, **how)
+    to, partials = find_number_format(to, "to"), find_number_format(partials, "partials")
     leaves = partials if partials.precision < to.precision else to
     device = product.__self__  # type: ignore[attr-defined]
     result: Array = device.cast(product(*operands, partials=partials, to=leaves, **how), to)
@@ -82,8 +84,8 @@ def _of_matrices(device: Device, x: Array, y: Array, **how: Any) -> Array:
 
 
 def _matmul(
-    device: Device, x: Array, y: Array, *, partials: Format | None = None, scale: int = 0,
-    to: Format | None = None,
+    device: Device, x: Array, y: Array, *, partials: Format | str | None = None, scale: int = 0,
+    to: Format | str | None = None,
 ) -> tuple[Array, Saved]:
     if min(x.ndim, y.ndim) < 2:
         check_matrices(x, y)
@@ -92,8 +94,8 @@ def _matmul(
 
 
 def _matmul_x(
-    device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
-    **_: Any,
+    device: Device, gradient: Array, saved: Saved, *, scale: int = 0,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     x, y, partials = saved
     slope = _of_matrices(device, gradient, _turned(y), partials=partials, scale=scale, to=to)
@@ -101,8 +103,8 @@ def _matmul_x(
 
 
 def _matmul_y(
-    device: Device, gradient: Array, saved: Saved, *, scale: int = 0, to: Format | None = None,
-    **_: Any,
+    device: Device, gradient: Array, saved: Saved, *, scale: int = 0,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     x, y, partials = saved
     slope = _of_matrices(
@@ -118,8 +120,8 @@ def matmul_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
 
 def _matmul_bias(
     device: Device, bias: Array, x: Array, y: Array, *, alpha: float | Array = 1,
-    beta: float | Array = 1, partials: Format | None = None, scale: int = 0,
-    to: Format | None = None,
+    beta: float | Array = 1, partials: Format | str | None = None, scale: int = 0,
+    to: Format | str | None = None,
 ) -> tuple[Array, Saved]:
     z, saved = _matmul(device, x, y, partials=partials, scale=scale, to=to)
     if not _is(alpha, 1):
@@ -173,9 +175,9 @@ class _How(NamedTuple):
     padding: Padding
     groups: int
     dilation: Stride
-    partials: Format
+    partials: Format | str
     scale: int
-    to: Format | None
+    to: Format | str | None
 
     @property
     def is_dilated(self) -> bool:
@@ -223,8 +225,8 @@ def _to_kernel(device: Device, x: Array, gradient: Array, shape: Shape, how: _Ho
 
 def _conv2d(
     device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
-    groups: int = 1, dilation: Stride = 1, partials: Format | None = None, scale: int = 0,
-    to: Format | None = None,
+    groups: int = 1, dilation: Stride = 1, partials: Format | str | None = None, scale: int = 0,
+    to: Format | str | None = None,
 ) -> tuple[Array, Saved]:
     partials = partials or device.partials_for(x.format, "conv2d")
     how = _How(stride, padding, groups, dilation, partials, scale, to)
@@ -234,7 +236,7 @@ def _conv2d(
 def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | None = None, **_: Any,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     w, partials, shape = saved[1:]
     how = _How(stride, padding, groups, dilation, partials, scale, to)
@@ -244,7 +246,7 @@ def _conv2d_x(
 def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | None = None, **_: Any,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     x, w, partials = saved[:3]
     how = _How(stride, padding, groups, dilation, partials, scale, to)
@@ -259,7 +261,7 @@ def conv2d_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
 def _conv2d_transpose(
     device: Device, x: Array, w: Array, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1,
-    partials: Format | None = None, scale: int = 0, to: Format | None = None,
+    partials: Format | str | None = None, scale: int = 0, to: Format | str | None = None,
 ) -> tuple[Array, Saved]:
     partials = partials or device.partials_for(x.format, "conv2d_input_gradient")
     how = _How(stride, padding, groups, dilation, partials, scale, to)
@@ -269,7 +271,7 @@ def _conv2d_transpose(
 def _conv2d_transpose_x(
     device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | None = None, **_: Any,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     _, w, partials = saved
     how = _How(stride, padding, groups, dilation, partials, scale, to)
@@ -279,7 +281,7 @@ def _conv2d_transpose_x(
 def _conv2d_transpose_w(
     device: Device, gradient: Array, saved: Saved, *, shape: Shape, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | None = None, **_: Any,
+    to: Format | str | None = None, **_: Any,
 ) -> Array:
     x, w, partials = saved
     how = _How(stride, padding, groups, dilation, partials, scale, to)

@@ -34,7 +34,7 @@ def run(quick, seed):
     return Result(rows, f"It shows {rolls[0]}.", "p=fair", {"sides": 6}, units)
 
 def plot(result):
-    from ipu.pages.drawing import new_figure
+    from ipu.run.pages.drawing import new_figure
     figure, (axes,) = new_figure(4, 3)
     axes.plot(result.column("roll"), result.column("shown"))
     return figure

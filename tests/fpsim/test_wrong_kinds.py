@@ -59,7 +59,6 @@ MAKERS: dict[str, dict[str, Any]] = {
     "linspace": {"start": 0, "stop": 1, "num": 3, "endpoint": True},
     "unpack": {"packed": np.float16([1])}, "wrap": {"values": np.float32([1]), "copy": True},
     "spawn": {"k": 1}, "in_format": {"fmt": fp.BFLOAT16},
-    "divide_by": {"x": MATRIX, "divisor": 2.0},
     "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
     "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "constant": {"value": 1.0},
     "matmul": {"a": MATRIX, "b": MATRIX}, "k_split": LINALG["k_split"], "conv2d": LINALG["conv2d"],

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ipu.frontends.common.advising import Advised
-    from ipu.frontends.common.ways import Way
-    from ipu.frontends.pages.comparison import Run
+    from ipu.run.advising import Advised
+    from ipu.run.pages.comparison import Compared
+    from ipu.run.ways import Way
 
 __all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
 
@@ -33,8 +33,8 @@ def compare(
 
     line_of    the command line of `fpsim` for a way, with the folder of its page.
     """
-    from ipu.frontends.common.text import why_no_loss
-    from ipu.frontends.pages.comparison import summary_rows, write_comparison
+    from ipu.run.pages.comparison import summary_rows, write_comparison
+    from ipu.run.text import why_no_loss
 
     runs = []
     for way in ways:
@@ -48,9 +48,9 @@ def compare(
     return max(run.status for run in runs)
 
 
-def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
-    from ipu.frontends.pages.comparison import Run
-    from ipu.frontends.pages.page import read_report
+def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:
+    from ipu.run.pages.comparison import Compared
+    from ipu.run.pages.page import read_report
 
     (folder / "report.json").unlink(missing_ok=True)
     with subprocess.Popen(
@@ -64,7 +64,7 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
             printed.append(text)
     report = read_report(folder / "report.json")
     page = f"{folder.name}/index.html" if (folder / "index.html").exists() else ""
-    return Run(way, report, "".join(printed), page, process.returncode)
+    return Compared(way, report, "".join(printed), page, process.returncode)
 
 
 def _same_input() -> Any:
@@ -104,10 +104,10 @@ def tell_page(
     Raises        UsageError where the disk takes no page; the report goes to the terminal instead.
     """
     from fpsim.state.files import refusal
-    from ipu.frontends.pages.page import write_page
+    from ipu.run.pages.page import write_run
 
     try:
-        page = write_page(out, report, advised, title)
+        page = write_run(out, report, advised, title)
     except OSError as error:
         if not refusal(error):
             raise

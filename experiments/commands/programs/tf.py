@@ -21,9 +21,9 @@ from ipu.experiments.commands.programs.comparing import (
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
-    from ipu.frontends.common.programs import ProgramError
-    from ipu.frontends.common.ways import Way
+    from ipu.frontends.processes.programs import ProgramError
     from ipu.members.transport import StoppedError
+    from ipu.run.ways import Way
 
 __all__ = ["command"]
 
@@ -79,7 +79,7 @@ def command(
             "(Python 3.11 to 3.13)"
         )
     with bad_input():
-        from ipu.frontends.common.ways import Way, parse_ways
+        from ipu.run.ways import Way, parse_ways
 
         ways = [_checked(way) for way in parse_ways(compared)] if compared is not None else []
         way = _checked(Way.parse(policy))
@@ -107,7 +107,7 @@ def command(
 
 def _checked(way: Way) -> Way:
     """A way in which programs of TensorFlow can run."""
-    from ipu.frontends.common.changes import NONE
+    from ipu.run.changes import NONE
 
     if way.changes != NONE:
         raise ValueError(
@@ -122,7 +122,7 @@ def _run(
     choices: dict[str, Any], *, count: bool,
 ) -> int:
     import ipu.frontends.tensorflow  # noqa: F401
-    from ipu.frontends.common.programs import ProgramError, run_file
+    from ipu.frontends.processes.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
     from ipu.members.ending import leave_all
     from ipu.members.transport import StoppedError

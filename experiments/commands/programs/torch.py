@@ -20,7 +20,7 @@ from ipu.experiments.commands.programs.comparing import (
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
-    from ipu.frontends.common.ways import Way
+    from ipu.run.ways import Way
 
 #: The folder of the pages where none is named.
 _OUT = Path("reports", "torch")
@@ -82,7 +82,7 @@ def command(
     """
     with bad_input():
         _check(program, is_module=is_module)
-        from ipu.frontends.common.ways import Way, parse_ways
+        from ipu.run.ways import Way, parse_ways
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compared) if compared is not None else []
@@ -125,7 +125,7 @@ def _name_of_replica() -> str | None:
 
 
 def _check(program: str, *, is_module: bool) -> None:
-    from ipu.frontends.common.programs import check_module
+    from ipu.frontends.processes.programs import check_module
 
     if is_module:
         check_module(program)
@@ -143,12 +143,12 @@ def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:
-    from ipu.frontends.common.advising import advise
-    from ipu.frontends.common.patterns import PatternError
-    from ipu.frontends.common.programs import ProgramError
+    from ipu.frontends.processes.programs import ProgramError
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
     from ipu.members.transport import JoinError, StoppedError
+    from ipu.run.advising import advise
+    from ipu.run.patterns import PatternError
 
     with bad_input():
         session = machine(

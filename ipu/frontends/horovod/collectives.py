@@ -24,7 +24,7 @@ from fpsim.records.formats import BINARY16, BINARY32, Format
 from ipu.frontends.horovod.runtime import Runtime, running
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
-from ipu.parallel.collectives import Summands
+from ipu.plan.collectives import Summands
 
 __all__ = [
     "Average", "Op", "Sum", "allgather", "allreduce", "broadcast", "broadcast_variables",

@@ -16,7 +16,7 @@ from ipu.members.cluster import Cluster
 from ipu.members.members import Members, join
 from ipu.members.mpi_transport import import_mpi, mpi_world
 from ipu.members.sums import Sums
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 
 __all__ = [
     "Runtime", "init", "is_initialized", "local_rank", "local_size", "rank", "require_transport",

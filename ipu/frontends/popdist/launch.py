@@ -70,7 +70,7 @@ class Launch:
             raise ValueError(f"--timeout {self.timeout:g}: use seconds above 0, below a million")
         if self.order is not None:
             # Loads the arithmetic, which a launcher has no other use for: only where it is needed.
-            from ipu.parallel.orders import check_order
+            from ipu.plan.orders import check_order
 
             check_order(self.order, self.replicas)
         if self.transport is None:

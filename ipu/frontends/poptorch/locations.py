@@ -59,14 +59,14 @@ class TensorLocationSettings(OptionsDict):
     def useIOTilesToLoad(self, use: bool = True) -> TensorLocationSettings:
         """Tensors come through I/O tiles."""
         check_bool("useIOTilesToLoad", use)
-        once("useIOTilesToLoad", "PopART's schedule has no I/O overlap in ipu.parallel")
+        once("useIOTilesToLoad", "PopART's schedule has no I/O overlap in ipu.plan")
         self.createOrSet(useIOTilesToLoad=int(use))
         return self
 
     def useIOTilesToStore(self, use: bool = True) -> TensorLocationSettings:
         """Tensors leave through I/O tiles."""
         check_bool("useIOTilesToStore", use)
-        once("useIOTilesToStore", "PopART's schedule has no I/O overlap in ipu.parallel")
+        once("useIOTilesToStore", "PopART's schedule has no I/O overlap in ipu.plan")
         self.createOrSet(useIOTilesToStore=int(use))
         return self
 
@@ -84,7 +84,7 @@ class TensorLocations(OptionsDict):
         check_number("numIOTiles", num_tiles)
         if num_tiles % 2 or not 32 <= num_tiles <= 192:
             raise ValueError(f"numIOTiles({num_tiles}): use an even number from 32 to 192")
-        once("numIOTiles", "PopART's schedule has no I/O overlap in ipu.parallel")
+        once("numIOTiles", "PopART's schedule has no I/O overlap in ipu.plan")
         self.createOrSet(numIOTiles=num_tiles)
         return self
 

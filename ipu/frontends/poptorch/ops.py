@@ -143,7 +143,7 @@ def _overlapped(name: str, tensors: Any, mode: OverlapMode) -> Any:
     if not isinstance(mode, OverlapMode):
         raise TypeError(f"mode={mode!r} is not a poptorch.OverlapMode")
     if mode is not OverlapMode.NoOverlap:
-        once(name, "PopART's schedule has no I/O overlap in ipu.parallel")
+        once(name, "PopART's schedule has no I/O overlap in ipu.plan")
     return rebuild(tensors, lambda x: x)
 
 

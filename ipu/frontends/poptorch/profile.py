@@ -14,10 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ipu.parallel.cycles import timeline
-from ipu.parallel.memory import StageFigures, lives
-from ipu.parallel.plan import Plan
-from ipu.parallel.trace import account, trace_events, write_json
+from ipu.plan.cycles import timeline
+from ipu.plan.memory import StageFigures, lives
+from ipu.plan.plan import Plan
+from ipu.plan.trace import account, trace_events, write_json
 
 __all__ = ["UNMODELLED", "folder_of_reports", "write_profile"]
 

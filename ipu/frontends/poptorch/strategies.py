@@ -89,7 +89,7 @@ class Strategy:
     Raises    ValueError for a block in two stages.
     """
 
-    #: Schedule of `ipu.parallel`, and the word in plans.
+    #: Schedule of `ipu.plan`, and the word in plans.
     schedule = "popart"
 
     def __init__(self, stages: Sequence[Stage], auto: AutoStage = AutoStage.SameAsIpu) -> None:

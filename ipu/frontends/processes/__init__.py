@@ -1,1 +1,1 @@
-"""Programs in several processes: vendors' names, sums over replicas, overlap, the programs' end."""
+"""Programs in processes: an unedited program, vendors' names, overlap of replicas, the end."""

@@ -9,7 +9,7 @@ if find_spec("torch") is None:
         f"PyTorch is not installed; install it with: {how_to_install('torch')}", name="torch"
     )
 
-from ipu.frontends.common.changes import Changes
 from ipu.frontends.torch.session import Session, machine
+from ipu.run.changes import Changes
 
 __all__ = ["Changes", "Session", "machine"]

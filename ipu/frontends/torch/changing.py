@@ -1,6 +1,6 @@
 """Changes of a program while it runs: loss scale, eps, states of optimisers in binary32.
 
-Source    `ipu.frontends.common.changes` (what each is).
+Source    `ipu.run.changes` (what each is).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.changes import Changes
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.values import Memory, TensorMap
+from ipu.run.changes import Changes
 
 __all__ = ["Changer", "Updated", "keep_counters", "undoing"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.values import Memory, round_in_place, tensors_of, widest
+from ipu.run.account import Account
 
 __all__ = ["EXACT", "OF_REAL_NUMBERS", "Move", "constants_of", "is_exact"]
 

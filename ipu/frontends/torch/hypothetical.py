@@ -164,7 +164,7 @@ class ProductsDevice(Device):
 
     Raises    ValueError for a unit that takes none of the formats that the policy multiplies in.
 
-    >>> from ipu.frontends.common.policies import find_policy
+    >>> from ipu.run.policies import find_policy
     >>> device = ProductsDevice(find_policy("f16"), FpCtl(), unit="V100_F16_F32")
     >>> big = device.from_host([[60000.0]], BINARY16)
     >>> device.add(big, big).values.tolist(), device.matmul(big, big).values.tolist()

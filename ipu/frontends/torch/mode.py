@@ -15,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fpsim.records.formats import BINARY32
 from fpsim.state.processor import usual_arithmetic
-from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import TABLE, Call, Entry
 from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
@@ -34,6 +33,7 @@ from ipu.frontends.torch.values import (
     to_narrow,
 )
 from ipu.ops.listing import Listing
+from ipu.run.account import Account
 
 __all__ = ["MachineMode"]
 

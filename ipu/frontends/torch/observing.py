@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
 from ipu.machine.device import Device
+from ipu.run.recorder import Recorder
 
 __all__ = ["Losses", "Observer", "following_losses", "host_values", "term"]
 

@@ -9,14 +9,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ipu.frontends.common.patterns import PatternError
-from ipu.frontends.common.programs import ProgramError, run_file, run_module
+from ipu.frontends.processes.programs import ProgramError, run_file, run_module
 from ipu.frontends.torch.replicas.several import Replicas
 from ipu.frontends.torch.session import Session
 from ipu.members.cluster import Cluster
 from ipu.members.members import join
 from ipu.members.transport import StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
+from ipu.run.patterns import PatternError
 
 __all__ = ["join_replicas", "run_program", "settings_of"]
 

@@ -16,12 +16,12 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.records.formats import BINARY32
-from ipu.frontends.common.places import PlaceClock
-from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.errors import user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import FORMATS, Memory, stored
+from ipu.run.places import PlaceClock
+from ipu.run.recorder import Recorder
 
 __all__ = ["Roots"]
 

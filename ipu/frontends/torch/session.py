@@ -24,18 +24,6 @@ import torch
 import fpsim
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.units import MatrixUnit
-from ipu.frontends.common.account import Account, counted_name
-from ipu.frontends.common.advising import Advised, advise
-from ipu.frontends.common.changes import NONE, Changes
-from ipu.frontends.common.patterns import patterns_of, refuse_pattern, unmatched
-from ipu.frontends.common.places import Place, PlaceClock, Replay
-from ipu.frontends.common.policies import PolicyArgument, find_policy
-from ipu.frontends.common.recorder import Recorder
-from ipu.frontends.common.report import describe
-from ipu.frontends.common.text import Report
-from ipu.frontends.common.trials import Outcome
-from ipu.frontends.common.ways import Way
-from ipu.frontends.pages.page import write_page
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.gradients import Gradients
@@ -67,6 +55,18 @@ from ipu.machine.control import FpCtl, FpSts, dump
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
 from ipu.ops.listing import Listing
+from ipu.run.account import Account, counted_name
+from ipu.run.advising import Advised, advise
+from ipu.run.changes import NONE, Changes
+from ipu.run.pages.page import write_run
+from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
+from ipu.run.places import Place, PlaceClock, Replay
+from ipu.run.policies import PolicyArgument, find_policy
+from ipu.run.recorder import Recorder
+from ipu.run.report import describe
+from ipu.run.text import Report
+from ipu.run.trials import Outcome
+from ipu.run.ways import Way
 
 __all__ = ["Session", "machine"]
 
@@ -548,7 +548,7 @@ class Session:
         if not (report["operations"]["machine"] or report["operations"]["host"]):
             report["unreached"] = _UNREACHED
         if folder is not None:
-            write_page(Path(folder), report, self._advised or advise(report, self.way))
+            write_run(Path(folder), report, self._advised or advise(report, self.way))
         return report
 
     def advise(

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
-from ipu.frontends.common.text import Report
-from ipu.frontends.common.trials import Outcome
+from ipu.run.text import Report
+from ipu.run.trials import Outcome
 
 __all__ = ["Step", "run_step"]
 

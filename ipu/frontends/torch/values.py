@@ -41,8 +41,8 @@ from fpsim.records.formats import (
     F152,
     Format,
 )
-from ipu.frontends.common.account import fit
 from ipu.machine.device import Device
+from ipu.run.account import fit
 
 __all__ = [
     "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.elementwise.sizes import checked_shape
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format, find_number_format
 from ipu import ops
 from ipu.learn.policy import Policy, PolicyLike
 from ipu.learn.tensor import Tensor
@@ -226,7 +226,7 @@ def variable_scope(
     reuse: bool | str | None = None,
     initializer: Initialiser | None = None,
     regularizer: Regulariser | None = None,
-    dtype: Format | None = None,
+    dtype: Format | str | None = None,
 ) -> Iterator[str]:
     """Names, getter and rules for the variables created inside; operations inside count under it.
 
@@ -251,7 +251,7 @@ def variable_scope(
     if regularizer is not None:
         chosen["regularizer"] = regularizer
     if dtype is not None:
-        chosen["dtype"] = dtype
+        chosen["dtype"] = find_number_format(dtype, "dtype")
     token = _current.set(outer._replace(**chosen))
     try:
         with outer.variables.device.naming(path):
@@ -263,7 +263,7 @@ def variable_scope(
 def get_variable(
     name: str,
     shape: Any = None,
-    dtype: Format | None = None,
+    dtype: Format | str | None = None,
     initializer: Initialiser | None = None,
     trainable: bool = True,
     regularizer: Regulariser | None = None,
@@ -286,7 +286,8 @@ def get_variable(
         regularizer = scope.regularizer
     # Getters of users need not know of regularisers where there are none.
     more = {} if regularizer is None else {"regularizer": regularizer}
+    fmt = scope.dtype if dtype is None else find_number_format(dtype, "dtype")
     return scope.getter(
-        full, shape=shape, dtype=dtype or scope.dtype, initializer=initializer,
+        full, shape=shape, dtype=fmt, initializer=initializer,
         trainable=trainable, **more,
     )

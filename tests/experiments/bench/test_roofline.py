@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.bench.roofline import Point, draw, points, read, roofs
 from ipu.experiments.cli import main
-from ipu.pages.drawing import new_figure
+from ipu.run.pages.drawing import new_figure
 
 HARDWARE = {
     "processor": "P", "cores": 2, "vector_bits": 256, "halves": None, "compiler": "LLVM",

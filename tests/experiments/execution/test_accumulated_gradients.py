@@ -17,8 +17,8 @@ from ipu.learn.loss_scale import Statistic
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.machine import Device
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
 
 TINY = 2.0**-11
 

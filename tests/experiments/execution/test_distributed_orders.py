@@ -26,7 +26,7 @@ from ipu.experiments.execution.distributed_orders import (
 from ipu.experiments.lab.instances import why_not
 from ipu.experiments.lab.result import Result
 from ipu.members.local_transport import run_local
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from tests.experiments.figures import assert_panels
 
 

@@ -18,8 +18,8 @@ from ipu.experiments.execution.measured_plans import (
     rows_of_figures,
 )
 from ipu.experiments.lab.result import Result, rows_from_csv
-from ipu.parallel.memory import StageFigures
-from ipu.parallel.plan import Plan
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
 
 OWN = StageFigures(
     parameter_bytes=400, state_bytes=8, state_tensors=(8,), accumulator_bytes=400, input_bytes=64,

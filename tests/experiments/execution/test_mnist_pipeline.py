@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ipu.experiments.execution import mnist_pipeline as variants
-from ipu.parallel.memory import peaks
+from ipu.plan.memory import peaks
 from tests.experiments.figures import assert_panels
 
 

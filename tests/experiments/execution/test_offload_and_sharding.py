@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.execution import offload_and_sharding as offload
 from ipu.experiments.execution.measured_plans import figures_of_rows
-from ipu.parallel.cycles import remote_share, timeline
+from ipu.plan.cycles import remote_share, timeline
 from tests.experiments.figures import assert_panels
 
 

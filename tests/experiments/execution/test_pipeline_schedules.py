@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.execution import pipeline_schedules as schedules
 from ipu.experiments.execution.measured_plans import figures_of_rows
-from ipu.parallel.cycles import timeline
+from ipu.plan.cycles import timeline
 from tests.experiments.figures import assert_panels
 
 

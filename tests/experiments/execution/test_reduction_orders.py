@@ -13,7 +13,7 @@ from fpsim import BINARY16, BINARY32
 from ipu.experiments.execution import reduction_orders
 from ipu.learn.address import Numbering
 from ipu.machine import Device
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from tests.experiments.figures import assert_panels
 
 RINGS = [order.value for order in reduction_orders.RINGS]

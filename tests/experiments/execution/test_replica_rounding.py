@@ -9,8 +9,8 @@ from scipy import stats
 from ipu.experiments.execution import replica_rounding
 from ipu.experiments.training import digits
 from ipu.learn.optim import SGD
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
 from tests.experiments.figures import assert_panels
 
 

@@ -8,8 +8,8 @@ from ipu.experiments.execution import scaling
 from ipu.experiments.execution.scaling import BETWEEN, HOP, HOP_BETWEEN, LINKED, REPLICAS, model
 from ipu.experiments.lab.instances import why_not
 from ipu.machine.target import MK2
-from ipu.parallel.cycles import LINK
-from ipu.parallel.memory import StageFigures
+from ipu.plan.cycles import LINK
+from ipu.plan.memory import StageFigures
 from tests.experiments.figures import assert_panels
 
 #: A program of 1 ms forward and 2 ms backward, an update of 0.5 ms, gradients of 16 MB.

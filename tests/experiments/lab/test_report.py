@@ -53,7 +53,7 @@ def test_text_of_results_cannot_become_markup(out):
 
 
 def test_a_stored_result_is_the_one_that_ran_and_draws_the_same_figure(out):
-    from ipu.pages.drawing import to_png
+    from ipu.run.pages.drawing import to_png
 
     result, meta = store.load(out / "dice")
     fresh = find("dice").run(quick=False, seed=3)

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.lab.result import Result
 from ipu.experiments.lab.training_panels import exception_table, plot_accuracy, plot_losses
-from ipu.pages.drawing import new_figure
+from ipu.run.pages.drawing import new_figure
 
 LOOKS = {
     "one": {"color": "#111111", "linestyle": "-"},

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ipu.parallel.memory import StageFigures
-from ipu.parallel.plan import Plan
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
 
 OWN = StageFigures(
     parameter_bytes=400, state_bytes=800, accumulator_bytes=400, input_bytes=64, output_bytes=6400,

@@ -7,8 +7,8 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.pictures.gantt import draw_gantt, draw_lanes, slot_starts
 from ipu.experiments.pictures.looks import DOES, what
-from ipu.pages.drawing import new_figure
-from ipu.parallel.cycles import timeline
+from ipu.plan.cycles import timeline
+from ipu.run.pages.drawing import new_figure
 from tests.experiments.pictures.plans import FIGURES, plan_of
 
 

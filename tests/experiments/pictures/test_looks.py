@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 
 from ipu.experiments.pictures.looks import DARK_INK, DOES, HOLDS, LIGHT_INK, ink_on, patches, what
-from ipu.parallel.arguments import OFFLOADS
-from ipu.parallel.memory import KINDS
-from ipu.parallel.schedule import Phase
+from ipu.plan.arguments import OFFLOADS
+from ipu.plan.memory import KINDS
+from ipu.plan.schedule import Phase
 
 
 def grey(colour):

@@ -7,8 +7,8 @@ from matplotlib import pyplot as plt
 
 from ipu.experiments.pictures.memory import draw_liveness, draw_tile_memory, in_bytes
 from ipu.machine import MK2
-from ipu.pages.drawing import new_figure
-from ipu.parallel.memory import Live, capacity, lives, peaks
+from ipu.plan.memory import Live, capacity, lives, peaks
+from ipu.run.pages.drawing import new_figure
 from tests.experiments.pictures.plans import FIGURES, plan_of
 
 

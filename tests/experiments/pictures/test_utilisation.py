@@ -6,8 +6,8 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, Curve, draw_utilisation
-from ipu.pages.drawing import new_figure
-from ipu.parallel.schedule import Schedule
+from ipu.plan.schedule import Schedule
+from ipu.run.pages.drawing import new_figure
 
 
 @pytest.mark.source("S3-04")

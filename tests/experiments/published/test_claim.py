@@ -18,7 +18,7 @@ from ipu.experiments.published.claim import (
     verdicts,
     within,
 )
-from ipu.pages.verdict import Effect
+from ipu.run.verdict import Effect
 
 CLAIM = Claim("sum", "The sum is 1.5.", "a paper", "one addition")
 

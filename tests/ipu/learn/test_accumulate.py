@@ -250,7 +250,8 @@ def test_reductions_are_members_or_names():
     ("arguments", "error", "sentence"),
     [((0,), ValueError, "count=0 is not a number of mini-batches; use 1 or more"),
      ((1.5,), TypeError, "count=1.5"), ((True,), TypeError, "count=True"),
-     ((2, "sum", "float16"), TypeError, "dtype='float16' is not an accumulator's format")],
+     ((2, "sum", 16), TypeError, "dtype=16 is not an accumulator's format"),
+     ((2, "sum", "float17"), ValueError, "dtype='float17' is not known")],
 )
 def test_impossible_accumulations_are_refused(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
@@ -258,8 +259,8 @@ def test_impossible_accumulations_are_refused(arguments, error, sentence):
 
 
 def test_a_function_must_give_a_format():
-    with pytest.raises(TypeError, match=r"dtype\(layer/w\) returned 'half'; return a Format"):
-        Accumulation(2, dtype=lambda v: "half").format_for(variable(BINARY16, 1))
+    with pytest.raises(TypeError, match=r"dtype\(layer/w\) returned 16; return a Format"):
+        Accumulation(2, dtype=lambda v: 16).format_for(variable(BINARY16, 1))
 
 
 def test_accumulations_say_what_they_are():

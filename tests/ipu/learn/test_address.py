@@ -22,8 +22,8 @@ from ipu.learn.nn import dense
 from ipu.learn.optim import SGD
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer as PlanTrainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer as PlanTrainer
 
 
 def machine(**choices):

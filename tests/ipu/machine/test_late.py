@@ -201,3 +201,26 @@ def test_an_error_reaches_who_uses_the_values(monkeypatch):
             _ = result.values
         device._late.clear()
     assert device.matmul(x, y).shape == (8, 8)
+
+
+def test_a_context_apart_computes_the_next_operations_with_flags_of_its_own():
+    context = fp.Context(BINARY16, rounding=fp.SR(), seed=4, count=True)
+    x = context.array([0.1, 0.2, 60000.0])
+    context.clear_flags()
+    context.traps = Flags.OVERFLOW
+    number, other = context.operation, late_results.apart(context)
+    assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()
+    assert other.settings is context.settings
+    assert other.add(x, x).values[2] == np.inf
+    assert Flags.OVERFLOW in other.flags
+    assert Flags.OVERFLOW not in context.flags
+    assert (context.operation, other.operation) == (number + 1, number + 2)
+    assert other.counts is None
+
+
+def test_a_context_apart_of_a_shard_has_its_random_bits():
+    context = fp.Context(BINARY16, rounding=fp.SR(), seed=4)
+    x = context.array([0.1] * 64)
+    context.core.clock.first = 1000
+    other = late_results.apart(context)
+    assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()

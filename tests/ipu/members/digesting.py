@@ -14,7 +14,7 @@ from ipu.members.connect import connect
 from ipu.members.group import Processes
 from ipu.members.transport import Transport
 from tests.ipu.members.trainings import plan, share
-from tests.ipu.parallel.networks import batch, trainer
+from tests.ipu.plan.networks import batch, trainer
 
 
 def digests(

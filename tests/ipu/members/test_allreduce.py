@@ -12,9 +12,9 @@ from ipu.members import allreduce
 from ipu.members.allreduce import all_reduce, method, placed
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
-from ipu.parallel.collectives import Summands, reduce_sum
-from ipu.parallel.orders import Order, parts
-from tests.ipu.parallel.test_orders import KNOWN_SUMS
+from ipu.plan.collectives import Summands, reduce_sum
+from ipu.plan.orders import Order, parts
+from tests.ipu.plan.test_orders import KNOWN_SUMS
 
 
 def numberings(replicas, esr=False):

@@ -12,7 +12,7 @@ from ipu.members.checkpoints import MANIFEST, Checkpoints
 from ipu.members.group import Processes
 from ipu.members.local_transport import run_local
 from tests.ipu.members.trainings import plan, share
-from tests.ipu.parallel.networks import batch, trainer
+from tests.ipu.plan.networks import batch, trainer
 
 REPLICAS = 4
 

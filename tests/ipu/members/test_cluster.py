@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ipu.members.cluster import Cluster, ClusterError, is_loopback
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 
 TWO = ["127.0.0.1:3737", "127.0.0.1:3738"]
 

@@ -15,7 +15,7 @@ from ipu.members.group import Processes
 from ipu.members.local_transport import local_transports, run_local
 from ipu.members.transport import JoinError, Kind, StoppedError
 from tests.ipu.members.trainings import ORDERS, plan, share, whole
-from tests.ipu.parallel.networks import batch, digest, trainer
+from tests.ipu.plan.networks import batch, digest, trainer
 
 STEPS = 2
 

@@ -17,7 +17,7 @@ from ipu.machine.device import Device
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
+from ipu.plan.collectives import Summands
 from tests.ipu.members.mpi import ROOT, mpirun
 from tests.ipu.members.processes import limit
 from tests.tiers import pick

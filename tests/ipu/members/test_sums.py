@@ -12,7 +12,7 @@ from ipu.machine.device import Device
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands, reduce_sum
+from ipu.plan.collectives import Summands, reduce_sum
 
 REPLICAS, STEP = 4, 5
 VALUES = np.random.default_rng(3).standard_normal((REPLICAS, 2, 37))

@@ -15,7 +15,7 @@ def test_a_stop_keeps_its_reason():
 
 def test_no_transport_is_imported_before_it_is_asked_for():
     program = (
-        "import sys, fpsim, ipu.learn, ipu.parallel.trainer, ipu.members.cluster, "
+        "import sys, fpsim, ipu.learn, ipu.plan.trainer, ipu.members.cluster, "
         "ipu.members.transport, ipu.members.local_transport\n"
         "print(sorted({'grpc', 'mpi4py', 'dask', 'distributed'} & set(sys.modules)))"
     )

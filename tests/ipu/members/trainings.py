@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ipu.parallel.plan import Plan
-from ipu.parallel.trainer import Trainer
-from tests.ipu.parallel.networks import ROW, batch, trainer
+from ipu.plan.plan import Plan
+from ipu.plan.trainer import Trainer
+from tests.ipu.plan.networks import ROW, batch, trainer
 
 ORDERS = ("tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring")
 COUNT = 2

@@ -14,8 +14,8 @@ from ipu.members.group import Processes
 from ipu.members.local_transport import run_local
 from ipu.members.transport import JoinError
 from ipu.ops.listing import LONGEST, Listing, list_operation
-from ipu.parallel.plan import Plan
-from tests.ipu.parallel.networks import batch, trainer
+from ipu.plan.plan import Plan
+from tests.ipu.plan.networks import batch, trainer
 
 X, LABELS = np.eye(4), np.arange(4) % 2
 

@@ -17,15 +17,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.account import counted_name
-from ipu.frontends.common.places import Place
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.torch.values import FORMATS
 from ipu.learn.accumulate import Accumulation, Reduction, added
 from ipu.learn.address import Numbering
 from ipu.machine.device import Device
-from ipu.parallel.collectives import reduce_sum
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import reduce_sum
+from ipu.plan.orders import Order
+from ipu.run.account import counted_name
+from ipu.run.places import Place
 
 __all__ = ["Gradients", "Replicas", "as_array", "format_of", "twin"]
 
@@ -50,7 +50,7 @@ def twin(device: Device) -> Device:
 
 
 class Replicas:
-    """Sums over replicas: additions are numbered as those of `ipu.parallel`."""
+    """Sums over replicas: additions are numbered as those of `ipu.plan`."""
 
     def __init__(self, machine: Machine, count: int) -> None:
         self._machine = machine

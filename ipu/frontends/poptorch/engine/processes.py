@@ -36,8 +36,8 @@ from ipu.members.ending import before_end
 from ipu.members.members import END, Meeting, Members
 from ipu.members.members import join as join_cluster
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order, check_order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order, check_order
 
 __all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
 

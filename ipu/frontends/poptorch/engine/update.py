@@ -22,7 +22,7 @@ from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.processes import Processes
 from ipu.frontends.poptorch.engine.rules import Rule, combined_decay, combined_share
 from ipu.frontends.poptorch.optim import rule_of, slots_of
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 
 __all__ = ["Updater", "taken"]
 

@@ -25,8 +25,6 @@ from typing import Any
 from fpsim import FloatingPointTrap
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.account import counted_name
-from ipu.frontends.common.places import Replay
 from ipu.frontends.tensorflow import kernels
 from ipu.frontends.tensorflow.engine.errors import MachineError, UnsupportedNodeError, user_line
 from ipu.frontends.tensorflow.engine.functions import called_graphs
@@ -44,6 +42,8 @@ from ipu.frontends.tensorflow.reports.directions import find_directions
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
+from ipu.run.account import counted_name
+from ipu.run.places import Replay
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
 

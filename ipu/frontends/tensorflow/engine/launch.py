@@ -26,7 +26,6 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
-from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine, current
 from ipu.frontends.tensorflow.engine.program import program_of
@@ -43,6 +42,7 @@ from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.notes import note
+from ipu.run.account import fit
 
 __all__ = [
     "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",

@@ -14,10 +14,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from fpsim.records.formats import BINARY32
-from ipu.frontends.common.account import Account
-from ipu.frontends.common.places import Place, PlaceClock
-from ipu.frontends.common.policies import PolicyArgument, find_policy
-from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
@@ -26,7 +22,11 @@ from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
-from ipu.parallel.plan import replica_count
+from ipu.plan.plan import replica_count
+from ipu.run.account import Account
+from ipu.run.places import Place, PlaceClock
+from ipu.run.policies import PolicyArgument, find_policy
+from ipu.run.recorder import Recorder
 
 __all__ = ["EVALUATION", "Choices", "Machine", "aside", "choose", "current", "replicas_on"]
 

@@ -20,7 +20,7 @@ from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.members.members import Meeting, Members
-from ipu.parallel.orders import Order, check_order
+from ipu.plan.orders import Order, check_order
 
 __all__ = ["ALONE", "Processes", "ReplicaSet", "dealt"]
 

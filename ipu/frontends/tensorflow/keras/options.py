@@ -29,7 +29,7 @@ from ipu.frontends.tensorflow.training.accumulation import check_state_placement
 from ipu.frontends.tensorflow.training.composites import Accumulators
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
-from ipu.parallel.plan import Plan
+from ipu.plan.plan import Plan
 
 __all__ = [
     "Options",

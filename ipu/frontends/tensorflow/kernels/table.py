@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.errors import user_line
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
@@ -25,6 +24,7 @@ from ipu.learn.policy import Policy
 from ipu.machine.choice import find_partials
 from ipu.machine.device import Device
 from ipu.ops.primitive import Primitive
+from ipu.run.account import fit
 
 __all__ = [
     "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",

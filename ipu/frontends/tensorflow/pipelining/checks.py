@@ -1,6 +1,6 @@
 """What a pipeline refuses, and the plan that stands behind it.
 
-The plan of `ipu.parallel` says when and where stages run; it changes no bit.
+The plan of `ipu.plan` says when and where stages run; it changes no bit.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py, driver/tools/
           pipeline_util.cc: checks and messages.
@@ -19,7 +19,7 @@ from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedMode, IPUOu
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
-from ipu.parallel.plan import Plan
+from ipu.plan.plan import Plan
 
 __all__ = ["Arguments", "plan_of_pipeline"]
 

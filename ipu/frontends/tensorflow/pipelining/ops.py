@@ -2,7 +2,7 @@
 
 The graph is that of an accumulation: a loop whose body runs all stages on one mini-batch, adds the
 gradients, and updates after the last. The stage is a mark of its nodes. When and where stages run
-is the plan's (`ipu.parallel.Plan`), which changes no bit; so a pipeline's results are those of the
+is the plan's (`ipu.plan.Plan`), which changes no bit; so a pipeline's results are those of the
 same model without one.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py.
@@ -31,7 +31,7 @@ from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.composites import Accumulators
 from ipu.frontends.tensorflow.training.enclosing import building_pipeline, check_checkpoints
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
-from ipu.parallel.plan import Plan
+from ipu.plan.plan import Plan
 
 __all__ = [
     "OptimizerFunctionOutput", "PipelineSchedule", "PipelineStageOptions", "RecomputationMode",

@@ -20,8 +20,6 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.common.account import counted_name, fit
-from ipu.frontends.common.recorder import Recorder
 from ipu.frontends.tensorflow.engine.losses import Loss, find_losses
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
@@ -31,6 +29,8 @@ from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
 from ipu.frontends.tensorflow.kernels.table import Entry, Run, Site
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
+from ipu.run.account import counted_name, fit
+from ipu.run.recorder import Recorder
 
 __all__ = ["note_weights", "observed", "watch"]
 
@@ -57,7 +57,7 @@ def observed(site: Site, entry: Entry | None, run: Run) -> Run:
 
 
 def _kind(node: Node, entry: Entry | None) -> str:
-    """Of an operation, as `ipu.frontends.common.account` has them."""
+    """Of an operation, as `ipu.run.account` has them."""
     if entry is None or not (node.has_floats or node.is_update):
         return "integer"
     if entry.on_host and not (entry.name == "PyFunc" and not node.inputs):

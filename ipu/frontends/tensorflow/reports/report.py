@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 import fpsim
-from ipu.frontends.common.advising import Advised, advise
-from ipu.frontends.common.changes import NONE
-from ipu.frontends.common.report import describe
-from ipu.frontends.common.text import Report
-from ipu.frontends.common.ways import Way
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.machine.control import dump
+from ipu.run.advising import Advised, advise
+from ipu.run.changes import NONE
+from ipu.run.report import describe
+from ipu.run.text import Report
+from ipu.run.ways import Way
 
 __all__ = ["UNREACHED", "advice", "report"]
 

@@ -18,12 +18,12 @@ import tensorflow as tf
 from tensorflow.python.ops import handle_data_util
 
 from fpsim.array import Array
-from ipu.frontends.common.account import counted_name
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.variables import Variable
+from ipu.run.account import counted_name
 
 __all__ = ["Accumulators", "accumulator_dtype", "label"]
 

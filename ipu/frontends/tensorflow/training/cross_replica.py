@@ -1,7 +1,7 @@
 """Sums and means over replicas, and the optimiser that averages gradients with them.
 
 On one replica the sum is its operand. On several, the machine adds in the order that
-`ipu.parallel.orders` declares for its ring, then multiplies once by 1/R rounded to the format.
+`ipu.plan.orders` declares for its ring, then multiplies once by 1/R rounded to the format.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ops/cross_replica_ops.py,
           optimizers/cross_replica_optimizer.py; docs/semantics.md §9.
@@ -21,7 +21,7 @@ from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
 from ipu.frontends.tensorflow.training.gathering import of_all
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer, applied
-from ipu.parallel.orders import additions, parts
+from ipu.plan.orders import additions, parts
 
 __all__ = ["CrossReplicaOptimizer", "cross_replica_mean", "cross_replica_sum"]
 

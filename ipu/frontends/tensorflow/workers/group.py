@@ -29,8 +29,8 @@ from ipu.members.cluster import Cluster
 from ipu.members.members import Meeting, Members
 from ipu.members.members import join as join_cluster
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order
 
 __all__ = ["Workers", "cluster_of", "join"]
 

@@ -36,8 +36,8 @@ from ipu.frontends.torch.values import Memory
 from ipu.members.members import END, Meeting, Members
 from ipu.members.registers import add_registers, take_registers
 from ipu.members.sums import Sums
-from ipu.parallel.collectives import Summands
-from ipu.parallel.orders import Order
+from ipu.plan.collectives import Summands
+from ipu.plan.orders import Order
 
 __all__ = ["Replicas"]
 

@@ -8,7 +8,7 @@ import pytest
 from fpsim.records.formats import BINARY16
 from ipu.learn.address import Numbering
 from ipu.machine.device import Device
-from ipu.parallel.collectives import reduce_sum
+from ipu.plan.collectives import reduce_sum
 from tests.ipu.frontends.horovod.program import alone, by_poprun
 
 BEGIN = """

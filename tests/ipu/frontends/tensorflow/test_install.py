@@ -101,7 +101,7 @@ def test_a_tensorflow_with_another_keras_is_refused(monkeypatch):
 
 def test_the_arithmetic_and_the_networks_leave_tensorflow_alone():
     program = (
-        "import sys, fpsim, ipu.learn, ipu.learn.nn, ipu.feed, ipu.frontends.common; "
+        "import sys, fpsim, ipu.learn, ipu.learn.nn, ipu.feed, ipu.run; "
         "print('tensorflow' in sys.modules, 'tf_keras' in sys.modules)"
     )
     assert python(program)[1] == "False False"

@@ -151,7 +151,7 @@ def test_blocks_draw_different_bits(way):
 
 
 def test_numbers_of_blocks_and_passes_are_places():
-    from ipu.frontends.common.places import Place, number
+    from ipu.run.places import Place, number
 
     net, x = torch.nn.Linear(3, 3), torch.ones(2, 3)
     with machine("f16", sr=True) as session:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ipu.frontends.torch.framework import machine
 
-from ipu.frontends.common.programs import ProgramError  # isort: skip
+from ipu.frontends.processes.programs import ProgramError  # isort: skip
 from ipu.frontends.processes.vendor_names import vendor_names  # isort: skip
 from ipu.frontends.torch.program import run_program, settings_of  # isort: skip
 

@@ -57,7 +57,7 @@ def saved(**state):
 
 def changed(options):
     """Options of a session whose device keeps states of the optimiser in binary32."""
-    from ipu.frontends.common.changes import Changes
+    from ipu.run.changes import Changes
 
     return options | {"changes": Changes(wide_states=True)}
 

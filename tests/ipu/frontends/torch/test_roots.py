@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.torch.framework import machine, mlp, torch
 
-from ipu.frontends.common.changes import Changes  # isort: skip
+from ipu.run.changes import Changes  # isort: skip
 
 roots = pytest.importorskip("ipu.frontends.torch.roots")
 F = torch.nn.functional

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.common.account import fit
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
 from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.run.account import fit
 
 __all__: list[str] = []
 

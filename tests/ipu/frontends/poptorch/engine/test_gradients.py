@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16, BINARY32
 from ipu.learn.accumulate import Reduction
 from ipu.machine.control import FpCtl
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from tests.ipu.frontends.poptorch.framework import torch
 
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array  # isort: skip

@@ -43,7 +43,7 @@ def test_cycles_do_not_depend_on_the_cut():
 
 @pytest.mark.source("S2-29")
 def test_an_offloaded_state_is_in_remote_memory():
-    from ipu.parallel.memory import lives, peaks, remote_bytes
+    from ipu.plan.memory import lives, peaks, remote_bytes
 
     def held(away):
         chosen = options(STRATEGIES["pipelined"]())

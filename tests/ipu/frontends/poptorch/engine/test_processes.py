@@ -22,7 +22,7 @@ from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, Processes, join
 from ipu.members import members  # isort: skip
 from ipu.members.ending import leave  # isort: skip
 from ipu.learn.loss_scale.histogram import Histogram  # isort: skip
-from ipu.parallel.orders import Order  # isort: skip
+from ipu.plan.orders import Order  # isort: skip
 from tests.ipu.frontends.poptorch.engine import sharing  # isort: skip
 
 LIMIT = 300

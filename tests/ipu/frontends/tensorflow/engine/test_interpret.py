@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.frontends.common.places import Place, number
+from ipu.run.places import Place, number
 from tests.ipu.frontends.tensorflow.framework import configured, current, ipu, launch, machine, tf
 
 from ipu.frontends.tensorflow.engine.interpret import Plan, plan_of  # isort: skip

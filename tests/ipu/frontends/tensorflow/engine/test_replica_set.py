@@ -11,14 +11,14 @@ from tests.ipu.frontends.tensorflow.framework import machine
 
 from fpsim import Context  # isort: skip
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
-from ipu.frontends.common.places import Place
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
 from ipu.frontends.tensorflow.engine.replicas import in_replicas
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
 from ipu.members.members import Meeting, Members
 from ipu.members.transport import StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
+from ipu.run.places import Place
 
 
 def test_values_of_one_process_are_its_own():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.common.text import why_no_loss  # isort: skip
+from ipu.run.text import why_no_loss  # isort: skip
 from ipu.frontends.tensorflow.engine.unread import formula_of  # isort: skip
 from ipu.frontends.tensorflow.reports.report import report  # isort: skip
 

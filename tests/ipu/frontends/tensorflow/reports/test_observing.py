@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ipu.frontends.common.account import KINDS
+from ipu.run.account import KINDS
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.frontends.tensorflow.reports.report import report  # isort: skip

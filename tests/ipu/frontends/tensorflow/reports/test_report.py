@@ -6,8 +6,8 @@ import json
 
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.common.text import Report  # isort: skip
-from ipu.frontends.pages.page import headline, plain  # isort: skip
+from ipu.run.text import Report  # isort: skip
+from ipu.run.pages.page import headline, plain  # isort: skip
 from ipu.frontends.tensorflow.reports.report import advice, report  # isort: skip
 
 

@@ -16,7 +16,7 @@ from ipu.members.local_transport import local_transports, run_local
 from ipu.members.members import Members
 from ipu.members.sums import Sums
 from ipu.members.transport import JoinError, StoppedError
-from ipu.parallel.orders import Order
+from ipu.plan.orders import Order
 from tests.ipu.frontends.tensorflow.framework import tf
 
 RNG = np.random.default_rng(0)

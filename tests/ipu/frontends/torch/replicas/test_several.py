@@ -22,7 +22,7 @@ from ipu.members.local_transport import local_transports, run_local
 from ipu.members.members import Members
 from ipu.members.transport import JoinError, StoppedError
 from ipu.ops.listing import Listing
-from ipu.parallel.collectives import reduce_sum
+from ipu.plan.collectives import reduce_sum
 
 SIZE = 3
 GRADIENTS = np.random.default_rng(1).standard_normal((SIZE, 2, 5)).astype(np.float16)
@@ -48,7 +48,7 @@ def parameters(rank, dtype=torch.float32):
 
 
 def mean(number, fmt=BINARY16, step=0):
-    """Of parameter `number` over all replicas, by the sum of `ipu.parallel`."""
+    """Of parameter `number` over all replicas, by the sum of `ipu.plan`."""
     devices = [device() for _ in range(SIZE)]
     tensors = [d.from_host(GRADIENTS[r][number], fmt) for r, d in enumerate(devices)]
     numberings = [Numbering(d, r) for r, d in enumerate(devices)]

@@ -1,1 +1,0 @@
-"""Pages of runs: figures, HTML, JSON and text in a folder."""

@@ -1,1 +1,0 @@
-"""What pages share: the look of figures, pictures that zoom, verdicts, and the style sheet."""

@@ -1,0 +1,311 @@
+"""Cycles of a plan: a timeline of what every IPU does, with copies, transfers and waiting.
+
+A declared model, never promised time. In a slot an IPU first fetches what it needs from the host
+and from remote memory, then runs its programs, then writes back; IPUs wait for each other, and
+outputs go to the IPUs of the neighbouring stages. With I/O tiles the host's transfers run beside
+the slot. Behind the last slot replicas sum their gradients and every IPU updates its variables.
+The bandwidths are ASSUMED: no source of ours gives one that a program reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from fpsim.records.evidence import Evidence, Fact
+from ipu.machine.target import MK2, Target
+from ipu.plan.memory import (
+    StageFigures,
+    Transfer,
+    figures_of,
+    transfers,
+    update_program,
+)
+from ipu.plan.plan import Entry, Plan
+from ipu.plan.schedule import Phase, Program
+
+__all__ = [
+    "HOST", "LANES", "LINK", "REMOTE", "Copy", "Event", "Rates", "Share", "compute_cycles",
+    "copies", "program_cycles", "remote_share", "shares", "timeline", "waits",
+]
+
+_ASSUMED = Evidence.ASSUMED
+LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; declared")
+REMOTE = Fact(20e9, _ASSUMED, "bytes per second from and to remote memory; declared")
+HOST = Fact(20e9, _ASSUMED, "bytes per second from and to the host; declared")
+
+#: Where an event stands in a picture: the IPU's tiles, its links, its transfers.
+LANES = ("compute", "exchange", "remote", "host")
+
+
+class Event(NamedTuple):
+    """One bar of a picture.
+
+    start, cycles    in cycles from the start of the update.
+    kind             a phase's value, or of a transfer what it moves.
+    """
+
+    start: float
+    cycles: float
+    slot: int
+    ipu: int
+    lane: str
+    kind: str
+    stage: int
+    micro_batch: int
+
+
+class Copy(NamedTuple):
+    """Activations of F, or their gradient of B, to another IPU at the end of a slot."""
+
+    program: Program
+    target: int
+    bytes: int
+
+
+class Share(NamedTuple):
+    """Cycles of one IPU by lane; idle is what no lane covers."""
+
+    ipu: int
+    total: float
+    by_lane: dict[str, float]
+    idle: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes per second of copies and transfers, and the clock that turns them into cycles.
+
+    >>> Rates().cycles(160e9, "link") == MK2.clock.value
+    True
+    """
+
+    target: Target = MK2
+    link: Fact = LINK
+    remote: Fact = REMOTE
+    host: Fact = HOST
+
+    def cycles(self, n_bytes: float, by: str) -> float:
+        """Cycles of that many bytes over the "link", from "remote" memory or the "host"."""
+        fact: Fact = {"link": self.link, "remote": self.remote, "host": self.host}[by]
+        return float(n_bytes * self.target.clock.value / fact.value)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What the cycles rest on."""
+        return (self.target.clock, self.link, self.remote, self.host)
+
+
+def compute_cycles(product_cycles: int, vector_cycles: int, target: Target) -> int:
+    """Cycles of a program: of its products, and of vector work spread over all worker threads.
+
+    >>> compute_cycles(1000, 8833, MK2)
+    1002
+    """
+    threads: int = target.tiles.value * target.workers.value
+    return product_cycles + -(-vector_cycles // threads)
+
+
+def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Program], float]:
+    """Cycles of compute of every program; with sharded state an update does its R-th share."""
+    table = figures_of(plan, figures)
+    shards = plan.replicas if plan.shard_state else 1
+
+    def cycles_of(program: Program) -> float:
+        own = table[program.stage, program.branch][1]
+        again = own.recompute_cycles
+        return {
+            Phase.FORWARD: own.forward_cycles,
+            Phase.BACKWARD: own.backward_cycles,
+            Phase.RECOMPUTE: own.forward_cycles if again is None else again,
+            Phase.UPDATE: -(-own.update_cycles // shards),
+        }.get(program.phase, 0)
+
+    return cycles_of
+
+
+def copies(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Copy, ...]:
+    """Copies between IPUs: outputs of F to the next position, gradients of B to the one before."""
+    table = figures_of(plan, figures)
+    by_stage: dict[int, list[tuple[Entry, StageFigures]]] = {}
+    for entry, own in table.values():
+        by_stage.setdefault(entry.stage, []).append((entry, own))
+    rows = []
+    for program in plan.programs:
+        own = table[program.stage, program.branch][1]
+        step = {Phase.FORWARD: 1, Phase.BACKWARD: -1}.get(program.phase, 0)
+        for entry, neighbour in by_stage.get(program.stage + step, ()) if step else ():
+            size = own.output_bytes if step > 0 else neighbour.output_bytes
+            if entry.ipu != program.ipu and size:
+                rows.append(Copy(program, entry.ipu, size))
+    return tuple(rows)
+
+
+class _Clock:
+    """Events of a plan, slot by slot."""
+
+    def __init__(self, plan: Plan, figures: Sequence[StageFigures], rates: Rates) -> None:
+        self.plan, self.rates = plan, rates
+        self.table = figures_of(plan, figures)
+        self.cycles_of = program_cycles(plan, figures)
+        self.now = 0.0
+        self.events: list[Event] = []
+
+    def put(self, start: float, cycles: float, program: Program, lane: str, kind: str) -> float:
+        """The end of an event of a program, which is kept when it takes time."""
+        if cycles:
+            where = (program.slot, program.ipu, lane, kind, program.stage, program.micro_batch)
+            self.events.append(Event(start, cycles, *where))
+        return start + cycles
+
+    def moved(self, start: float, rows: Iterable[Transfer]) -> float:
+        """The end of transfers of one IPU, one after the other."""
+        for row in rows:
+            cycles = self.rates.cycles(row.bytes, "remote")
+            start = self.put(start, cycles, row.program, "remote", f"{row.kind} {row.direction}")
+        return start
+
+    def fed(self, program: Program, start: float, kind: str) -> float:
+        """The end of the transfer that feeds a program, or takes its results."""
+        own = self.table[program.stage, program.branch][1]
+        size = own.infeed_bytes if kind == "infeed" else own.outfeed_bytes
+        cycles = self.rates.cycles(size, "host")
+        return self.put(start, cycles, program, "host", kind)
+
+    def slot(self, work: Sequence[Program], moves: Sequence[Transfer]) -> None:
+        """Programs of a slot: IPUs side by side, each one thing after the other."""
+        io = (Phase.INFEED, Phase.OUTFEED)
+        beside = self.now
+        lanes: dict[int, float] = {}
+        for program in work:
+            if program.phase in io:
+                start = lanes.get(program.ipu, self.now)
+                lanes[program.ipu] = self.fed(program, start, program.phase.value)
+                beside = max(beside, lanes[program.ipu])
+        rest = [p for p in work if p.phase not in io]
+        groups = [rest]
+        if self.plan.sync == "group":
+            groups = [own for f in Phase if (own := [p for p in rest if p.phase is f])]
+        for group in groups:
+            ends = dict.fromkeys(self.plan.ipus, self.now)
+            for program in group:
+                ends[program.ipu] = self.run(program, ends[program.ipu], moves)
+            self.now = max(ends.values())
+        self.now = max(self.now, beside)
+
+    def run(self, program: Program, start: float, moves: Sequence[Transfer]) -> float:
+        """The end of a program with what it waits for on its own IPU."""
+        streams = not self.plan.io_tiles and program.phase is Phase.FORWARD
+        own = [m for m in moves if m.program == program]
+        if streams:
+            start = self.fed(program, start, "infeed")
+        start = self.moved(start, [m for m in own if m.direction == "in"])
+        start = self.put(start, self.cycles_of(program), program, "compute", program.phase.value)
+        start = self.moved(start, [m for m in own if m.direction == "out"])
+        return self.fed(program, start, "outfeed") if streams else start
+
+    def exchange(self, rows: Sequence[Copy]) -> None:
+        """Copies of a slot: an IPU's own ones, as sender or as receiver, follow each other."""
+        ends: dict[int, float] = {}
+        for row in rows:
+            start = max(ends.get(ipu, self.now) for ipu in (row.program.ipu, row.target))
+            cycles = self.rates.cycles(row.bytes, "link")
+            end = self.put(start, cycles, row.program, "exchange", Phase.COPY.value)
+            ends[row.program.ipu] = ends[row.target] = end
+        self.now = max(ends.values(), default=self.now)
+
+    def update(self, moves: Sequence[Transfer]) -> None:
+        """Sum over the replicas, then state in, update, state out, on every IPU."""
+        slot, replicas = self.plan.slots, self.plan.replicas
+        sums = dict.fromkeys(self.plan.ipus, 0.0)
+        for entry, own in self.table.values():
+            # A ring sends 2(R-1)/R of the bytes over each link; with shards as much.
+            sent = 2 * (replicas - 1) * own.accumulator_bytes / replicas
+            sums[entry.ipu] += self.rates.cycles(sent, "link")
+        for ipu, cycles in sums.items():
+            program = Program(slot, ipu, Phase.REDUCE, -1, -1)
+            self.put(self.now, cycles, program, "exchange", Phase.REDUCE.value)
+        start = self.now + max(sums.values())
+        ends = dict.fromkeys(self.plan.ipus, start)
+        for entry, _ in self.table.values():
+            ends[entry.ipu] = self.run(update_program(self.plan, entry), ends[entry.ipu], moves)
+        self.now = max(ends.values())
+
+
+def timeline(
+    plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None
+) -> tuple[Event, ...]:
+    """All events of one update of one replica.
+
+    Without copies and transfers its end is `Plan.cycles` and the longest update.
+    """
+    clock = _Clock(plan, figures, rates or Rates())
+    moves: dict[int, list[Transfer]] = {}
+    for move in transfers(plan, figures):
+        moves.setdefault(move.program.slot, []).append(move)
+    sent = {
+        slot: tuple(rows) for slot, rows in groupby(copies(plan, figures), lambda c: c.program.slot)
+    }
+    for slot, work in groupby(plan.programs, key=lambda p: p.slot):
+        clock.slot(tuple(work), moves.get(slot, ()))
+        clock.exchange(sent.get(slot, ()))
+    if plan.training:
+        clock.update(moves.get(plan.slots, ()))
+    return tuple(clock.events)
+
+
+def shares(events: Iterable[Event]) -> dict[int, Share]:
+    """Cycles of every IPU by lane, of the time from the first event to the last."""
+    rows = tuple(events)
+    total = max((e.start + e.cycles for e in rows), default=0.0)
+    by_ipu = {}
+    for ipu in sorted({e.ipu for e in rows}):
+        own = [e for e in rows if e.ipu == ipu]
+        by_lane = {lane: sum(e.cycles for e in own if e.lane == lane) for lane in LANES}
+        by_ipu[ipu] = Share(ipu, total, by_lane, total - _covered(own))
+    return by_ipu
+
+
+def _covered(events: Sequence[Event]) -> float:
+    """Cycles in which at least one event runs."""
+    covered = end = 0.0
+    for event in sorted(events):
+        stop = event.start + event.cycles
+        covered += max(stop - max(event.start, end), 0)
+        end = max(end, stop)
+    return covered
+
+
+def remote_share(events: Iterable[Event]) -> float:
+    """Largest share of an IPU's cycles that goes into remote memory (StreamCopyMidRemoteBuffer).
+
+    The guide's example is above 0.58: there, variables are better not offloaded.
+    """
+    return max((s.by_lane["remote"] / s.total for s in shares(events).values()), default=0.0)
+
+
+def waits(produce: float, consume: float, depth: int, count: int) -> tuple[list[float], int]:
+    """How long the device waits for each element of a feed, and the most elements that wait for it.
+
+    produce, consume    cycles of the host and of the device for one element.
+    depth               places of the buffer; the host waits when all are taken.
+
+    >>> waits(1.0, 2.0, 3, 5)
+    ([1.0, 0.0, 0.0, 0.0, 0.0], 3)
+    """
+    ready: list[float] = []
+    taken: list[float] = []
+    waited = []
+    for n in range(count):
+        room = taken[n - depth] if n >= depth else 0.0
+        ready.append(max(ready[-1] if ready else 0.0, room) + produce)
+        free = taken[-1] + consume if taken else 0.0
+        taken.append(max(free, ready[-1]))
+        waited.append(taken[-1] - free)
+    most = max(
+        (sum(ready[k] <= taken[n] for k in range(n, min(n + depth, count))) for n in range(count)),
+        default=0,
+    )
+    return waited, most

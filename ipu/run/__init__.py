@@ -1,0 +1,1 @@
+"""A run: places of random bits, policies by layer, the account, the report, advice, trials."""

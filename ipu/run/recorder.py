@@ -1,0 +1,136 @@
+"""What is looked at while a program runs: exponents of results and weights, updates, losses.
+
+A front end calls the recorder beside its own work. Nothing here computes on the machine, draws
+random bits, or changes a value, so a run that is recorded has the same bits as one that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.records.formats import Format
+from fpsim.state.counts import Counts
+from fpsim.state.processor import usual_arithmetic_in
+from ipu.run.account import split_name
+from ipu.run.exponents import Exponents, Histogram
+from ipu.run.updates import Updates
+
+__all__ = ["Recorder", "merged"]
+
+#: Exceptions whose first occurrence is told.
+_EXCEPTIONS = ("OVERFLOW", "DIVBYZERO", "INVALID")
+
+
+@usual_arithmetic_in()
+class Recorder:
+    """Observations of one run.
+
+    counts     of the device, which stop while losses are not finite: all that follows a NaN is
+               invalid, and where it came from would drown.
+    results    exponents of the results of operations, by the names that a device counts under.
+    updates    of parameters, by layer.
+    losses     where backward passes began, by step of the optimiser, divided by the loss scale.
+    scale      the loss scale that the program has now, as far as the front end sees it.
+
+    >>> recorder = Recorder()
+    >>> recorder.loss(0, 2.0); recorder.loss(0, 4.0); recorder.loss(1, 1.0)
+    >>> recorder.losses
+    [3.0, 1.0]
+    """
+
+    def __init__(self, counts: Counts | None = None) -> None:
+        self._counts = counts
+        #: Backward passes whose loss was not finite; after one nothing counts until one is.
+        self.uncounted = 0
+        self.results = Exponents()
+        self.updates = Updates()
+        self.scale = 1.0
+        #: Losses that were not computed, because nothing reads them.
+        self.unread: set[str] = set()
+        #: The largest number that a scale multiplies and that is no gradient, by name and format.
+        self.bounds: dict[tuple[str, Format], float] = {}
+        self._weights = Exponents()
+        self._losses: dict[int, list[float]] = {}
+        self._first: dict[str, dict[str, Any]] = {}
+
+    def result(self, name: str, array: Array) -> None:
+        """The result of an operation of a layer and direction."""
+        self.results.add(name, array.format, array.carrier)
+
+    def weights(self, layer: str, key: Hashable, fmt: Format, values: NDArray[Any]) -> None:
+        """The values of a parameter of a layer; later ones take the place of earlier ones.
+
+        key    tells the parameters of a layer apart.
+        """
+        self._weights.replace((layer, key), fmt, values)
+
+    def update(
+        self, layer: str, key: Hashable, fmt: Format, before: NDArray[Any], term: NDArray[Any],
+        after: NDArray[Any],
+    ) -> None:
+        """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
+        self.updates.add(layer, fmt, before, term, after)
+        self.weights(layer, key, fmt, after)
+
+    def loss(self, step: int, value: float) -> None:
+        """A backward pass of a step began at this value; while it is not finite nothing counts."""
+        is_finite = math.isfinite(value)
+        self.uncounted += not is_finite
+        if self._counts is not None:
+            self._counts.is_on = is_finite
+        self._losses.setdefault(step, []).append(value)
+
+    def bound(self, name: str, fmt: Format, value: float) -> None:
+        """A number in a format that a loss scale multiplies, and that is no gradient."""
+        if math.isfinite(value):
+            self.bounds[name, fmt] = max(abs(value), self.bounds.get((name, fmt), 0.0))
+
+    def step_done(self, step: int, counts: Counts) -> None:
+        """Note where exceptions occurred for the first time, which was not before this step."""
+        for flag in _EXCEPTIONS:
+            if flag in self._first:
+                continue
+            # Rows stand in the order in which operations first ran.
+            row = next((key for key, counters in counts.items() if counters[flag]), None)
+            if row is not None:
+                layer, direction = split_name(row[0])
+                self._first[flag] = {
+                    "flag": flag, "step": step, "layer": layer, "direction": direction,
+                    "operation": row[1], "times": counts[row][flag],
+                }
+
+    @property
+    def first(self) -> list[dict[str, Any]]:
+        """The first of each kind of exception, the earliest before the others."""
+        return sorted(self._first.values(), key=lambda row: int(row["step"]))
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss of each step that had one."""
+        return [float(np.mean(values)) for _, values in sorted(self._losses.items())]
+
+    def weight_histograms(self) -> list[Histogram]:
+        """The weights of each layer."""
+        return merged(h._replace(name=h.name[0]) for h in self._weights)  # type: ignore[index]
+
+
+def merged(histograms: Any) -> list[Histogram]:
+    """One histogram for each name and format."""
+    sums: dict[tuple[Hashable, Format], Histogram] = {}
+    for h in histograms:
+        before = sums.get((h.name, h.format))
+        if before is None:
+            sums[h.name, h.format] = h._replace(counts=dict(h.counts))
+            continue
+        for exponent, n in h.counts.items():
+            before.counts[exponent] = before.counts.get(exponent, 0) + n
+        sums[h.name, h.format] = before._replace(
+            zeros=before.zeros + h.zeros, nonfinite=before.nonfinite + h.nonfinite
+        )
+    return list(sums.values())

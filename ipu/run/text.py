@@ -1,0 +1,206 @@
+"""The report of a run as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ipu.run.advice import Advice
+from ipu.run.changes import scale_text
+from ipu.run.trials import Trial
+
+__all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
+           "why_no_loss"]
+
+#: Counters of a report and their heads in tables.
+COUNTERS = {
+    "OVERFLOW": "overflow", "INVALID": "invalid", "DIVBYZERO": "÷ 0", "UNDERFLOW": "underflow",
+    "subnormals": "subnormal",
+}
+#: Rows of a table in a terminal.
+_ROWS = 14
+TRIAL_HEADS = ("way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "overflow",
+               "underflow", "cycles", "bits")
+
+
+class Report(dict[str, Any]):
+    """A report: a mapping whose text is for a terminal.
+
+    >>> "3 steps" in str(Report({"steps": 3, "policy": "f16", "target": "mk2", "layers": {},
+    ...     "operations": {"computed_elements": 9}, "host": {"share": 0.0, "operations": {}},
+    ...     "native": 0, "constants": [], "swallowed": {}, "units": [], "loss_scale": {},
+    ...     "first": [], "losses": []}))
+    True
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(report_lines(self))
+
+
+def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """What a run did, in lines."""
+    rounding = "stochastic rounding" if report.get("stochastic_rounding") else "to nearest"
+    changed = f", changed: {report['changes']}" if report.get("changes") else ""
+    first = f" from step {report['first_step']}" if report.get("first_step") else ""
+    yield (
+        f"{report['steps']} steps{first} on {report['target']}, {report['policy']}, "
+        f"{rounding}{changed}"
+    )
+    if "choices" in report:
+        yield ", ".join(f"{name}={value}" for name, value in report["choices"].items())
+    host = report["host"]
+    yield (
+        f"{report['operations']['computed_elements']:,} elements computed, {host['share']:.2%} of "
+        f"them on the host; native operations: {report['native']}"
+    )
+    yield from _course_lines(report)
+    for row in report["first"]:
+        yield (
+            f"first {COUNTERS[row['flag']]}: step {row['step']}, {row['operation']} in "
+            f"{row['layer'] or 'outside of modules'} ({row['direction']}), {row['times']} results"
+        )
+    yield from _layer_lines(report["layers"])
+    for constant in report["constants"][:_ROWS]:
+        yield (
+            f"constant {constant['value']:g} becomes {constant['becomes']} in "
+            f"{constant['format']}: {constant['layer']} ({constant['direction']}), "
+            f"{constant['times']} times" + (f", {constant['line']}" if constant.get("line") else "")
+        )
+    scale = report["loss_scale"]
+    if scale:
+        best = "none, gradients overflow" if scale["best"] is None else scale_text(scale["best"])
+        safe = "" if scale["highest_safe"] is None else (
+            f", highest safe {scale_text(scale['highest_safe'])}"
+        )
+        yield (
+            f"loss scale: present {scale_text(scale['present'])}, best {best}{safe} "
+            f"(limited by {scale['limited_by']})"
+            + (f"; {scale['unseen']:,} gradients are zero beside subnormal ones, of unknown size"
+               if scale["unseen"] else "")
+        )
+    yield from _update_lines(report["swallowed"])
+    for unit in report["units"]:
+        if unit["products"] is None:
+            yield f"unit {unit['unit']}: computed products, which are not counted for this target"
+            continue
+        yield (
+            f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
+            f"{unit['products']} products"
+        )
+
+
+def _outside_lines(names: Sequence[str]) -> Iterator[str]:
+    """What the run did not see."""
+    yield from names[:_ROWS]
+    if len(names) > _ROWS:
+        yield f"… and {len(names) - _ROWS} more"
+
+
+def _course_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """How the run went: whether it reached the machine, its end and its losses."""
+    if report.get("unreached"):
+        yield f"nothing was computed on the machine. {report['unreached']}"
+    if report.get("note"):
+        yield str(report["note"])
+    yield from _outside_lines(report.get("outside", ()))
+    if report.get("stopped"):
+        yield f"the program stopped: {report['stopped']}"
+    losses = report["losses"]
+    if losses:
+        yield f"loss {losses[0]:.4g} → {losses[-1]:.4g}"
+    elif why_no_loss(report):
+        yield f"no losses: {why_no_loss(report)}"
+    if report.get("uncounted"):
+        yield (
+            f"{report['uncounted']} backward passes began at a loss that is not finite: after such "
+            "a loss nothing is counted until one is finite"
+        )
+
+
+def why_no_loss(report: Mapping[str, Any]) -> str:
+    """Why a run that trained on the machine tells no losses; "" where it tells some.
+
+    >>> why_no_loss({"losses": [], "steps": 2, "unread": ["net/Mul"]}).partition(":")[0]
+    'nothing reads net/Mul, so it is not computed'
+    """
+    if report["losses"] or not report["steps"] or report.get("unreached"):
+        return ""
+    if report.get("unread"):
+        return (
+            f"nothing reads {', '.join(report['unread'])}, so it is not computed: return the loss, "
+            "print it or enqueue it"
+        )
+    return "no backward pass begins at a tensor with one element"
+
+
+def _layer_lines(layers: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
+    """A table of the rows with exceptions, the worst first."""
+    rows = [
+        (name or "-", direction, row) for name, directions in layers.items()
+        for direction, row in directions.items() if any(row[c] for c in COUNTERS)
+    ]
+    if not rows:
+        return
+    rows.sort(key=lambda r: [-r[2][c] for c in ("DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")])
+    shown = rows[:_ROWS]
+    width = max(len("layer"), *(len(name) for name, _, _ in shown))
+    heads = "".join(f"{head:>11}" for head in ("results", *COUNTERS.values()))
+    yield f"{'layer':<{width}}  {'direction':<10}{heads}"
+    for name, direction, row in shown:
+        cells = "".join(f"{row[c]:>11,}" for c in ("results", *COUNTERS))
+        yield f"{name:<{width}}  {direction:<10}{cells}"
+    if len(rows) > len(shown):
+        yield f"… and {len(rows) - len(shown)} more rows"
+
+
+def _update_lines(swallowed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    nonzero = sum(row["nonzero"] for row in swallowed.values())
+    if not nonzero:
+        return
+    lost = sum(row["swallowed"] for row in swallowed.values())
+    worst = max(swallowed, key=lambda name: swallowed[name]["share"])
+    yield (
+        f"updates swallowed by rounding: {lost / nonzero:.1%} of {nonzero:,}; most in {worst}, "
+        f"{swallowed[worst]['share']:.1%}"
+    )
+
+
+def advice_lines(items: Sequence[Advice], trials: Sequence[Trial]) -> Iterator[str]:
+    """Advice with its evidence, and the table of what was tried."""
+    for number, item in enumerate(items, 1):
+        yield f"{number}. {item.what}."
+        yield f"   {item.evidence}"
+        if item.ways:
+            yield f"   try: {', '.join(str(way) for way in item.ways)}"
+    if not items:
+        yield "nothing in this run speaks for a change"
+    if not trials:
+        return
+    table = [TRIAL_HEADS, *(trial_cells(trial) for trial in trials)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(TRIAL_HEADS))]
+    for row in table:
+        first, *others = zip(row, widths, strict=True)
+        yield f"{first[0]:<{first[1]}}" + "".join(f"  {cell:>{width}}" for cell, width in others)
+
+
+def trial_cells(trial: Trial) -> tuple[str, ...]:
+    """A row of the table of trials."""
+    counts = [f"{trial.counts.get(name, 0):,}" for name in (
+        "DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")]
+    return (
+        str(trial.way), trial.restores, _interval(trial.loss.value, trial.loss.uncertainty),
+        _difference(trial.difference.value, trial.difference.uncertainty), *counts,
+        f"× {trial.cycles:.2f}" if trial.cycles else "–", f"× {trial.bits:.2f}",
+    )
+
+
+def _difference(value: float, uncertainty: float) -> str:
+    return "–" if value != value else f"{value:+.2g} ± {uncertainty:.1g}"
+
+
+def _interval(value: float, uncertainty: float) -> str:
+    if value != value:
+        return "not finite"
+    if uncertainty == float("inf"):
+        return f"{value:.4g}"
+    return f"{value:.4g} ± {uncertainty:.2g}"

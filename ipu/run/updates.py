@@ -1,0 +1,94 @@
+"""Updates of parameters: how large they are, and how many are swallowed by rounding.
+
+An update is the term that an optimiser adds to a parameter. It is swallowed where it is a number
+other than zero and the parameter is the same after the addition. Beside its exponent, each update
+has a size in units in the last place of its parameter: rounding to nearest swallows those below
+one half.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.records.formats import Format
+from fpsim.state.processor import usual_arithmetic_in
+from ipu.run.exponents import Exponents, Histogram, biased_exponents
+
+__all__ = ["Updates"]
+
+_BIAS = 127
+#: Sizes in units in the last place go from 2**-_REACH to 2**_REACH; others count at the ends.
+_REACH = 40
+
+
+@usual_arithmetic_in()
+class Updates:
+    """Updates by layer.
+
+    >>> from fpsim import BINARY16
+    >>> updates = Updates()
+    >>> before, term = np.float32([1.0, 1.0, 1.0]), np.float32([0.5, 1e-4, 0.0])
+    >>> updates.add("head", BINARY16, before, term, np.float32([1.5, 1.0, 1.0]))
+    >>> updates.summary()["head"]["swallowed"], updates.summary()["head"]["nonzero"]
+    (1, 2)
+    """
+
+    def __init__(self) -> None:
+        self._exponents = Exponents()
+        self._in_ulps: dict[str, NDArray[np.int64]] = {}
+        self._nonzero: dict[str, int] = {}
+        self._swallowed: dict[str, int] = {}
+
+    def add(
+        self, layer: str, fmt: Format, before: NDArray[Any], term: NDArray[Any],
+        after: NDArray[Any],
+    ) -> None:
+        """One addition of a term to a parameter of this format.
+
+        Shapes    before and after have one shape, to which the term broadcasts.
+        """
+        term = np.broadcast_to(np.asarray(term, np.float32), before.shape)
+        self._exponents.add(layer, fmt, term)
+        moves = (term != 0) & ~np.isnan(term)
+        self._nonzero[layer] = self._nonzero.get(layer, 0) + int(np.count_nonzero(moves))
+        swallowed = int(np.count_nonzero(moves & (before == after)))
+        self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed
+        sizes = self._sizes(fmt, before, term)
+        if layer in self._in_ulps:
+            self._in_ulps[layer] += sizes
+        else:
+            self._in_ulps[layer] = sizes
+
+    @staticmethod
+    def _sizes(fmt: Format, before: NDArray[Any], term: NDArray[Any]) -> NDArray[np.int64]:
+        """Terms other than zero by the exponent of their size in units in the last place."""
+        exponent = biased_exponents(term).astype(np.int16)
+        unit = np.maximum(biased_exponents(before).astype(np.int16), fmt.emin + _BIAS)
+        size = exponent - unit + np.int16(fmt.precision - 1)
+        size = np.clip(size[(exponent > 0) & (exponent < 255)], -_REACH, _REACH)
+        return np.bincount(size + _REACH, minlength=2 * _REACH + 1)
+
+    def histograms(self) -> list[Histogram]:
+        """Exponents of the updates of each layer."""
+        return list(self._exponents)
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """By layer: updates other than zero, those swallowed, their share, sizes in ulps.
+
+        in_ulps    updates by the exponent of their size in units in the last place.
+        """
+        return {
+            layer: {
+                "nonzero": nonzero,
+                "swallowed": self._swallowed[layer],
+                "share": self._swallowed[layer] / nonzero if nonzero else 0.0,
+                "in_ulps": {
+                    int(i) - _REACH: int(self._in_ulps[layer][i])
+                    for i in np.flatnonzero(self._in_ulps[layer])
+                },
+            }
+            for layer, nonzero in self._nonzero.items()
+        }

@@ -1,0 +1,130 @@
+"""Ways of running one program: a policy, the rounding, and changes of the program from outside.
+
+As text a way is a policy and what is added to it: `fp16+sr+eps=1e-4`, `mixed+scale=1024`,
+`fp16+head=f32` (layer head in binary32). `+halves` gives tensors that the program makes float16
+the policy's formats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ipu.learn.policy import FP32, LayerPolicies, Policy
+from ipu.run.changes import NONE, Changes
+from ipu.run.policies import PRESETS, find_policy
+
+__all__ = ["Way", "parse_ways"]
+
+_HINT = "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+LAYER=f32], as in fp16+sr+eps=1e-4"
+#: Keys of a policy's text, whose commas belong to it.
+_POLICY_KEYS = ("p=", "c=", "part=", "acc=", "out=")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a program runs.
+
+    >>> way = Way.parse("fp16+sr+eps=1e-4+head=f32")
+    >>> way.sr, way.changes.eps, str(way.policy.of("head"))
+    (True, 0.0001, 'p=f32,c=f32,part=f32')
+    >>> str(way)
+    'fp16+sr+eps=0.0001+head=f32'
+    """
+
+    policy: Policy | LayerPolicies = FP32
+    sr: bool = False
+    changes: Changes = NONE
+
+    @classmethod
+    def parse(cls, text: str) -> Way:
+        """A way from its text.
+
+        Raises    ValueError for a text that is none.
+        """
+        policy, *additions = text.split("+")
+        way = cls(find_policy(policy.strip()))
+        for addition in additions:
+            way = way._with(addition.strip(), text)
+        return way
+
+    def _with(self, addition: str, text: str) -> Way:
+        if addition == "sr":
+            return replace(self, sr=True)
+        if addition == "halves":
+            return self.with_policies
+        key, _, value = addition.rpartition("=")
+        if not (key and value):
+            raise ValueError(f"way={text!r}: {addition!r} is not known; {_HINT}")
+        try:
+            if key == "eps":
+                return replace(self, changes=replace(self.changes, eps=float(value)))
+            if key == "scale":
+                return replace(self, changes=replace(self.changes, loss_scale=_number(value)))
+        except ValueError as error:
+            raise ValueError(f"way={text!r}: {error}") from None
+        if addition == "states=f32":
+            return replace(self, changes=replace(self.changes, wide_states=True))
+        policy = find_policy(value)
+        if not isinstance(policy, Policy):
+            raise ValueError(f"way={text!r}: {value!r} is not a policy of one layer; {_HINT}")
+        return self.with_layer(key, policy)
+
+    def with_layer(self, pattern: str, policy: Policy = FP32) -> Way:
+        """This way, with another policy for the layers of a pattern, before all others."""
+        layers = self.policy.layers if isinstance(self.policy, LayerPolicies) else ()
+        return replace(
+            self, policy=LayerPolicies(self.policy.default, ((pattern, policy), *layers))
+        )
+
+    @property
+    def with_policies(self) -> Way:
+        """This way, with the policy's formats also for tensors that the program makes float16."""
+        return replace(self, changes=replace(self.changes, halves_by_policy=True))
+
+    def __str__(self) -> str:
+        layers = self.policy.layers if isinstance(self.policy, LayerPolicies) else ()
+        texts = (
+            _short(self.policy.default),
+            "sr" if self.sr else "",
+            str(self.changes),
+            *(
+                f"{pattern}={_short(policy).replace('fp', 'f')}"
+                for pattern, policy in reversed(layers)
+            ),
+        )
+        return "+".join(filter(None, texts))
+
+
+def parse_ways(text: str) -> list[Way]:
+    """Ways from a list with commas; those inside of a policy's text belong to it.
+
+    Raises    ValueError for no way, an empty one, and one that comes twice.
+
+    >>> [str(way) for way in parse_ways("fp32,p=f16,c=f16,part=f16+sr")]
+    ['fp32', 'p=f16,c=f16,part=f16+sr']
+    """
+    pieces: list[str] = []
+    for piece in text.split(","):
+        continues = pieces and piece.startswith(_POLICY_KEYS[1:])
+        if continues:
+            pieces[-1] += f",{piece}"
+        else:
+            pieces.append(piece)
+    if text and not all(piece.strip() for piece in pieces):
+        raise ValueError(f"ways={text!r} has an empty way; put one comma between two ways")
+    ways = [Way.parse(piece) for piece in pieces if piece]
+    names = [str(way) for way in ways]
+    if len(set(names)) < max(len(names), 1):
+        raise ValueError(f"ways={text!r} must name one way at least, and none twice; {_HINT}")
+    return ways
+
+
+def _number(text: str) -> float:
+    """A number, also as a power: 2^10."""
+    base, power, exponent = text.partition("^")
+    return float(base) ** int(exponent) if power else float(base)
+
+
+def _short(policy: Policy) -> str:
+    """The name of a policy, or its text."""
+    return next((name for name, each in PRESETS.items() if each == policy), str(policy))

@@ -1,0 +1,190 @@
+"""The timeline of a plan against its schedule's cycles (law) and small cases (golden)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fpsim.records.evidence import Evidence, weakest
+from ipu.machine.target import BOW, MK2
+from ipu.plan.cycles import (
+    HOST,
+    LANES,
+    LINK,
+    REMOTE,
+    Rates,
+    compute_cycles,
+    copies,
+    program_cycles,
+    remote_share,
+    shares,
+    timeline,
+    waits,
+)
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
+from ipu.plan.schedule import Phase, Program
+
+#: One byte takes one cycle, on every way.
+CLOCK = MK2.clock.value
+UNIT = Rates(MK2, *(replace(fact, value=CLOCK) for fact in (LINK, REMOTE, HOST)))
+EQUAL = StageFigures(forward_cycles=1, backward_cycles=2)
+
+
+def stage(x):
+    return x
+
+
+def plan_of(n=4, schedule="grouped", count=8, **choices):
+    return Plan([stage] * n, **{"schedule": schedule, "count": count, "offload": (), **choices})
+
+
+def end(events):
+    return max(e.start + e.cycles for e in events)
+
+
+@given(
+    st.sampled_from(["grouped", "popart", "interleaved", "sequential"]),
+    st.lists(st.tuples(*[st.integers(1, 9)] * 3), min_size=4, max_size=4),
+    st.booleans(),
+    st.sampled_from(["slot", "group"]),
+)
+def test_without_copies_a_timeline_takes_the_schedules_cycles(schedule, costs, again, sync):
+    own = [StageFigures(forward_cycles=f, backward_cycles=b, update_cycles=u) for f, b, u in costs]
+    plan = plan_of(schedule=schedule, recompute=again, sync=sync)
+    events = timeline(plan, own)
+    compute = plan.cycles(program_cycles(plan, own))
+    assert end(events) == compute + max(u for _, _, u in costs)
+    assert {e.lane for e in events} == {"compute"}
+    updates = [e for e in events if e.kind == "update"]
+    assert len(updates) == 4
+    assert {e.start for e in updates} == {compute}
+    busy = {}
+    for e in sorted(events):
+        assert e.start >= busy.get(e.ipu, 0), "an IPU runs two programs at once"
+        busy[e.ipu] = e.start + e.cycles
+
+
+def test_cycles_of_a_program_come_from_its_stage():
+    plan = plan_of(2, count=4, replicas=2, shard_state=True, offload=None)
+    own = [StageFigures(forward_cycles=3, backward_cycles=5, update_cycles=7)] * 2
+    own[1] = replace(own[1], recompute_cycles=2)
+    cost = program_cycles(plan, own)
+    phases = (Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE, Phase.UPDATE, Phase.INFEED)
+    rows = [[cost(Program(0, i, phase, i, 0)) for phase in phases] for i in range(2)]
+    assert rows == [[3, 5, 3, 4, 0], [3, 5, 2, 4, 0]]
+    assert compute_cycles(10, 6 * 1472, MK2) == 11
+    assert compute_cycles(10, 6 * 1472 + 1, MK2) == 12
+    assert compute_cycles(10, 0, MK2) == 10
+
+
+def test_bandwidths_are_assumed():
+    assert weakest(Rates().facts) is Evidence.ASSUMED
+    assert (LINK.value, REMOTE.value, HOST.value) == (160e9, 20e9, 20e9)
+    assert Rates().cycles(16e9, "link") == pytest.approx(CLOCK / 10)
+    assert Rates(BOW).cycles(20e9, "host") == BOW.clock.value
+    assert Rates().cycles(20e9, "remote") == CLOCK
+
+
+def test_outputs_go_to_the_next_ipu_and_gradients_come_back():
+    own = [replace(EQUAL, output_bytes=n) for n in (10, 20, 30, 40)]
+    plan = plan_of()
+    rows = [(c.program.phase, c.program.ipu, c.target, c.bytes) for c in copies(plan, own)]
+    forward, backward = Phase.FORWARD, Phase.BACKWARD
+    assert set(rows) == {
+        (forward, 0, 1, 10), (forward, 1, 2, 20), (forward, 2, 3, 30),
+        (backward, 3, 2, 30), (backward, 2, 1, 20), (backward, 1, 0, 10),
+    }
+    assert len(rows) == 6 * 8
+    assert len(copies(plan_of(mapping=[0, 1, 1, 0]), own)) == 4 * 8
+    assert copies(plan_of(mapping=[0, 0, 0, 0]), own) == ()
+    fork = Plan([stage, [stage, stage], stage], count=6)
+    assert len(copies(fork, own)) == 8 * 6
+
+
+def test_copies_stand_at_the_end_of_a_slot():
+    own = [replace(EQUAL, output_bytes=5)] * 2
+    events = timeline(plan_of(2, count=4), own, UNIT)
+    first = [(e.start, e.cycles, e.ipu, e.kind) for e in events if e.slot < 2]
+    assert first == [
+        (0, 1, 0, "forward"), (1, 5, 0, "copy"),
+        (6, 1, 0, "forward"), (6, 1, 1, "forward"), (7, 5, 0, "copy"),
+    ]
+    assert end(events) == plan_of(2, count=4).cycles() + 5 * 4 + 5 * 4
+
+
+@pytest.mark.source("S3-22")
+def test_streams_come_before_compute_or_beside_it_on_io_tiles():
+    own = [replace(EQUAL, infeed_bytes=3), EQUAL]
+    before = timeline(plan_of(2, count=8), own, UNIT)
+    beside = timeline(plan_of(2, count=8, io_tiles=2), own, UNIT)
+    assert [(e.kind, e.start) for e in before if e.ipu == 0 and e.slot == 1] == [
+        ("infeed", 4), ("forward", 7),
+    ]
+    assert [(e.kind, e.start) for e in beside if e.ipu == 0 and e.slot == 1] == [
+        ("infeed", 3), ("forward", 3),
+    ]
+    assert end(beside) < end(before)
+    assert shares(before)[0].by_lane["host"] == shares(beside)[0].by_lane["host"] == 24
+    leaving = [EQUAL, replace(EQUAL, outfeed_bytes=2)]
+    assert [e.kind for e in timeline(plan_of(2, count=4), leaving, UNIT) if e.ipu == 1][:2] == [
+        "forward", "outfeed",
+    ]
+
+
+@pytest.mark.source("S0-68", "S3-26")
+def test_offloaded_state_lengthens_the_update():
+    own = [replace(EQUAL, update_cycles=4, state_bytes=200)] * 4
+    chip, away = timeline(plan_of(), own, UNIT), timeline(plan_of(offload=None), own, UNIT)
+    assert (end(chip), end(away)) == (33 + 4, 33 + 200 + 4 + 200)
+    assert [e.kind for e in away if e.slot == 15 and e.ipu == 0] == [
+        "state in", "update", "state out",
+    ]
+    assert remote_share(chip) == 0
+    assert remote_share(away) == pytest.approx(400 / 437)
+    assert remote_share(away) > 0.58
+    assert remote_share(()) == 0
+
+
+def test_replicas_sum_their_gradients_before_the_update():
+    own = [replace(EQUAL, accumulator_bytes=n, update_cycles=1) for n in (40, 80, 40, 40)]
+    events = timeline(plan_of(replicas=4), own, UNIT)
+    sums = {e.ipu: e.cycles for e in events if e.kind == "reduce"}
+    assert sums == {0: 60, 1: 120, 2: 60, 3: 60}
+    assert end(events) == 33 + 120 + 1
+    assert not [e for e in timeline(plan_of(), own, UNIT) if e.kind == "reduce"]
+
+
+def test_shares_of_an_ipus_time():
+    events = timeline(plan_of(), [EQUAL] * 4)
+    rows = shares(events)
+    assert [rows[ipu].by_lane["compute"] for ipu in range(4)] == [24] * 4
+    assert [rows[ipu].idle for ipu in range(4)] == [33 - 24] * 4
+    assert all(set(row.by_lane) == set(LANES) for row in rows.values())
+    beside = timeline(
+        plan_of(2, count=8, io_tiles=2), [replace(EQUAL, infeed_bytes=3), EQUAL], UNIT
+    )
+    first = shares(beside)[0]
+    assert first.idle < first.total - first.by_lane["compute"]
+    assert first.idle >= first.total - sum(first.by_lane.values())
+
+
+@pytest.mark.source("S3-21")
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 6), st.integers(0, 40))
+def test_a_prefetch_buffer_never_holds_more_than_its_depth(produce, consume, depth, count):
+    waited, most = waits(produce, consume, depth, count)
+    assert len(waited) == count
+    assert most <= depth
+    assert all(w >= 0 for w in waited)
+    if produce <= consume:
+        assert sum(waited) == (produce if count else 0)
+    deeper = waits(produce, consume, depth + 1, count)[0]
+    assert sum(deeper) <= sum(waited)
+
+
+def test_a_slow_host_is_waited_for():
+    assert waits(5, 2, 3, 4) == ([5, 3, 3, 3], 1)
+    assert waits(1, 2, 3, 5) == ([1, 0, 0, 0, 0], 3)

@@ -1,0 +1,58 @@
+"""Updates that rounding swallows (golden, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, round_to
+from ipu.run.updates import Updates
+
+
+def added(before, term):
+    """before + term in binary16, to nearest."""
+    return round_to(np.float64(before) + np.float64(term), BINARY16).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("term", "swallowed"),
+    [(2.0**-12, 1), (2.0**-11, 1), (2.0**-11 * 1.01, 0), (-(2.0**-12), 1), (-(2.0**-11), 0),
+     (0.0, 0), (1.0, 0)],
+)
+def test_half_an_ulp_decides(term, swallowed):
+    before, step = np.float32([1.0]), np.float32([term])
+    updates = Updates()
+    updates.add("w", BINARY16, before, step, added(before, step))
+    row = updates.summary()["w"]
+    assert (row["nonzero"], row["swallowed"]) == (int(term != 0), swallowed)
+
+
+def test_sizes_are_in_units_in_the_last_place():
+    before = np.float32([1.0, 1.0, 4.0, 0.0, 2.0**-20])
+    term = np.float32([2.0**-10, 2.0**-11, 2.0**-8, 2.0**-24, 2.0**-24])
+    updates = Updates()
+    updates.add("w", BINARY16, before, term, before)
+    # An ulp of subnormal values and of zero is the smallest subnormal, 2**-24.
+    assert updates.summary()["w"]["in_ulps"] == {-1: 1, 0: 4}
+
+
+def test_updates_that_are_no_number_are_not_counted_as_zeros():
+    """After a division of zero by zero all updates are NaN: none is swallowed, none is zero."""
+    updates, nan = Updates(), np.float32([np.nan, np.nan, 0.0, 0.5])
+    updates.add("w", BINARY16, np.float32([1, np.nan, 1, 1]), nan, nan)
+    row = updates.summary()["w"]
+    assert (row["nonzero"], row["swallowed"]) == (1, 0)
+    (shown,) = updates.histograms()
+    assert (shown.zeros, shown.nonfinite, shown.counts) == (1, 2, {-1: 1})
+
+
+def test_layers_add_up_and_terms_broadcast():
+    updates = Updates()
+    for _ in range(2):
+        updates.add("a", BINARY16, np.ones((2, 3), np.float32), np.float32(1e-5),
+                    np.ones((2, 3), np.float32))
+    updates.add("b", BINARY16, np.ones(1, np.float32), np.float32([np.inf]), np.ones(1, np.float32))
+    summary = updates.summary()
+    assert (summary["a"]["swallowed"], summary["a"]["share"]) == (12, 1.0)
+    assert summary["b"]["in_ulps"] == {}
+    assert {h.name: h.counts for h in updates.histograms()}["a"] == {-17: 12}
