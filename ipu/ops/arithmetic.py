@@ -21,9 +21,9 @@ from ipu.ops.rules import check_broadcast, free, same, steps, sum_to
 
 __all__ = [
     "absolute", "add", "addcdiv", "addcmul", "bias", "ceil", "divide", "divide_no_nan", "floor",
-    "floor_divide", "fmod", "lerp", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
-    "scaled_difference", "scaled_sum", "sign", "sqrt", "square", "squared_difference", "subtract",
-    "xdivy", "xlog1py", "xlogy",
+    "floor_divide", "fmod", "lerp", "multiply", "multiply_no_nan", "negative", "reciprocal",
+    "rint", "scale", "scaled_difference", "scaled_sum", "sign", "sqrt", "square",
+    "squared_difference", "subtract", "xdivy", "xlog1py", "xlogy",
 ]
 
 

@@ -44,7 +44,7 @@ def term(base: str, arguments: Sequence[Any], options: dict[str, Any]) -> NDArra
     return _times(base, operands[:2], factor)
 
 
-def _times(verb: str, operands: Sequence[Any], factor: float) -> NDArray[Any]:
+def _times(verb: str, operands: Sequence[Any], factor: Any) -> NDArray[Any]:
     """factor · x, or · x y, or · x / y."""
     with np.errstate(all="ignore"):
         combined = operands[0]

@@ -4,7 +4,7 @@ torch.optim calls a function of its own for each group (`_single_tensor_…`). I
 function names a row instead, which has the bits, flags and random places of torch's operations in
 order. `Updates.takes` alone decides where torch's operations stay: outside of a step, with options
 that are no numbers (`lr` as a tensor), `capturable`, `differentiable`, sparse or complex numbers,
-values from outside that have no format yet, subclasses of tensors, and under other modes of torch,
+gradients from outside that have no format, subclasses of tensors, and under other modes of torch,
 which look at operations.
 
 Source    PyTorch 2.13, torch/optim (which function computes a step, and its arguments).
@@ -25,7 +25,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
-from ipu.frontends.common.account import Account
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
@@ -33,6 +32,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import Observer
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, UpdateRow
+from ipu.run.account import Account
 
 __all__ = ["LISTS", "Updates"]
 
@@ -119,43 +119,52 @@ class Updates:
             return False
         if not all(isinstance(given[o], (bool, int, float)) for o in options):
             return False
+        call = self._program.call(f"torch.optim.{name}")
         rows = zip(*(given[x] or [None] * len(given["params"]) for x in lists), strict=True)
-        if not all(self._takes_tensors(LISTS[name], *tensors) for tensors in rows):
-            return False
-        return self._program.call(f"torch.optim.{name}").is_update
+        return call.is_update and all(
+            self._takes_tensors(call.policy.param, LISTS[name], *tensors) for tensors in rows
+        )
 
     def _takes_tensors(
-        self, names: Sequence[str], parameter: Any, gradient: Any, *slots: Any
+        self, fmt: Format, names: Sequence[str], parameter: Any, gradient: Any, *slots: Any
     ) -> bool:
         """Whether one parameter's tensors are numbers of the machine side by side."""
-        if not (self._is_plain(parameter) and parameter.dtype in _DTYPES):
+        both = (parameter, gradient)
+        if not all(map(self._is_plain, both)) or parameter.dtype not in _DTYPES:
             return False
-        for name, x in zip(("grads", *names), (gradient, *slots), strict=True):
+        if (gradient.shape, gradient.dtype) != (parameter.shape, parameter.dtype):
+            return False
+        formats = {self._memory.format_of(x) for x in both}
+        if None in formats:
+            return False
+        for name, x in zip(names, slots, strict=True):
             if x is None:
                 continue
             is_single = name in _COUNTED or name in _OF_HOST
-            shape, dtype = (
-                ((), torch.float32) if is_single else (parameter.shape, parameter.dtype)
-            )
-            if not self._is_plain(x) or (x.shape, x.dtype) != (shape, dtype):
+            like = ((), torch.float32) if is_single else (parameter.shape, parameter.dtype)
+            if not self._is_plain(x) or (x.shape, x.dtype) != like:
                 return False
-            if name in _OF_HOST:  # torch gives those of single parameters no format
-                if not parameter.ndim:
+            if name in _OF_HOST and not parameter.ndim:
+                return False  # torch gives those of single parameters no format
+            if self._memory.format_of(x) is None and not is_single:
+                # From outside: it takes the format of its first operation.
+                is_all = x.numel() * x.element_size() == x.untyped_storage().nbytes()
+                if formats != {fmt} or not is_all:
                     return False
-            elif not is_single and self._memory.format_of(x) is None:
-                return False
-        return self._memory.format_of(parameter) is not None
+        return True
 
     @staticmethod
     def _is_plain(x: Any) -> bool:
-        return type(x) in _TENSORS and stored(x) is x and not is_foreign(x) and not x.is_neg()
+        is_dense = type(x) in _TENSORS and not is_foreign(x) and not x.is_neg()
+        return is_dense and stored(x) is x
 
     # How ------------------------------------------------------------------------------------
 
     @usual_arithmetic
     def _run(self, name: str, row: UpdateRow, given: Mapping[str, Any]) -> None:
         numbers = {option: given[option] for option in row.numbers}
-        lists = [given[x] for x in LISTS[name]]
+        names = LISTS[name]
+        lists = [given[x] for x in names]
         operation = f"torch.optim.{name}"
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
@@ -164,7 +173,7 @@ class Updates:
                 call = self._program.call(operation)
                 slots = [tensors[i] if tensors else None for tensors in lists]
                 try:
-                    after = self._update(row, call, LISTS[name], parameter, gradient, slots, numbers)
+                    after = self._update(row, call, names, parameter, gradient, slots, numbers)
                 except Exception as error:
                     self._stopped(error, operation, call)
                     raise
@@ -214,7 +223,7 @@ class Updates:
         if slot is None:
             slot = torch.empty_like(gradient)
             memory.mark(slot, array.format)
-        elif name in _COUNTED and memory.format_of(slot) is None:
+        elif name not in _OF_HOST and memory.format_of(slot) is None:
             memory.mark(slot, array.format)
         self._write(slot, array)
         return slot

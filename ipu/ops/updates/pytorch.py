@@ -1,9 +1,9 @@
 """torch's updates, as torch.optim computes them one tensor after the other.
 
-Options have torch's names. Each operation computes in the widest format of its operands; what torch
-writes in place is rounded once more where its memory has another format. Numbers that torch computes
-as Python does (corrections of averages, rates that decay) are binary64 of the host, and become
-constants.
+Options have torch's names. Each operation computes in the widest format of its operands; what
+torch writes in place is rounded once more where its memory has another format. Numbers that torch
+computes as Python does (corrections of averages, rates that decay) are binary64 of the host, and
+become constants.
 
 Source    PyTorch 2.13, torch/optim: `_single_tensor_…` of each file; the forms of lists and of one
           kernel are these operations in another grouping.

@@ -110,7 +110,7 @@ class UpdateRow:
     evidence: Evidence = Evidence.INFERRED
 
     def __call__(
-        self, device: Device, w: Array, g: Array, slots: Slots, around: Around = ALONE,
+        self, device: Device, w: Array, g: Array, slots: Slots, around: Around = ALONE, /,
         **numbers: Number,
     ) -> Updated:
         """The variable and the slots after one update; nothing that is given changes."""

@@ -101,7 +101,8 @@ def _adam(
 ) -> Updated:
     rest1, rest2 = _rest(device, g, beta1), _rest(device, g, beta2)
     alpha = _alpha(device, g, rate, power1, power2)
-    m, v = _moments(device, g, *slots, rest1, rest2)
+    m, v = slots
+    m, v = _moments(device, g, m, v, rest1, rest2)
     root = device.add(device.sqrt(v), epsilon)
     first = _mean(device, m, g, beta1, rest1) if nesterov else m
     change = device.divide(device.multiply(first, alpha), root)
