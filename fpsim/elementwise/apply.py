@@ -67,7 +67,7 @@ class _Call:
         if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
             residual = step.RESIDUAL_QUANTA
         self.loop = loop.kernel(
-            loop.Variant(
+            loop.LoopVariant(
                 _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
                 residual,
             )

@@ -2,7 +2,7 @@
 
 torch.optim calls a function of its own for each group (`_single_tensor_…`). In a session that
 function names a row instead, which has the bits, flags and random places of torch's operations in
-order. `Updates.takes` alone decides where torch's operations stay: outside of a step, with options
+order. `StepRows.takes` alone decides where torch's operations stay: outside of a step, with options
 that are no numbers (`lr` as a tensor), `capturable`, `differentiable`, sparse or complex numbers,
 gradients from outside that have no format, subclasses of tensors, and under other modes of torch,
 which look at operations.
@@ -34,7 +34,7 @@ from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, UpdateRow
 from ipu.run.account import Account
 
-__all__ = ["LISTS", "Updates"]
+__all__ = ["LISTS", "StepRows"]
 
 _STEP = "state_steps"
 #: Arguments of each function that are lists of slots, in the order of the row.
@@ -61,7 +61,7 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _DTYPES = (torch.float32, *HALVES)
 
 
-class Program(Protocol):
+class Stepping(Protocol):
     """What a step asks of a session."""
 
     memory: Memory
@@ -74,10 +74,10 @@ class Program(Protocol):
     def failed(self) -> None: ...
 
 
-class Updates:
+class StepRows:
     """torch's functions of steps, as names of rows."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Stepping) -> None:
         self._program, self._memory = program, program.memory
 
     @contextmanager

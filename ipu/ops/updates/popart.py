@@ -26,7 +26,7 @@ from ipu.ops.updates.row import ALONE, Around, Slots, Updated, UpdateRow, Verbs,
 __all__ = ["ROWS", "clipping", "combined_decay", "combined_share", "scaled", "started_velocity"]
 
 
-class _Verbs(Verbs):
+class PopartVerbs(Verbs):
     """The verbs that equations are written in: formats are brought together first."""
 
     def times(self, x: Array, factor: float) -> Array:
@@ -78,14 +78,14 @@ def clipping(
     """What all gradients are multiplied by, so that their common norm has a largest value."""
     if math.isinf(largest) or not gradients:
         return 1.0
-    do = _Verbs(device, ALONE)
+    do = PopartVerbs(device, ALONE)
     norm = math.hypot(*(do.norm(s) for s in gradients)) * unscale
     return largest / max(norm, largest)
 
 
 def scaled(device: Device, x: Array, factor: float, around: Around = ALONE) -> Array:
     """x · a constant of its format."""
-    return _Verbs(device, around).times(x, factor)
+    return PopartVerbs(device, around).times(x, factor)
 
 
 def combined_share(dampening: float, velocity_scaling: float, unscale: float) -> float:
@@ -112,9 +112,9 @@ def started_velocity(device: Device, w: Array, decay: float, velocity: Array) ->
 
 
 def _sgd(
-    do: _Verbs, w: Array, s: Array, slots: Slots, *, lr: float, momentum: float, dampening: float,
-    weight_decay: float, nesterov: bool, velocity_scaling: float, use_combined_accum: bool,
-    unscale: float,
+    do: PopartVerbs, w: Array, s: Array, slots: Slots, *, lr: float, momentum: float,
+    dampening: float, weight_decay: float, nesterov: bool, velocity_scaling: float,
+    use_combined_accum: bool, unscale: float,
 ) -> Updated:
     """v ← mm·v + (1-dm)·vs·unscale·s + (1-dm)·wd·vs·w;  w ← w - (lr/vs)·v.
 
@@ -149,14 +149,14 @@ def _corrections(betas: tuple[float, float], step: int, *, wanted: bool) -> tupl
     return first, second
 
 
-def _mean_square(do: _Verbs, v: Array, s: Array, share: float) -> Array:
+def _mean_square(do: PopartVerbs, v: Array, s: Array, share: float) -> Array:
     """share · v + ((1 - share) · s) · s, s in the format of v."""
     device = do.device
     return device.add(do.times(v, share), device.multiply(do.times(s, 1 - share), s))
 
 
 def _direction(
-    do: _Verbs, w: Array, s: Array, slots: Slots, *, betas: tuple[float, float], eps: float,
+    do: PopartVerbs, w: Array, s: Array, slots: Slots, *, betas: tuple[float, float], eps: float,
     weight_decay: float, bias_correction: bool, decoupled: bool,
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     """The updater term x of Adam and LAMB, and the slots."""
@@ -177,7 +177,7 @@ def _direction(
 
 
 def _adam(
-    do: _Verbs, w: Array, s: Array, slots: Slots, *, lr: float, betas: tuple[float, float],
+    do: PopartVerbs, w: Array, s: Array, slots: Slots, *, lr: float, betas: tuple[float, float],
     eps: float, weight_decay: float, bias_correction: bool, decoupled: bool, unscale: float,
 ) -> Updated:
     """w ← w - lr · x with x = m̂ / (√v̂ + eps), and the decay in s (Adam) or in x (AdamW)."""
@@ -189,7 +189,7 @@ def _adam(
 
 
 def _lamb(
-    do: _Verbs, w: Array, s: Array, slots: Slots, *, lr: float, betas: tuple[float, float],
+    do: PopartVerbs, w: Array, s: Array, slots: Slots, *, lr: float, betas: tuple[float, float],
     eps: float, weight_decay: float, bias_correction: bool, max_weight_norm: float, unscale: float,
 ) -> Updated:
     """w ← w - (min(‖w‖, largest) / ‖x‖) · lr · x; the ratio is 1 where a norm is 0."""
@@ -203,7 +203,7 @@ def _lamb(
 
 
 def _rmsprop(
-    do: _Verbs, w: Array, s: Array, slots: Slots, *, lr: float, alpha: float, eps: float,
+    do: PopartVerbs, w: Array, s: Array, slots: Slots, *, lr: float, alpha: float, eps: float,
     weight_decay: float, momentum: float, centered: bool, use_tf_variant: bool, unscale: float,
 ) -> Updated:
     """x = s / (√v + eps), centred: √(v - m²); w ← w - lr · (momentum · u + x).
@@ -235,7 +235,7 @@ def _rmsprop(
 def _row(
     name: str, equation: Callable[..., Updated], slots: tuple[str, ...], rounding: str, source: str
 ) -> UpdateRow:
-    return UpdateRow(f"popart {name}", equation, slots, rounding, f"PopART, {source}", _Verbs)
+    return UpdateRow(f"popart {name}", equation, slots, rounding, f"PopART, {source}", PopartVerbs)
 
 
 _ADAM = ("m·b1 + s·(1 - b1); v·b2 + (s·(1 - b2))·s; m / c1, v / c2; √v + eps; m / it; + w·decay; "

@@ -38,7 +38,7 @@ from ipu.ops.updates.row import Slots, Updated, UpdateRow, Verbs, widest
 __all__ = ["ROWS"]
 
 
-class _Verbs(Verbs):
+class TorchVerbs(Verbs):
     """torch's operations on arrays; a Python number is a constant of the operation's format."""
 
     def _format(self, *operands: Array) -> Format:
@@ -146,8 +146,8 @@ class _Verbs(Verbs):
 
 
 def _sgd(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, momentum: float, dampening: float,
-    weight_decay: float, nesterov: bool, maximize: bool,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, momentum: float,
+    dampening: float, weight_decay: float, nesterov: bool, maximize: bool,
 ) -> Updated:
     g = do.gradient(w, g, weight_decay, maximize)
     (buffer,) = slots
@@ -161,13 +161,13 @@ def _sgd(
     return Updated(do.move(w, g, -lr), (buffer,))
 
 
-def _decay(do: _Verbs, w: Array, lr: float, weight_decay: float) -> Array:
+def _decay(do: TorchVerbs, w: Array, lr: float, weight_decay: float) -> Array:
     """A decay of the variable by itself."""
     return do.times(w, 1 - lr * weight_decay)
 
 
 def _adam(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
     eps: float, weight_decay: float, amsgrad: bool, maximize: bool, decoupled_weight_decay: bool,
 ) -> Updated:
     mean, square, largest, step = slots
@@ -187,7 +187,7 @@ def _adam(
 
 
 def _adagrad(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, lr_decay: float, eps: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, lr_decay: float, eps: float,
     weight_decay: float, maximize: bool,
 ) -> Updated:
     total, step = slots
@@ -200,7 +200,7 @@ def _adagrad(
 
 
 def _rmsprop(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, alpha: float, eps: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, alpha: float, eps: float,
     weight_decay: float, momentum: float, centered: bool, maximize: bool,
 ) -> Updated:
     square, mean, buffer, step = slots
@@ -222,7 +222,7 @@ def _rmsprop(
 
 
 def _adadelta(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, rho: float, eps: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, rho: float, eps: float,
     weight_decay: float, maximize: bool,
 ) -> Updated:
     square, moves, step = slots
@@ -237,7 +237,7 @@ def _adadelta(
 
 
 def _adamax(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
     eps: float, weight_decay: float, maximize: bool,
 ) -> Updated:
     mean, largest, step = slots
@@ -252,7 +252,7 @@ def _adamax(
 
 
 def _nadam(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
     eps: float, weight_decay: float, momentum_decay: float, decoupled_weight_decay: bool,
     maximize: bool,
 ) -> Updated:
@@ -275,7 +275,7 @@ def _nadam(
 
 
 def _radam(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lr: float, beta1: float, beta2: float,
     eps: float, weight_decay: float, decoupled_weight_decay: bool, maximize: bool,
 ) -> Updated:
     mean, square, step = slots
@@ -303,7 +303,7 @@ def _rectified(length: float, longest: float) -> float:
 
 
 def _rprop(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, step_size_min: float, step_size_max: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, step_size_min: float, step_size_max: float,
     etaminus: float, etaplus: float, maximize: bool,
 ) -> Updated:
     previous, size, step = slots
@@ -327,7 +327,7 @@ def _sign(x: Array) -> Array:
 
 
 def _asgd(
-    do: _Verbs, w: Array, g: Array, slots: Slots, *, lambd: float, lr: float, t0: float,
+    do: TorchVerbs, w: Array, g: Array, slots: Slots, *, lambd: float, lr: float, t0: float,
     alpha: float, weight_decay: float, maximize: bool,
 ) -> Updated:
     average, mu, eta, step = slots
@@ -350,7 +350,7 @@ def _row(
     name: str, equation: Callable[..., Updated], slots: tuple[str, ...], rounding: str, file: str
 ) -> UpdateRow:
     source = f"PyTorch 2.13, torch/optim/{file}.py, _single_tensor_{file}"
-    return UpdateRow(f"torch {name}", equation, slots, rounding, source, _Verbs)
+    return UpdateRow(f"torch {name}", equation, slots, rounding, source, TorchVerbs)
 
 
 _MEANS = "m + (g - m)·(1 - b1); v·b2 + g²·(1 - b2)"

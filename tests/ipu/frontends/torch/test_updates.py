@@ -132,13 +132,13 @@ def trained(name, seed):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_row_is_torchs_operations(name, seed, monkeypatch):
     rows = []
-    run = updates.Updates._run
+    run = updates.StepRows._run
     monkeypatch.setattr(
-        updates.Updates, "_run", lambda *given: rows.append(given[1]) or run(*given)
+        updates.StepRows, "_run", lambda *given: rows.append(given[1]) or run(*given)
     )
     with_rows = trained(name, seed)
     assert set(rows) <= {NAMES[name]}
-    monkeypatch.setattr(updates.Updates, "takes", lambda *_: False)
+    monkeypatch.setattr(updates.StepRows, "takes", lambda *_: False)
     rows.clear()
     without = trained(name, seed)
     assert not rows
@@ -149,9 +149,9 @@ def test_a_row_is_torchs_operations(name, seed, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_row_of_torch_is_reached(name, monkeypatch):
     rows = []
-    run = updates.Updates._run
+    run = updates.StepRows._run
     monkeypatch.setattr(
-        updates.Updates, "_run", lambda *given: rows.append(given[1]) or run(*given)
+        updates.StepRows, "_run", lambda *given: rows.append(given[1]) or run(*given)
     )
     with machine("f16", sr=True) as session:
         train(mlp(), (6,), 2, getattr(torch.optim, name))
@@ -203,7 +203,7 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("what", UNUSUAL)
 def test_torchs_operations_stay_where_a_form_is_unusual(what, monkeypatch):
-    monkeypatch.setattr(updates.Updates, "_run", lambda *_: pytest.fail("a row"))
+    monkeypatch.setattr(updates.StepRows, "_run", lambda *_: pytest.fail("a row"))
     net = mlp()
     with machine("f32"):
         net(torch.ones(2, 6)).sum().backward()
