@@ -69,6 +69,7 @@ class Stepping(Protocol):
     layers: Layers
     observer: Observer
     changer: Changer
+    is_counting: bool
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -190,7 +191,7 @@ class StepRows:
         program, memory = self._program, self._memory
         moves: list[Any] = []
         is_told = (
-            program.observer.is_on and parameter.requires_grad and not program.changer.widens
+            program.is_counting and parameter.requires_grad and not program.changer.widens
         )
         around = Around(
             call.constant, memory.watch, (lambda *move: moves.append(move)) if is_told else None,
