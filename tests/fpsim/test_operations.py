@@ -1,4 +1,4 @@
-"""Operations of a Context by every name: law (spellings agree), flags, refusals; extrema (corners)."""
+"""Operations of a Context by every name: law (spellings agree), refusals; extrema (corners)."""
 
 from __future__ import annotations
 
