@@ -21,7 +21,7 @@ from fpsim.products.by_unit.dispatch import multiply
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
-from fpsim.records.settings import SUBNORMALS, Settings
+from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.rounded_products import rounded_matmul
@@ -151,8 +151,6 @@ def matmul(
     [90002.0, inf]
     """
     if isinstance(a, BlockArray) or isinstance(b, BlockArray):
-        if context is None:
-            raise ValueError("a and b are blocks, which have no context; name one: context=…")
         choices = UnitChoices(to, partials, accumulator, scale, subnormals, stochastic_stores)
         return _matmul_of_blocks(context, a, b, unit, choices, out)
     call = UnitCall(
@@ -224,9 +222,12 @@ _USUAL_CHOICES = UnitChoices(None, None, None, 0, None, True)
 
 
 def _matmul_of_blocks(
-    context: HasCore, a: Any, b: Any, unit: str | MatrixUnit | None, choices: UnitChoices, out: Out
+    context: HasCore | None, a: Any, b: Any, unit: str | MatrixUnit | None, choices: UnitChoices,
+    out: Out,
 ) -> Array:
     """The product of blocks, which takes fewer choices."""
+    if context is None:
+        raise ValueError("a and b are blocks, which have no context; name one: context=…")
     if unit is None:
         raise ValueError(
             "a and b are blocks, whose products go through a unit; name one, as "
@@ -292,11 +293,9 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    is_offered = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
-    if not is_offered:
-        raise ValueError(
-            f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
-        )
+    offered = [policy for policy in SUBNORMALS if policy != ZERO_OR_NORMAL]
+    if subnormals is not None and not (isinstance(subnormals, str) and subnormals in offered):
+        raise ValueError(f"subnormals={subnormals!r} is not known; use one of {', '.join(offered)}")
 
 
 def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> None:
@@ -321,6 +320,11 @@ def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> N
 
 def _check_result(unit: MatrixUnit, settings: Settings) -> None:
     """Partials must have what the result, and the policy that rules their stores, ask for."""
+    if settings.subnormals == ZERO_OR_NORMAL:
+        raise ValueError(
+            f"subnormals={ZERO_OR_NORMAL!r} is modelled for single operations, no unit stores so; "
+            "use keep, flush_results or flush_both"
+        )
     fmt = unit.partials
     if fmt.precision < settings.format.precision:
         raise ValueError(

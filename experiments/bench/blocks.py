@@ -1,6 +1,6 @@
 """How fast binary32 becomes blocks: against np.copyto of the same array in the same run.
 
-float32 in, codes and scales out, in memory of their own; without flags, and with those of a context.
+float32 in, codes and scales out, in memory of their own; without flags, and with a context's.
 """
 
 from __future__ import annotations

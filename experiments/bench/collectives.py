@@ -108,7 +108,7 @@ def _gloo_record(size: Size) -> CollectiveRecord:
 def _best(rows: list[list[list[float]]]) -> list[float]:
     """The best round of each way; a round takes as long as its slowest process."""
     times = np.array(rows)  # process, way, round
-    return [float(each) for each in times.max(axis=0).min(axis=-1)]
+    return [float(seconds) for seconds in times.max(axis=0).min(axis=-1)]
 
 
 def copy_seconds(size: Size) -> float:
@@ -171,10 +171,10 @@ def measure_gloo(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
     distributed.all_reduce(x.clone())
     times = []
     for _ in range(repeats):
-        own = x.clone()
+        tensor = x.clone()
         distributed.barrier()
         start = time.perf_counter()
-        distributed.all_reduce(own)
+        distributed.all_reduce(tensor)
         times.append(time.perf_counter() - start)
     distributed.destroy_process_group()
     return [times]

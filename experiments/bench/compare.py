@@ -95,8 +95,8 @@ def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Fi
 
 
 def _name(record: dict[str, Any]) -> str:
-    known = {**record, "flags": "flags" if record.get("flags") else None}
-    return " ".join(str(known[k]) for k in _NAMES if known.get(k) is not None)
+    fields = {**record, "flags": "flags" if record.get("flags") else None}
+    return " ".join(str(fields[k]) for k in _NAMES if fields.get(k) is not None)
 
 
 def _figure(record: dict[str, Any]) -> float:

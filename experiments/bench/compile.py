@@ -84,7 +84,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
             kernels = _products(Path(cache))
         for state, seconds in times.items():
             yield TimedCase(
-                f"{state} {name}", family.format.lower(), _known, None, size.n, size.repeats,
+                f"{state} {name}", family.format.lower(), _warm_call, None, size.n, size.repeats,
                 family.rounding, flags=True, data=f"{kernels} kernels", warm=False,
                 clock=partial(_told, seconds),
             )
@@ -96,7 +96,7 @@ def _products(cache: Path) -> int:
     return len(files)
 
 
-def _known() -> Call:
+def _warm_call() -> Call:
     return lambda: None
 
 

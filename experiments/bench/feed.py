@@ -68,6 +68,6 @@ def _outfeed(often: int, element: NDArray[np.float32]) -> Call:
 
 def _copies(often: int, element: NDArray[np.float32], alive: int | None) -> None:
     """Copies of which the last `alive` are kept, None for all: other memory for each."""
-    kept: deque[NDArray[np.float32]] = deque(maxlen=alive)
+    copies: deque[NDArray[np.float32]] = deque(maxlen=alive)
     for _ in range(often):
-        kept.append(element.copy())
+        copies.append(element.copy())

@@ -89,11 +89,11 @@ def _matrix(data: str, n: int, seed: int) -> NDArray[np.float32]:
 
 
 def _rows(quick: bool) -> Iterator[Row]:
-    seen = set()
+    kinds = set()
     for row in ROWS:
-        if not (quick and row.kind in seen):
+        if not (quick and row.kind in kinds):
             yield row
-        seen.add(row.kind)
+        kinds.add(row.kind)
     for kind, names in UNITS.items():
         for name in names[:1] if quick else names:
             fmt = find_unit(name).inputs[0]

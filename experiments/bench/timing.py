@@ -193,8 +193,8 @@ def _measure(case: TimedCase) -> BenchmarkRecord:
     calls: list[Timed] = [(call, case.clock)]
     if case.reference is not None:
         calls.append((case.reference, seconds))
-    own, *other = in_turn(calls, case.repeats)
-    figures = [_figure(case, seconds, case.n) for seconds in own]
+    of_case, *other = in_turn(calls, case.repeats)
+    figures = [_figure(case, seconds, case.n) for seconds in of_case]
     references = [_figure(case, s, case.reference_n or case.n) for s in (other[0] if other else ())]
     figure = statistics.median(figures)
     reference = statistics.median(references) if other else None

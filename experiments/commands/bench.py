@@ -73,13 +73,13 @@ def command(
             records.append(record)
             click.echo(record)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_kept(len(records), file)) from None
+        raise KeyboardInterrupt(_where_kept(len(records), file)) from None
     finally:
         if file is not None:
             write_whole(file, to_json(records, asdict(hardware())).encode())
 
 
-def _kept(n: int, file: Path | None) -> str:
+def _where_kept(n: int, file: Path | None) -> str:
     """What an interruption leaves."""
     return f"{n} records are in {file}" if n and file is not None else ""
 

@@ -12,9 +12,9 @@ from ipu.experiments.lab.catalogue import catalogue
 
 def experiment_lines() -> Iterator[str]:
     """Name, whether the default report has it, budget, question."""
-    known = catalogue()
-    width = max(map(len, known))
-    for experiment in known.values():
+    experiments = catalogue()
+    width = max(map(len, experiments))
+    for experiment in experiments.values():
         mark = "*" if experiment.default else " "
         yield f"{mark} {experiment.name:{width}}  {experiment.budget:4.0f} s  {experiment.question}"
     yield ""
@@ -70,11 +70,11 @@ def unit_lines() -> Iterator[str]:
         terms = f"{calls}x{unit.terms}" if calls != 1 else unit.terms
         window, cut = ("exact", "none") if unit.window is None else (unit.window, unit.cut)
         sums = f"{unit.accumulator} {unit.rounding}"
-        known = " ".join(
+        evidence = " ".join(
             str(unit.facts[c].evidence)[0] if c in unit.facts else "-" for c in _JUDGED
         )
         partials = unit.partials.name
-        yield row(name, inputs, partials, terms, window, cut, sums, known, unit.instruction)
+        yield row(name, inputs, partials, terms, window, cut, sums, evidence, unit.instruction)
     yield ""
     yield from scaled_unit_lines()
     yield ""

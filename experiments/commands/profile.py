@@ -49,7 +49,7 @@ def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: boo
     from ipu.experiments.lab.store import check_writable
 
     with bad_input():
-        chosen = read_formats_or_blocks(formats)
+        targets = read_formats_or_blocks(formats)
         arrays, skipped = load(file, dtype)
         check_writable(out)
     from fpsim.inspect.blocks import block_profile
@@ -58,7 +58,7 @@ def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: boo
 
     for name, reason in skipped.items():
         click.echo(f"fpsim: skipped {name}: {reason}", err=True)
-    pairs = [(name, array, fmt) for name, array in arrays.items() for fmt in chosen]
+    pairs = [(name, array, fmt) for name, array in arrays.items() for fmt in targets]
     profiles, blocks = [], []
     for name, array, fmt in progress(pairs, f"profiling {file.name}"):
         if isinstance(fmt, Block):

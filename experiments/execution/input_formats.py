@@ -176,8 +176,8 @@ def _train(job: TransferTraining) -> tuple[Row, tuple[UnitUsed, ...]]:
 
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
         for epoch in count(1):
-            for chosen in digits.batches(learn, BATCH, seed, epoch):
-                yield way.sends(pixels[chosen], DIGITS), data.labels[chosen]
+            for rows in digits.batches(learn, BATCH, seed, epoch):
+                yield way.sends(pixels[rows], DIGITS), data.labels[rows]
 
     def body(images: NDArray[Any], labels: NDArray[np.int64]) -> None:
         losses.append(trainer.step(way.receives(trainer.device, images, DIGITS), labels))

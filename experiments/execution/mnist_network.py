@@ -89,27 +89,29 @@ def options(
     strategy: str, *, iterations: int, accumulation: int = 10, offload: bool = False, seed: int = 0
 ) -> poptorch.Options:
     """Options of a training; all micro-batches' outputs come back."""
-    chosen = poptorch.Options().deviceIterations(iterations).randomSeed(seed)
-    chosen.outputMode(poptorch.OutputMode.All)
-    chosen.Training.gradientAccumulation(accumulation)
-    chosen.setExecutionStrategy(STRATEGIES[strategy](*BLOCKS))
+    settings = poptorch.Options().deviceIterations(iterations).randomSeed(seed)
+    settings.outputMode(poptorch.OutputMode.All)
+    settings.Training.gradientAccumulation(accumulation)
+    settings.setExecutionStrategy(STRATEGIES[strategy](*BLOCKS))
     if offload:
         remote = poptorch.TensorLocationSettings().useOnChipStorage(False)
-        chosen.TensorLocations.setOptimizerLocation(remote)
-    return chosen
+        settings.TensorLocations.setOptimizerLocation(remote)
+    return settings
 
 
 def loader(
-    chosen: poptorch.Options, images: Any, batch_size: int, *, shuffle: bool = True
+    settings: poptorch.Options, images: Any, batch_size: int, *, shuffle: bool = True
 ) -> poptorch.DataLoader:
     """Batches of one call."""
-    return poptorch.DataLoader(chosen, images, batch_size=batch_size, shuffle=shuffle)
+    return poptorch.DataLoader(settings, images, batch_size=batch_size, shuffle=shuffle)
 
 
-def training(model: MnistNetwork, chosen: poptorch.Options, rate: float) -> poptorch.PoplarExecutor:
+def training(
+    model: MnistNetwork, settings: poptorch.Options, rate: float
+) -> poptorch.PoplarExecutor:
     """The model with AdamW."""
     optimizer = poptorch.optim.AdamW(model.parameters(), lr=rate)
-    return poptorch.trainingModel(model, chosen, optimizer)
+    return poptorch.trainingModel(model, settings, optimizer)
 
 
 def accuracy(predictions: torch.Tensor, labels: torch.Tensor) -> float:

@@ -51,8 +51,8 @@ def draw_utilisation(
     counts = sorted({count for curve in curves.values() for count in curve.counts})
     styles = ((0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
     for (name, formula), style in zip(FORMULAS.items(), styles, strict=True):
-        own = [100 * formula(count, stages) for count in counts]
-        axes.plot(counts, own, **{**drawing.THEORY, "linestyle": style}, label=name)
+        percents = [100 * formula(count, stages) for count in counts]
+        axes.plot(counts, percents, **{**drawing.THEORY, "linestyle": style}, label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()

@@ -153,8 +153,8 @@ def train(
     with _saving(group, training, options) as save:
         while training.steps < options.n_steps:
             x, labels = batch(options.seed, training.steps, plan)
-            own = group.own(plan.replicas)
-            loss = training.step(share(x, plan, own), share(labels, plan, own))
+            replicas = group.own(plan.replicas)
+            loss = training.step(share(x, plan, replicas), share(labels, plan, replicas))
             stopped = bool(group.stopping)
             if stopped or training.steps % options.save_every == 0:
                 save()
@@ -202,11 +202,11 @@ def batch(seed: int, step: int, plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]
     return centres[labels] + rng.standard_normal((len(labels), FEATURES)), labels
 
 
-def share(values: NDArray[np.generic], plan: Plan, own: range) -> NDArray[Any]:
+def share(values: NDArray[np.generic], plan: Plan, replicas: range) -> NDArray[Any]:
     """The samples of a worker's replicas: micro-batch m·R + r of the batch is replica r's."""
     size = plan.micro_batch(len(values))
     blocks = values.reshape(plan.count, plan.replicas, size, *values.shape[1:])
-    return blocks[:, own.start : own.stop].reshape(-1, *values.shape[1:])
+    return blocks[:, replicas.start : replicas.stop].reshape(-1, *values.shape[1:])
 
 
 def _text(cluster: Cluster, options: DistributedArguments) -> str:
@@ -243,9 +243,9 @@ def _saving(
 
 
 def _tell_interrupted(group: Processes, options: DistributedArguments) -> None:
-    kept = "nothing was saved" if options.checkpoint is None else f"saved in {options.checkpoint}"
+    place = "nothing was saved" if options.checkpoint is None else f"saved in {options.checkpoint}"
     who = group.transport.describe(group.stopping[0])
-    print(f"distributed_training: {who} was interrupted; {kept}", file=sys.stderr, flush=True)
+    print(f"distributed_training: {who} was interrupted; {place}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

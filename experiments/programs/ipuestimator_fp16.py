@@ -52,8 +52,9 @@ def command(precision: str, options: ProgramOptions) -> int:
 
 def _train(precision: str, options: ProgramOptions, data: Data) -> int:
     """The exit status of a training."""
+    from ipu.frontends.tensorflow.engine.current import choose
     from ipu.frontends.tensorflow.engine.errors import MachineError
-    from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.frontends.tensorflow.engine.machine import Choices
 
     choose(Choices(seed=options.seed))
     tf = importlib.import_module("tensorflow")
@@ -96,8 +97,8 @@ def _model_fn(v1: Any, options: ProgramOptions) -> Callable[..., Any]:
     """Parameters are binary32 and cast to the format of the images; so are their gradients."""
 
     def single(getter: Any, name: str, *rest: Any, dtype: Any, **named: Any) -> Any:
-        kept = getter(name, *rest, dtype=v1.float32, **named)
-        return kept if dtype == v1.float32 else v1.cast(kept, dtype, name=f"{name}_cast")
+        variable = getter(name, *rest, dtype=v1.float32, **named)
+        return variable if dtype == v1.float32 else v1.cast(variable, dtype, name=f"{name}_cast")
 
     def conv(x: Any, name: str) -> Any:
         with v1.variable_scope(name):

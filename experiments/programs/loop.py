@@ -47,8 +47,8 @@ def run(loop: TrainingLoop) -> int:
             print(f"stopped after batch {loop.batches.position}: {error}", file=sys.stderr)
             return 1
     if not finished:
-        kept = f"; the state is in {loop.keeper.path}" if loop.keeper else "; nothing was saved"
-        print(f"interrupted after batch {loop.batches.position}{kept}", file=sys.stderr)
+        place = f"; the state is in {loop.keeper.path}" if loop.keeper else "; nothing was saved"
+        print(f"interrupted after batch {loop.batches.position}{place}", file=sys.stderr)
         return 130
     print("\n".join(counters(loop.trainer)))
     print("Program ran successfully")

@@ -84,7 +84,7 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         shared = {field.name: arguments.pop(field.name) for field in fields(ProgramOptions)}
         return function(options=ProgramOptions(**shared), **arguments)
 
-    chosen: Callable[..., Any] = command
+    wrapped: Callable[..., Any] = command
     for option in reversed(_OPTIONS):
-        chosen = option(chosen)
-    return chosen
+        wrapped = option(wrapped)
+    return wrapped

@@ -99,14 +99,14 @@ def _mean_columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:
     """Columns as means over the experiment's own seeds, where all of these have the same ones."""
     by_seed: dict[object, list[Row]] = {}
     for row in rows:
-        own = {name: value for name, value in row.items() if name != SEED}
-        by_seed.setdefault(row.get(SEED), []).append(own)
-    every = [_columns(own) for own in by_seed.values()]
-    shapes = {(tuple(own), *(len(values) for values in own.values())) for own in every}
+        without_seed = {name: value for name, value in row.items() if name != SEED}
+        by_seed.setdefault(row.get(SEED), []).append(without_seed)
+    every = [_columns(of_seed) for of_seed in by_seed.values()]
+    shapes = {(tuple(columns), *(len(v) for v in columns.values())) for columns in every}
     if len(shapes) > 1:
-        return _columns([row for own in by_seed.values() for row in own])
+        return _columns([row for of_seed in by_seed.values() for row in of_seed])
     return {
-        name: tuple(math.fsum(v) / len(v) for v in zip(*(own[name] for own in every), strict=True))
+        name: tuple(math.fsum(v) / len(v) for v in zip(*(c[name] for c in every), strict=True))
         for name in every[0]
     }
 

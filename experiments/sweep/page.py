@@ -37,7 +37,7 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
     image = b"" if figure is None else to_png(figure)
     if image:
         write_whole(folder / store.FIGURE, image)
-    different = {title: each for title, each in measured.numbers.items() if differs(each)}
+    different = {title: numbers for title, numbers in measured.numbers.items() if differs(numbers)}
     columns = dict(list(different.items())[:MOST_COLUMNS])
     keys = list(dict.fromkeys(name for job, _ in runs for name, _ in job.settings))
     content = {

@@ -27,11 +27,11 @@ def draw(
     """
     from ipu.run.pages.drawing import new_figure
 
-    curves = {title: each for title, each in measured.curves.items() if differs(each)}
+    curves = {title: values for title, values in measured.curves.items() if differs(values)}
     last_points = {title for title in measured.numbers
                    if any(title.startswith(f"{curve}, ") for curve in measured.curves)}
-    numbers = {title: each for title, each in measured.numbers.items()
-               if title not in last_points and differs(each)}
+    numbers = {title: values for title, values in measured.numbers.items()
+               if title not in last_points and differs(values)}
     titles = [*curves, *numbers]
     shown = titles[:MOST]
     if not shown:

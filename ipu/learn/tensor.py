@@ -41,7 +41,7 @@ def checked_tensor(x: Any, name: str) -> Tensor:
     return x
 
 
-def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
+def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
     """What a forward rule saved, its arrays as codes; those of a computed tensor exist once.
 
     Variables and constants are alive through the step, so they are kept as they are.
@@ -97,7 +97,7 @@ class Tensor:
 
     #: Ahead of ndarray, so that ndarray + Tensor is refused here, with our sentence.
     __array_ufunc__ = None
-    __slots__ = ("_kept", "array", "device", "name", "node")
+    __slots__ = ("_packed", "array", "device", "name", "node")
 
     def __init__(
         self, array: Array, device: Device, name: str = "", node: TapeNode | None = None
@@ -106,16 +106,16 @@ class Tensor:
         self.device = device
         self.name = name
         self.node = node
-        self._kept: Array | None = None
+        self._packed: Array | None = None
 
     @property
     def kept(self) -> Array:
         """What the tape keeps of its values."""
         if self.node is None:  # a variable's values change
             return self.array
-        if self._kept is None:
-            self._kept = packed(self.array)
-        return self._kept
+        if self._packed is None:
+            self._packed = packed(self.array)
+        return self._packed
 
     @property
     def needs_gradient(self) -> bool:
@@ -153,7 +153,7 @@ class Tensor:
                 device.control.esr, primitive.cost(arrays, output), next(_numbers),
             )
             if saved:
-                result.node.saved.extend(_kept(saved, (*inputs, result)))
+                result.node.saved.extend(_packed_saved(saved, (*inputs, result)))
         return result
 
     def __repr__(self) -> str:
@@ -300,7 +300,7 @@ def inlet(outside: Tensor) -> Tensor:
         INLET, (), [], {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
     )
     inside = Tensor(outside.array, device, outside.name, node)
-    inside._kept = outside._kept
+    inside._packed = outside._packed
     return inside
 
 
@@ -330,7 +330,7 @@ def gradients(
               order in which the tape is read, latest first.
     """
     summands = contributions(target, sources, seed, watch)
-    return [_sum_of(source, each) for source, each in zip(sources, summands, strict=True)]
+    return [_sum_of(source, row) for source, row in zip(sources, summands, strict=True)]
 
 
 def contributions(
@@ -386,7 +386,7 @@ def pull_back(
                         reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
             if is_packing():
                 node.saved.clear()
-    summands = {key: [packed(summand) for summand in each] for key, each in leaves.items()}
+    summands = {key: [packed(summand) for summand in row] for key, row in leaves.items()}
     return [summands.get(key) or ([reached[key]] if key in reached else []) for key in asked]
 
 

@@ -265,9 +265,9 @@ class MpiTransport:
 
         Raises    JoinError for workers that differ, or do not answer.
         """
-        own = Hello(self.rank, self.size, plan)
+        hello_here = Hello(self.rank, self.size, plan)
         host = socket.gethostname()
-        text = json.dumps([host, asdict(own)]).encode()
+        text = json.dumps([host, asdict(hello_here)]).encode()
         for other in range(self.size):
             if other != self.rank:
                 self.send(other, text)
@@ -278,7 +278,7 @@ class MpiTransport:
                 self._hosts[other], fields = json.loads(self._answer(other, cluster.join_timeout))
                 hellos[other] = Hello(**fields)
         for other, hello in hellos.items():
-            sentence = own.difference(hello, self.describe(self.rank), self.describe(other))
+            sentence = hello_here.difference(hello, self.describe(self.rank), self.describe(other))
             if sentence is not None:
                 self._refuse(other, sentence)
         self._has_joined = True

@@ -76,9 +76,9 @@ class ReplicaSums:
 
         Rounding  as `of`, then one multiplication by fl(1/R).
         """
-        own = self._numberings[self.first]
+        numbering = self._numberings[self.first]
         means = []
         for job, total in zip(jobs, self.of(jobs, step), strict=True):
-            with own.cell(Region.UPDATE, job.cell, again=0):
-                means.append(own.device.multiply(total, 1 / self.replicas))
+            with numbering.cell(Region.UPDATE, job.cell, again=0):
+                means.append(numbering.device.multiply(total, 1 / self.replicas))
         return means

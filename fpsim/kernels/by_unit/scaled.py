@@ -20,13 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.lanes.arithmetic import item, plus, smax, spread_item, to_whole, trunc
+from fpsim.kernels.lanes.arithmetic import plus, smax, spread_item, to_whole, trunc
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, store_float, store_low
 from fpsim.kernels.lanes.vectors import (
     F32,
-    F64,
-    U32,
     as_bits,
     as_float,
     concat,

@@ -14,13 +14,13 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.special import CONVERT, FMA, SQRT
-from fpsim.kernels.elementwise.step import FLAGS_EACH, nothing_seen, summary, vector_step
+from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
 from fpsim.kernels.lanes.memory import copy_item, copy_items, load, pointer, room, store
 from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
 from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["BLOCK", "LoopVariant", "kernel"]
+__all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
 BLOCK = 1024
@@ -65,7 +65,7 @@ def _place(array, b, n):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, b, n, m, seed, operation, wide):
+def fill_block(words, first, b, n, m, seed, operation, wide):
     """The words of m elements from b on, and where those of the first one stand.
 
     Groups are made whole: where a block ends inside of one, the next begins with it. Elements from
@@ -103,7 +103,7 @@ def kernel(variant: LoopVariant) -> Any:
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
-        seen = nothing = nothing_seen(OP, rule)
+        events = nothing = no_events(OP, rule)
         one_y = HAS_Y and y.shape[0] == 1 and n > 1
         one_z = OP == FMA and z.shape[0] == 1 and n > 1
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
@@ -129,18 +129,18 @@ def kernel(variant: LoopVariant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first, b, n, m, seed, operation, wide)
+                wi = fill_block(room_words, first, b, n, m, seed, operation, wide)
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
             for i in range(0, m, lanes):
-                seen = vector_step(
+                events = vector_step(
                     OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pf, fi + i, pw,
-                    wi + i, rule, seen,
+                    wi + i, rule, events,
                 )
             if filled:
                 for i in range(n - b):
                     copy_item(all_out, b + i, room_out, i)
                     if FLAGS == FLAGS_EACH:
                         copy_item(all_flags, b + i, block_flags, i)
-        return np.int64(summary((seen[0], seen[1], seen[2] ^ nothing[2], seen[3])))
+        return np.int64(summary((events[0], events[1], events[2] ^ nothing[2], events[3])))
 
     return loop

@@ -168,7 +168,7 @@ def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinte
     return np.array(
         RandomRule(
             shift=lane.width - drop,
-            kept=everything >> drop << drop,
+            mask=everything >> drop << drop,
             digits=everything ^ everything >> settings.random_bits,
             floor=fmt.emin + lane.bias << lane.digits - 1,
             quantum=lane.bits(quantum),

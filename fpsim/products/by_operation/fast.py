@@ -93,13 +93,13 @@ def _run_staged(product: ProductRange, call: Call, raised: int) -> tuple[Carrier
     return out, _as_flags(product.rules, flags)
 
 
-def _as_flags(rules: MacRules, seen: int) -> int:
-    flags = seen & _SEEN
-    if seen & (NAN | INFINITE) and rules.shows_overflow:
+def _as_flags(rules: MacRules, events: int) -> int:
+    flags = events & _SEEN
+    if events & (NAN | INFINITE) and rules.shows_overflow:
         flags |= _OVERFLOW
     if flags & _OVERFLOW:
         flags |= _INEXACT
-    if seen & NAN and rules.settings.overflow == "infinity":
+    if events & NAN and rules.settings.overflow == "infinity":
         flags |= _INVALID  # infinities have met; else NaN is what overflow gives
     return flags
 

@@ -198,7 +198,7 @@ class _Pieces:
         self.image = image.reshape(-1).view(np.uint32), a.x.shape[1:]
         # A piece that begins within an image may see one image more, so the kernel's height again.
         most = a.numbers(0, lines) + geometry.kernel[0] * geometry.line * a.x.shape[3] + 16
-        self.tables = task.left.own.room("pieces", (most,))
+        self.tables = task.left.copied.room("pieces", (most,))
         self.how = *self.tables, task.zero, task.left.shift
 
     def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:

@@ -60,8 +60,8 @@ class ScaledOperand(NamedTuple):
     @property
     def is_finite(self) -> NDArray[np.bool_]:
         """Rows without a NaN or an infinity."""
-        found: NDArray[np.bool_] = np.isfinite(self.values).all(axis=1)
-        return found & np.isfinite(self.scales).all(axis=1)
+        of_values = np.isfinite(self.values).all(axis=1)
+        return np.asarray(of_values & np.isfinite(self.scales).all(axis=1))
 
 
 def multiply_scaled(
@@ -108,7 +108,7 @@ def _specials(
         if start is not None:
             exact += np.where(np.isfinite(start), 0.0, start)
     there = ~(rows[:, None] & columns[None, :])
-    is_nan = [np.isnan(x).any(axis=1) for x in whole]
+    is_nan = [np.asarray(np.isnan(x).any(axis=1)) for x in whole]
     quiet = is_nan[0][:, None] | is_nan[1][None, :]
     if start is not None:
         quiet |= np.isnan(start)

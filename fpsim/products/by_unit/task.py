@@ -68,7 +68,7 @@ class OperandTable:
         )
 
     @cached_property
-    def own(self) -> OperandTable:
+    def copied(self) -> OperandTable:
         """The same where the operand's own numbers do not serve: they lie elsewhere."""
         return self if self.values else replace(self, values=32)
 

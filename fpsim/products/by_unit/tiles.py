@@ -44,7 +44,7 @@ _NUMBERS = 1 << 15
 #: Numbers of an operand whose memory a thread keeps by its shape, and how many such arrays.
 _TINY, _MOST_KEPT = 1 << 12, 32
 
-_kept = threading.local()
+_per_thread = threading.local()
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
@@ -154,7 +154,7 @@ def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Cons
     """For values and exponents, empty where there are none; not initialised."""
     if math.prod(shape) > _TINY:
         return table.room(name, shape)
-    cache: dict[Any, Any] = _kept.__dict__  # of this thread
+    cache: dict[Any, Any] = _per_thread.__dict__  # of this thread
     key = name, shape, table.values, table.exponents
     pair: tuple[Carrier, Constants] | None = cache.get(key)
     if pair is None:

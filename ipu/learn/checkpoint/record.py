@@ -25,9 +25,9 @@ def to_record(state: TrainingState) -> tuple[dict[str, Any], Codes]:
     """The state as JSON, and the codes that it refers to."""
     arrays: Codes = {}
     record = asdict(state)
-    record |= _own(state, "", arrays)
+    record |= _packed_fields(state, "", arrays)
     record["replicas"] = [
-        asdict(replica) | _own(replica, f"replicas/{r}/", arrays)
+        asdict(replica) | _packed_fields(replica, f"replicas/{r}/", arrays)
         for r, replica in enumerate(state.replicas, 1)
     ]
     if state.streams is not None:
@@ -35,12 +35,12 @@ def to_record(state: TrainingState) -> tuple[dict[str, Any], Codes]:
     return record, arrays
 
 
-def _own(of: TrainingState | Replica, prefix: str, arrays: Codes) -> dict[str, Any]:
+def _packed_fields(of: TrainingState | Replica, prefix: str, arrays: Codes) -> dict[str, Any]:
     """Parameters and slots; their codes go to the arrays."""
     return {
         "parameters": {
-            name: _packed(f"{prefix}parameters/{name}", kept, arrays)
-            for name, kept in of.parameters.items()
+            name: _packed(f"{prefix}parameters/{name}", item, arrays)
+            for name, item in of.parameters.items()
         },
         "slots": {
             name: [_packed(f"{prefix}slots/{name}/{i}", x, arrays) for i, x in enumerate(slots)]
@@ -76,8 +76,8 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> TrainingStat
     _check("replicas", isinstance(record["replicas"], list))
     replicas = tuple(_replica(item, arrays) for item in record["replicas"])
     streams = None if record["streams"] is None else _streams(record["streams"], arrays)
-    own = _checked(record, arrays)
-    return TrainingState(**{**record, **own, "replicas": replicas, "streams": streams})
+    packed = _checked(record, arrays)
+    return TrainingState(**{**record, **packed, "replicas": replicas, "streams": streams})
 
 
 def _replica(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Replica:

@@ -132,16 +132,16 @@ def _registers(device: Device) -> dict[str, Any]:
 
 
 def _parameters(worker: WorkerLike) -> dict[str, Kept]:
-    return {name: _kept(v.array) for name, v in worker.variables.items()}
+    return {name: _copied(v.array) for name, v in worker.variables.items()}
 
 
 def _slots(worker: WorkerLike) -> dict[str, tuple[Kept | Number, ...]]:
     return {name: tuple(map(_slot, slots)) for name, slots in worker.slots.items()}
 
 
-def _differing(own: Mapping[str, T], first: Mapping[str, T]) -> dict[str, T]:
+def _differing(items: Mapping[str, T], first: Mapping[str, T]) -> dict[str, T]:
     """The entries of a replica that are not those of the first one."""
-    return {name: item for name, item in own.items() if not _equal(item, first[name])}
+    return {name: item for name, item in items.items() if not _equal(item, first[name])}
 
 
 def _equal(x: Any, y: Any) -> bool:
@@ -215,12 +215,12 @@ def _fixed_fields(scale: LossScale) -> str:
     return f"{type(scale).__name__}({text})"
 
 
-def _kept(array: Array) -> Kept:
+def _copied(array: Array) -> Kept:
     return Kept(array.format.name, array.carrier.copy())
 
 
 def _slot(item: Any) -> Kept | Number:
-    return _kept(item) if isinstance(item, Array) else item
+    return _copied(item) if isinstance(item, Array) else item
 
 
 # Restoring ------------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ def restore(training: TrainingLike, state: TrainingState, source: Positioned | N
     if not training.program.is_open:
         check_program(state.built.get(_PROGRAM, ""), training.program)
     # Everything is computed before anything changes.
-    own: list[TrainingState | Replica] = [state, *state.replicas]
+    states: list[TrainingState | Replica] = [state, *state.replicas]
     ways_back = [
         _way_back(worker, replica, state)
-        for worker, replica in zip(training.workers, own, strict=True)
+        for worker, replica in zip(training.workers, states, strict=True)
     ]
     training.loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
     for way_back in ways_back:
@@ -260,26 +260,28 @@ def restore(training: TrainingLike, state: TrainingState, source: Positioned | N
 
 
 def _way_back(
-    worker: WorkerLike, own: TrainingState | Replica, state: TrainingState
+    worker: WorkerLike, of_replica: TrainingState | Replica, state: TrainingState
 ) -> Callable[[], None]:
     """What puts a worker where it was; everything that can fail has been done."""
     device = worker.device
-    kept = {**state.parameters, **own.parameters}
-    values = {name: _restored(device, item) for name, item in kept.items()}
+    items_of = {**state.parameters, **of_replica.parameters}
+    values = {name: _restored(device, item) for name, item in items_of.items()}
     slots = {
         name: tuple(_restored(device, item) for item in items)
-        for name, items in {**state.slots, **own.slots}.items()
+        for name, items in {**state.slots, **of_replica.slots}.items()
     }
-    raised = {device.context(format_named(name)): Flags(f) for name, f in own.flags.items()}
-    status = FpSts.from_word(own.status).word
-    counts = {(tensor, operation): Counter(row) for tensor, operation, row in own.counts or []}
+    raised = {device.context(format_named(name)): Flags(f) for name, f in of_replica.flags.items()}
+    status = FpSts.from_word(of_replica.status).word
+    counts = {
+        (tensor, operation): Counter(row) for tensor, operation, row in of_replica.counts or []
+    }
 
     def way_back() -> None:
         for name, array in values.items():
             worker.variables[name].assign(array)
         worker.slots = slots
         worker.numbering.step = state.step
-        device.clock.operation = own.operation
+        device.clock.operation = of_replica.operation
         for context, flags in raised.items():
             context.flags = flags
         device.status_word = status

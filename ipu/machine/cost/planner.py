@@ -77,9 +77,9 @@ class Planner:
     @property
     def facts(self) -> dict[str, Fact]:
         """What the share of memory means is our model."""
-        known = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
+        assumed = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
         return {
-            "share of memory for temporary data": Fact(self.available_memory_proportion, *known)
+            "share of memory for temporary data": Fact(self.available_memory_proportion, *assumed)
         }
 
 
