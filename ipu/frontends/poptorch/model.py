@@ -32,6 +32,7 @@ from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
+from ipu.run.text import Report
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
 
@@ -321,10 +322,13 @@ class PoplarExecutor:
 
     # Reports --------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
-        """What the machine did, as of `fpsim.torch.machine`; with the plan in words."""
+    def report(self, folder: str | Path | None = None) -> Report:
+        """What the machine did, as of `fpsim.torch.machine`; with the plan in words.
+
+        folder    where the page is written too: index.html, report.json, report.txt.
+        """
         executor = self._compiled()
-        return executor.machine.session.report() | {"plan": str(executor.plan).splitlines()}
+        return executor.machine.session.told(folder, plan=str(executor.plan).splitlines())
 
     @property
     def profile_figures(self) -> tuple[StageFigures, ...]:
