@@ -19,7 +19,7 @@ from fpsim.products.by_unit.dispatch import multiply
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
-from fpsim.records.settings import SUBNORMALS, Settings
+from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.rounded_products import rounded_matmul
@@ -264,11 +264,9 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    is_offered = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
-    if not is_offered:
-        raise ValueError(
-            f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
-        )
+    offered = [policy for policy in SUBNORMALS if policy != ZERO_OR_NORMAL]
+    if subnormals is not None and not (isinstance(subnormals, str) and subnormals in offered):
+        raise ValueError(f"subnormals={subnormals!r} is not known; use one of {', '.join(offered)}")
 
 
 def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> None:
@@ -288,6 +286,11 @@ def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> N
 
 def _check_result(unit: MatrixUnit, settings: Settings) -> None:
     """Partials must have what the result, and the policy that rules their stores, ask for."""
+    if settings.subnormals == ZERO_OR_NORMAL:
+        raise ValueError(
+            f"subnormals={ZERO_OR_NORMAL!r} is modelled for single operations, no unit stores so; "
+            "use keep, flush_results or flush_both"
+        )
     fmt = unit.partials
     if fmt.precision < settings.format.precision:
         raise ValueError(

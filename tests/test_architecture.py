@@ -36,6 +36,7 @@ ORDER = [
     ("fpsim.inspect",),
     ("fpsim.testing",),
     ("fpsim.judge", "fpsim.judge.oracle", "fpsim.judge.verify"),
+    ("fpsim.judge.proofs",),
     ("ipu",),
     ("ipu.machine", "ipu.machine.cost", "ipu.machine.units"),
     ("ipu.ops",),
@@ -96,6 +97,7 @@ FRAMEWORKS = {
     ),
     "grpc": ("ipu.members.grpc_server", "ipu.members.grpc_transport"),
     "mpi4py": ("ipu.members.mpi_transport",),
+    "bitwuzla": ("fpsim.judge.proofs",),
     "dask": ("ipu.experiments",),
     "distributed": ("ipu.experiments",),
 }

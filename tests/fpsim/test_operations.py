@@ -133,7 +133,8 @@ def test_fused_multiply_add_of_every_triple():
     [
         ("exp", [0.0], [], []), ("log", [1.0], [0.0, -0.0], [-1.0]), ("tanh", [0.0, -0.0], [], []),
         ("sigmoid", [0.0], [], []), ("rsqrt", [1.0, 4.0], [0.0, -0.0], [-1.0]),
-        ("erf", [0.0, -0.0], [], []),
+        ("erf", [0.0, -0.0], [], []), ("sin", [0.0, -0.0], [], [np.inf, -np.inf]),
+        ("cos", [0.0, -0.0], [], [np.inf, -np.inf]),
     ],
 )
 def test_elementary_functions_raise_what_their_case_says(name, exact, poles, invalid):
