@@ -115,12 +115,7 @@ class Trainer:
         disable_sr_for_amp_vertices: bool = False,
         run: TrainingRun | None = None,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
-                "instance SGD(0.1)"
-            )
-        _check_parts(model, accumulation, observe)
+        _check_parts(model, optimizer, accumulation, observe, run)
         options: dict[str, Any] = {
             "target": target, "control": control, "random": random, "preset": preset,
             "f32_denormals": f32_denormals, "max_nan": max_nan, "sums": sums,
@@ -138,19 +133,16 @@ class Trainer:
         self.accumulation = accumulation and by_policy(accumulation, self.policy)
         #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
         self.applied = True
-        self.observe = observe
+        self.observe = observe if run is None else _observer(run, observe)
         #: Shapes and types of what steps and forward passes were called with, each with its calls:
         #: the machine would compile a program for each.
         self.signatures: Counter[Signature] = Counter()
-        own = partial(
-            Device, seed=seed if rounding_seed is None else rounding_seed,
-            partials=device_partials(self.policy), **options,
-        )
+        bits = seed if rounding_seed is None else rounding_seed
+        own = partial(Device, seed=bits, partials=device_partials(self.policy), **options)
         #: The worker of the one replica; with several, one for each.
         self.workers = self._make_workers(own if run is None else _devices_of(run), seed)
-        self.loss_scale.check(
-            optimizer, saturates=self._saturates(), formats=self._update_formats()
-        )
+        formats = self._update_formats()
+        self.loss_scale.check(optimizer, saturates=self._saturates(), formats=formats)
         #: The operations of the first step, and of the training whose state was restored.
         self.program, self.restored = Listing(), ""
         self._limit_reported = False  # that the loss scale cannot grow
@@ -304,25 +296,10 @@ class Trainer:
         return [
             worker.update(
                 row.pairs, row.updates, self, following, applied=applied,
-                observe=self._observer if worker is self.worker else None,
+                observe=self.observe if worker is self.worker else None,
             )
             for worker, row in zip(self.workers, gathered, strict=True)
         ]
-
-    @property
-    def _observer(self) -> Observer | None:
-        """Who is told of updates."""
-        run, observe = self.run, self.observe
-        if run is None:
-            return observe
-        if observe is None:
-            return run.note_update
-
-        def both(update: Update) -> None:
-            observe(update)
-            run.note_update(update)
-
-        return both
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
         """The next loss scale; it does not grow where the optimiser would lose a constant."""
@@ -384,6 +361,18 @@ def device_partials(policy: PolicyLike) -> Format:
     return BINARY32 if partials == BINARY64 else partials
 
 
+def _observer(run: TrainingRun, observe: Observer | None) -> Observer:
+    """Who is told of updates: the run, after the user's own observer."""
+    if observe is None:
+        return run.note_update
+
+    def both(update: Update) -> None:
+        observe(update)
+        run.note_update(update)
+
+    return both
+
+
 def _devices_of(run: TrainingRun) -> Callable[[], Device]:
     """A function that gives the run's device, then twins of it."""
     is_first = True
@@ -396,8 +385,15 @@ def _devices_of(run: TrainingRun) -> Callable[[], Device]:
     return device
 
 
-def _check_parts(model: Any, accumulation: Any, observe: Any) -> None:
+def _check_parts(
+    model: Any, optimizer: Any, accumulation: Any, observe: Any, run: Any
+) -> None:
     """Refuse parts of a training that are of another kind, before anything is made."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
+            "instance SGD(0.1)"
+        )
     if not callable(model):
         raise TypeError(f"model={model!r} is not a function; give one from a Tensor to logits")
     if accumulation is not None and not isinstance(accumulation, Accumulation):
@@ -407,6 +403,10 @@ def _check_parts(model: Any, accumulation: Any, observe: Any) -> None:
         )
     if observe is not None and not callable(observe):
         raise TypeError(f"observe={observe!r} is not a function; give one of an update, or None")
+    if run is not None and not isinstance(run, TrainingRun):
+        raise TypeError(
+            f"run={run!r} is not a run of a training; use one of ipu.run.machine(…), or None"
+        )
 
 
 def by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:

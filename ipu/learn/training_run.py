@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ipu.learn.loss_scale import LossScale
 from ipu.learn.optim import Optimizer, Update
@@ -11,6 +11,7 @@ from ipu.machine.device import Device
 __all__ = ["TrainingRun"]
 
 
+@runtime_checkable
 class TrainingRun(Protocol):
     """The run of one training.
 

@@ -227,6 +227,12 @@ def test_a_user_still_observes_updates():
     assert set(run.report()["swallowed"]) == {"body", "head"}
 
 
+@pytest.mark.parametrize("run", [3, "fp16", object()])
+def test_what_is_no_run_is_refused(run):
+    with pytest.raises(TypeError, match=r"is not a run of a training; use one of ipu\.run"):
+        Trainer(network, SGD(0.1), run=run)
+
+
 def test_a_run_is_of_one_training():
     run = machine()
     assert "Trainer(model, optimizer, run=run)" in run.report()["unreached"]
