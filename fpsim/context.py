@@ -747,8 +747,8 @@ class Context:
 
     def matmul(
         self,
-        a: Array,
-        b: Array,
+        a: Array | BlockArray,
+        b: Array | BlockArray,
         unit: str | MatrixUnit | None = None,
         *,
         to: Format | str | None = None,
@@ -762,6 +762,8 @@ class Context:
         out: Out = None,
     ) -> Array:
         """The product a @ b: through a unit, or without one rounded after every operation.
+
+        a, b            Arrays, or BlockArrays for a unit that takes blocks.
 
         fused, kahan    without a unit, as for `fpsim.linalg.rounded_matmul`.
         to, partials, accumulator, scale, subnormals, stochastic_stores    of a unit, as for

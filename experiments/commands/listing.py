@@ -76,9 +76,28 @@ def unit_lines() -> Iterator[str]:
         partials = unit.partials.name
         yield row(name, inputs, partials, terms, window, cut, sums, evidence, unit.instruction)
     yield ""
+    yield from scaled_unit_lines()
+    yield ""
     yield "terms: calls x products of a call in one pass, after which partials are stored"
     yield f"evidence: of {', '.join(_JUDGED)}; Documented, Measured, Inferred, Assumed, - no such"
     yield "source of each one: fpsim.records.units.find_unit(NAME).facts"
+
+
+def scaled_unit_lines() -> Iterator[str]:
+    """The catalogue of units whose operands are blocks."""
+    from fpsim.records.scaled_units import ScaledUnit
+    from fpsim.records.units import SCALED_UNITS
+
+    row = "{:<27} {:<9} {:>6} {:>6} {:>5} {:>6}  {:<15} {:<8} {}".format
+    yield row("of blocks", "scales", "scaled", "terms", "group", "window", "accumulator",
+              "evidence", "instruction")
+    for name, unit in sorted(SCALED_UNITS.items()):
+        assert isinstance(unit, ScaledUnit)
+        known = " ".join(str(unit.facts[c].evidence)[0] for c in _JUDGED)
+        scales = ",".join(fmt.name for fmt in unit.scale_formats)
+        how = "" if unit.promotion is None else f", {unit.promotion}"
+        yield row(name, scales, unit.scale_block, unit.terms, unit.group, unit.window,
+                  f"{unit.accumulator} {unit.rounding}", known, unit.instruction + how)
 
 
 def bench_lines() -> Iterator[str]:
@@ -125,6 +144,21 @@ def unit_rows() -> Iterator[dict[str, object]]:
                "partials": unit.partials.name, "calls": unit.calls, "terms": unit.terms,
                "window": unit.window, "cut": str(unit.cut), "accumulator": str(unit.accumulator),
                "rounding": str(unit.rounding), "instruction": unit.instruction,
+               "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
+    yield from scaled_unit_rows()
+
+
+def scaled_unit_rows() -> Iterator[dict[str, object]]:
+    from fpsim.records.scaled_units import ScaledUnit
+    from fpsim.records.units import SCALED_UNITS
+
+    for name, unit in sorted(SCALED_UNITS.items()):
+        assert isinstance(unit, ScaledUnit)
+        yield {"name": name, "blocks": True, "inputs": [f.name for f in unit.inputs],
+               "scales": [f.name for f in unit.scale_formats], "scale_block": unit.scale_block,
+               "terms": unit.terms, "group": unit.group, "window": unit.window,
+               "accumulator": str(unit.accumulator), "rounding": str(unit.rounding),
+               "promotion": unit.promotion, "instruction": unit.instruction,
                "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import exact_width, plan
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
@@ -26,7 +26,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["apply", "as_read", "broadcast", "common_shape"]
+__all__ = ["apply", "as_read", "broadcast", "common_shape", "variant"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -53,6 +53,27 @@ def as_read(x: Carrier, settings: Settings) -> Carrier:
     return np.where(np.abs(x) < settings.format.smallest_normal, signed, x)
 
 
+def variant(
+    operation: str, settings: Settings, input_size: int, level: int, supplied: bool
+) -> tuple[loop.LoopVariant, KernelPlan, int]:
+    """The kernel that an operation takes, its constants, and the width of its lanes.
+
+    input_size: bytes of the widest operand; level: how flags are told (FLAGS_NONE, …); supplied:
+    random bits are given, not drawn.
+    """
+    width = exact_width(operation, settings, input_size)
+    rule = plan(operation, settings, width)
+    words, residual = 0, rule.residual
+    if rule.stochastic:
+        words = 3 if supplied else 2 if rule.whole_words else 1
+    if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
+        residual = step.RESIDUAL_QUANTA
+    choices = loop.LoopVariant(
+        _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words, residual
+    )
+    return choices, rule, width
+
+
 class _Call:
     """A kernel for one operation under one set of choices, with everything but its arrays."""
 
@@ -61,19 +82,8 @@ class _Call:
     def __init__(
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
-        width = exact_width(operation, settings, input_size)
-        rule = plan(operation, settings, width)
-        words, residual = 0, rule.residual
-        if rule.stochastic:
-            words = 3 if supplied else 2 if rule.whole_words else 1
-        if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
-            residual = step.RESIDUAL_QUANTA
-        self.loop = loop.kernel(
-            loop.LoopVariant(
-                _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
-                residual,
-            )
-        )
+        choices, rule, width = variant(operation, settings, input_size, level, supplied)
+        self.loop = loop.kernel(choices)
         self.constants = rule.constants
         #: Bound by arithmetic rather than by memory.
         self.computing = width == 64 or rule.stochastic
