@@ -172,7 +172,7 @@ def bench_rows() -> Iterator[dict[str, object]]:
 def published_lines() -> Iterator[str]:
     """Published claims, with the file that computes each of them again."""
     for row in published_rows():
-        yield f"{row['experiment']} ({row['budget_seconds']:.0f} s): {row['claim']}"
+        yield f"{row['name']}  {row['budget_seconds']:4.0f} s  {row['claim']}"
         yield f"    {row['source']}"
     yield ""
     yield "compute all of them again, with verdicts: fpsim run published"
@@ -183,7 +183,7 @@ def published_rows() -> Iterator[dict[str, object]]:
 
     for experiment in claims():
         for claim in claims_of(experiment):
-            yield {"experiment": experiment.name, "part": claim.part, "claim": claim.statement,
+            yield {"name": experiment.name, "part": claim.part, "claim": claim.statement,
                    "source": claim.source, "setup": claim.setup, "left_open": claim.missing,
                    "budget_seconds": experiment.budget}
 

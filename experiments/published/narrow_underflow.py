@@ -145,8 +145,9 @@ def run(quick: bool, seed: int) -> Result:
                 _pass_over(random, n)
             file += 1
         policy = "zero_or_normal" if part.endswith("no subnormals") else "keep"
-        narrow = Arithmetic(*(Context(f, subnormals=policy) for f in (E4M3FN, BINARY16)), words)
-        wide = Arithmetic(*(Context(f) for f in WIDE), words)
+        inputs, sums = (Context(f, subnormals=policy) for f in (E4M3FN, BINARY16))
+        narrow = Arithmetic(inputs, sums, words)
+        wide = Arithmetic(Context(WIDE[0]), Context(WIDE[1]), words)
         for n in progress(SIZES, part, len(SIZES)):
             if n not in PRINTED[part] or n > largest:
                 _pass_over(random, n)

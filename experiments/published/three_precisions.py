@@ -40,7 +40,6 @@ CLAIMS = [
           _SOURCE, _SETUP.format(
               n=40, steps=10, how="GMRES, which applies A and the factors in FP64")),
 ]
-ROLES = {"factor": "binary16", "work": "binary32", "residual": "binary64"}
 STEPS, BOUND = {"LU": 30, "GMRES": 10}, 2.0**-23
 #: Rows and columns, exponents of condition numbers, what is claimed.
 PARTS = {
@@ -62,8 +61,9 @@ def _system(
 
 def _exact(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float64]:
     """The solution to almost every digit of binary64: residuals in pairs."""
-    roles = {"factor": "binary64", "work": "binary64", "residual": "pairs"}
-    return np.asarray(refine(a.astype(np.float64), b.astype(np.float64), **roles).x.values)
+    result = refine(a.astype(np.float64), b.astype(np.float64), factor="binary64",
+                    work="binary64", residual="pairs")
+    return np.asarray(result.x.values)
 
 
 def _is_solved(part: str, n: int, kappa: float, mode: str, seed: int) -> bool:
@@ -75,8 +75,8 @@ def _is_solved(part: str, n: int, kappa: float, mode: str, seed: int) -> bool:
         return bool(np.abs(y - x).max() <= bound)
 
     try:
-        result = refine(a, b, **ROLES, solver=part.lower(), steps=STEPS[part],
-                        watch=lambda y: error(y.values))
+        result = refine(a, b, factor="binary16", work="binary32", residual="binary64",
+                        solver=part.lower(), steps=STEPS[part], watch=lambda y: error(y.values))
     except np.linalg.LinAlgError:
         return False  # a zero on the diagonal of U
     return any(result.watched)
