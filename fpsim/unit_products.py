@@ -153,15 +153,11 @@ def matmul(
     if isinstance(a, BlockArray) or isinstance(b, BlockArray):
         choices = UnitChoices(to, partials, accumulator, scale, subnormals, stochastic_stores)
         return _matmul_of_blocks(context, a, b, unit, choices, out)
-    call = UnitCall(
-        "matmul", "ab", a, b, unit, context, to, partials, scale, subnormals, out,
-        stochastic_stores,
-    )
+    choices_of_unit = partials, scale, subnormals, out, stochastic_stores
+    call = UnitCall("matmul", "ab", a, b, unit, context, to, *choices_of_unit)
     x, y = a.carrier, b.carrier
-    if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
-        shape: Shape = (x.shape[0], y.shape[1])
-    else:
-        shape = result_shape(x.shape, y.shape)
+    whole = x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]
+    shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
     if out is not None:
