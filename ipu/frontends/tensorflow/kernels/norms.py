@@ -27,7 +27,7 @@ _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after 
 @kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
 def _batch_norm(site: NodeSite) -> Run:
     epsilon = float(site.attr("epsilon"))
-    run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
+    run = _trained(site, epsilon) if site.attr("is_training") else _with_statistics(site, epsilon)
     if not has_channels_first(site):
         return run
 
@@ -52,10 +52,10 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
 
     def run(x: Array, scale: Array, offset: Array, *before: Array) -> Any:
         x, gamma, beta = _alike(site, x, scale, offset)
-        known = batch_statistics(device, x, epsilon, stable)
-        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
-        mean = device.cast(known.mean, BINARY32).reshape(-1)
-        variance = known.variance.reshape(-1)
+        stats = batch_statistics(device, x, epsilon, stable)
+        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=stats)
+        mean = device.cast(stats.mean, BINARY32).reshape(-1)
+        variance = stats.variance.reshape(-1)
         n = x.size // x.shape[-1]
         spread = device.multiply(variance, n / max(n - 1, 1))
         averages = [mean, spread]
@@ -75,7 +75,7 @@ def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
     return device.add(device.multiply(wide, 1 - factor), device.multiply(new, factor))
 
 
-def _known(site: NodeSite, epsilon: float) -> Run:
+def _with_statistics(site: NodeSite, epsilon: float) -> Run:
     device = site.device
 
     def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
@@ -94,7 +94,7 @@ def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
     """x in the node's format, the others in that of x."""
     fmt = site.fmt
     assert fmt is not None
-    return [site.device.cast(each, fmt) for each in (x, *others)]
+    return [site.device.cast(array, fmt) for array in (x, *others)]
 
 
 @kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
@@ -110,7 +110,7 @@ def _batch_norm_gradient(site: NodeSite) -> Run:
         to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
         to_x = _turned(to_x, _TO_FIRST) if is_turned else to_x
         none = device.zeros((0,), BINARY32)
-        wide = (device.cast(each, scale.format) for each in (to_scale, to_offset))
+        wide = (device.cast(slope, scale.format) for slope in (to_scale, to_offset))
         return (to_x, *wide, none, none)
 
     return run

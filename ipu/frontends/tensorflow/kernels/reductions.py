@@ -29,7 +29,7 @@ def dropped(x: Array, reduced: Array, axes: tuple[int, ...]) -> Array:
     return reduced.reshape([n for a, n in enumerate(x.shape) if a not in axes])
 
 
-def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keep: bool) -> Array:
+def _aligned(x: Array, reduced: Array, axes: tuple[int, ...], keep: bool) -> Array:
     return reduced if keep else dropped(x, reduced, axes)
 
 
@@ -42,7 +42,7 @@ def _total(site: NodeSite, mean: bool) -> Run:
             return x
         n = count(x.shape, axes)
         scale = (1 / n if n else np.inf) if mean else 1.0  # 0 · inf is the mean of nothing: INV
-        return _kept(x, device.reduce_sum(x, axes, scale=scale), axes, keep)
+        return _aligned(x, device.reduce_sum(x, axes, scale=scale), axes, keep)
 
     return run
 
@@ -68,7 +68,7 @@ def _max(site: NodeSite) -> Run:
             return x
         if not x.size:
             shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
-            return _kept(x, x.like(np.full(shape, -np.inf, x.carrier.dtype)), axes, keep)
+            return _aligned(x, x.like(np.full(shape, -np.inf, x.carrier.dtype)), axes, keep)
         return ops.reduce_max.forward(device, x, axis=axes, keepdims=keep)[0]
 
     return run
@@ -89,7 +89,7 @@ def _euclidean_norm(site: NodeSite) -> Run:
         if not axes:
             return x.like(np.abs(x.carrier))
         total = device.reduce_squares(x, axes)
-        return _kept(x, device.cast(device.sqrt(total), x.format), axes, keep)
+        return _aligned(x, device.cast(device.sqrt(total), x.format), axes, keep)
 
     return run
 
@@ -107,11 +107,11 @@ def _prod(site: NodeSite) -> Run:
         terms = x.carrier.transpose([*axes, *rest]).reshape(shape)
         result = x.like(np.ones(terms.shape[1:], terms.dtype)) if not len(terms) else None
         for term in terms:
-            each = x.like(np.array(term))
-            result = each if result is None else device.multiply(result, each)
+            factor = x.like(np.array(term))
+            result = factor if result is None else device.multiply(result, factor)
         assert result is not None
         shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
-        return _kept(x, result.reshape(shape), axes, keep)
+        return _aligned(x, result.reshape(shape), axes, keep)
 
     return run
 

@@ -71,8 +71,8 @@ def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> 
     device = call.device
     fmt = call.memory.format_of(running) or call.format_of(running)
     share = device.multiply(device.cast(fresh, fmt), call.constant(momentum, fmt))
-    kept = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
-    return device.add(share, kept)
+    remaining = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
+    return device.add(share, remaining)
 
 
 @aten("native_batch_norm.default", "_native_batch_norm_legit.default", rounding=_PLACES)
@@ -88,17 +88,17 @@ def _batch_norm(
     gamma, beta = _scale(call, w, b, images.shape[-1], a.format)
     moved: list[tuple[torch.Tensor, Array]] = []
     if training:
-        known = batch_statistics(device, images, epsilon, stable=True)
+        stats = batch_statistics(device, images, epsilon, stable=True)
         if mean is not None:
             n = images.size // images.shape[-1]
-            unbiased = device.multiply(known.variance, n / (n - 1)) if n > 1 else known.variance
+            unbiased = device.multiply(stats.variance, n / (n - 1)) if n > 1 else stats.variance
             moved = [
                 (running, _moved(call, running, fresh.reshape(-1), momentum))
-                for running, fresh in ((mean, known.mean), (variance, unbiased))
+                for running, fresh in ((mean, stats.mean), (variance, unbiased))
             ]
     else:
-        known = _known_statistics(call, images, mean, variance, epsilon)
-    y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=known)
+        stats = _known_statistics(call, images, mean, variance, epsilon)
+    y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=stats)
     for running, fresh in moved:  # after everything that may stop
         running.copy_(call.memory.write(fresh, running.dtype))
         call.memory.mark(running, fresh.format)
@@ -106,9 +106,9 @@ def _batch_norm(
     if not training:
         nothing = torch.empty(0, dtype=x.dtype)
         return result, nothing, nothing.clone()
-    kept = tuple(call.result(s.reshape(-1), x.dtype) for s in (known.mean, known.inverse))
-    call.memory.save(kept[1], saved)
-    return (result, *kept)
+    results = tuple(call.result(s.reshape(-1), x.dtype) for s in (stats.mean, stats.inverse))
+    call.memory.save(results[1], saved)
+    return (result, *results)
 
 
 @aten("_native_batch_norm_legit.no_stats", rounding=_PLACES)
@@ -153,12 +153,12 @@ def _batch_norm_backward(
     if training:
         saved = call.memory.saved(save_inverse)
         if saved is None or saved[0].shape != images.shape:
-            known = batch_statistics(device, images, epsilon, stable=True)
-            saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+            stats = batch_statistics(device, images, epsilon, stable=True)
+            saved = device.multiply(stats.centred, stats.inverse), gamma, stats.inverse
         to_x = ops.batch_norm.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     else:
-        known = _known_statistics(call, images, mean, variance, epsilon)
-        saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+        stats = _known_statistics(call, images, mean, variance, epsilon)
+        saved = device.multiply(stats.centred, stats.inverse), gamma, stats.inverse
         to_x = ops.normalise.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     to_w, to_b = (
         vjp(device, slopes, saved) if wanted else None  # type: ignore[misc]
@@ -166,7 +166,7 @@ def _batch_norm_backward(
     )
     return (
         None if to_x is None else call.result(_channels_first(to_x)),
-        *(None if each is None else _slope(call, each, weight) for each in (to_w, to_b)),
+        *(None if slope is None else _slope(call, slope, weight) for slope in (to_w, to_b)),
     )
 
 
@@ -214,8 +214,8 @@ def _layer_norm_backward(
     return (
         None if to_x is None else call.result(to_x.reshape(tuple(x.shape))),
         *(
-            None if each is None else _slope(call, each.reshape(tuple(shape)), weight)
-            for each in (to_w, to_b)
+            None if slope is None else _slope(call, slope.reshape(tuple(shape)), weight)
+            for slope in (to_w, to_b)
         ),
     )
 

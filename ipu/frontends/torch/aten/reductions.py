@@ -30,7 +30,7 @@ def axes_of(x: Array, dim: Any) -> tuple[int, ...]:
     return tuple(sorted(d % x.ndim if x.ndim else 0 for d in dims)) if x.ndim else ()
 
 
-def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
+def _aligned(x: Array, reduced: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
     """A result with axes of length 1, or without these axes."""
     if keepdim:
         return reduced
@@ -55,7 +55,7 @@ def _reduced(
     if call.keeps_wide(0 if len(axes) == a.ndim and not keepdim else a.ndim, dtype):
         a = call.wide(a)
     total = call.device.reduce_sum(a, axes, scale=1 / n if mean else 1.0)
-    return call.result(_kept(a, total, axes, keepdim), dtype)
+    return call.result(_aligned(a, total, axes, keepdim), dtype)
 
 
 @aten("sum.default", "sum.dim_IntList", rounding=_ONCE)
@@ -91,8 +91,8 @@ def _spread(call: Call, x: Any, dim: Any, correction: Any, keepdim: bool, root: 
         return NotImplemented
     mean, variance = _moments(call, a, axes, correction)
     spread = call.device.sqrt(variance) if root else variance
-    each = (call.device.cast(_kept(a, m, axes, keepdim), a.format) for m in (spread, mean))
-    return tuple(call.result(m) for m in each)
+    aligned = (call.device.cast(_aligned(a, m, axes, keepdim), a.format) for m in (spread, mean))
+    return tuple(call.result(m) for m in aligned)
 
 
 @aten("var.correction", rounding=_ONCE)
@@ -141,13 +141,13 @@ def _vector_norm(
     if order == math.inf:
         settings = a.context.settings
         largest, _ = largest_along(sizes.carrier, axes, settings, number_wins=False)
-        return call.result(_kept(a, a.like(largest), axes, keepdim))
+        return call.result(_aligned(a, a.like(largest), axes, keepdim))
     if order == 1:
         if call.keeps_wide(0 if len(axes) == a.ndim and not keepdim else a.ndim):
             sizes = call.wide(sizes)
-        return call.result(_kept(a, call.device.reduce_sum(sizes, axes), axes, keepdim))
+        return call.result(_aligned(a, call.device.reduce_sum(sizes, axes), axes, keepdim))
     total = call.device.reduce_squares(a, axes)
-    return call.loss(_kept(a, call.device.sqrt(total), axes, keepdim), a.format)
+    return call.loss(_aligned(a, call.device.sqrt(total), axes, keepdim), a.format)
 
 
 @aten("norm.ScalarOpt_dim", rounding="as linalg_vector_norm")

@@ -60,9 +60,9 @@ def _safe_softmax(call: Call, x: Any, dim: int, dtype: torch.dtype | None = None
         return NotImplemented
     a = call.array(x)
     masked = np.isneginf(a.carrier).all(axis=dim, keepdims=True)
-    kept = np.broadcast_to(~masked, a.shape)
+    visible = np.broadcast_to(~masked, a.shape)
     return call.result(
-        call.device.select(kept, _along(call, ops.softmax, call.device.select(kept, a), dim))
+        call.device.select(visible, _along(call, ops.softmax, call.device.select(visible, a), dim))
     )
 
 
