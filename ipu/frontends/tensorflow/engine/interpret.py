@@ -177,11 +177,11 @@ class Plan:
 
     def _bury(self) -> None:
         """Note after which step each value is no longer needed."""
-        kept = {*self._results, *(i for i, v in enumerate(self._template) if v is not None)}
+        alive = {*self._results, *(i for i, v in enumerate(self._template) if v is not None)}
         for step in reversed(self._steps):
-            touched = {*step.inputs, *step.outputs} - kept
+            touched = {*step.inputs, *step.outputs} - alive
             step.dead = tuple(touched)
-            kept |= touched
+            alive |= touched
 
     def begin_measuring(self) -> None:
         """What the program costs is measured when it runs first."""
@@ -392,7 +392,7 @@ def _cast_operands(site: NodeSite, entry: Entry) -> Run:
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
-    cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
+    cast, is_update, fmt_of_node = site.device.cast, site.direction == "optimizer", site.fmt
     gradient_at = site.gradient_at
 
     def on_operands(*values: Any) -> Any:
@@ -400,7 +400,7 @@ def _cast_operands(site: NodeSite, entry: Entry) -> Run:
         if gradient_at is not None:  # rounded once, into the format of the gradient
             wide = [cast(x, BINARY32) if isinstance(x, Array) else x for x in values]
             return cast(run(*wide), values[gradient_at].format)
-        fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
+        fmt: Any = _widest([operands[i] for i in positions]) if is_update else fmt_of_node
         for i in positions:
             if isinstance(operands[i], Array):
                 operands[i] = cast(operands[i], fmt)

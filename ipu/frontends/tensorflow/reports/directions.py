@@ -43,10 +43,10 @@ def find_directions(program: Program, inherited: str = "") -> Directions:
 
     inherited   of the node that calls the program, or of all of its nodes; "" for none.
     """
-    known: dict[str, Directions] = program.__dict__.setdefault("directions", {})
-    if inherited not in known:
-        known[inherited] = _find(program, inherited)
-    return known[inherited]
+    by_inherited: dict[str, Directions] = program.__dict__.setdefault("directions", {})
+    if inherited not in by_inherited:
+        by_inherited[inherited] = _find(program, inherited)
+    return by_inherited[inherited]
 
 
 def _find(program: Program, inherited: str) -> Directions:
@@ -68,23 +68,23 @@ def _find(program: Program, inherited: str) -> Directions:
     return Directions(directions, optimiser)
 
 
-def _direction(node: Node, known: dict[str, str], inherited: str) -> str:
+def _direction(node: Node, directions: dict[str, str], inherited: str) -> str:
     if node.marks.get("metric"):
         return EVALUATION
     if marked := node.marks.get("direction"):
         return str(marked)
     if node.direction != "forward":
         return node.direction
-    before = {_source(tensor, known) for tensor in node.inputs}
+    before = {_source(tensor, directions) for tensor in node.inputs}
     if before == {"backward"} and node.type in _SUMMING:
         return "backward"
     return "optimizer" if before & {"backward", "optimizer"} else inherited or "forward"
 
 
-def _source(tensor: Any, known: dict[str, str]) -> str:
+def _source(tensor: Any, directions: dict[str, str]) -> str:
     """The direction of what computed a tensor; of a result of a function, in the function."""
-    direction = known.get(tensor.op.name, "forward")
-    if direction != "forward" or tensor.op.name not in known:
+    direction = directions.get(tensor.op.name, "forward")
+    if direction != "forward" or tensor.op.name not in directions:
         return direction
     graphs = called_graphs(Node(tensor.op))
     if not graphs:

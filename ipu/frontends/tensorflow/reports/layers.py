@@ -42,7 +42,7 @@ class Layers:
     """
 
     def __init__(self, scopes: Iterable[str], variables: Iterable[str]) -> None:
-        self._known = {name.rpartition("/")[0] for name in variables} - {""}
+        self._scopes = {name.rpartition("/")[0] for name in variables} - {""}
         self._layers: dict[str, str] = {}
         others, models = [], set()
         for scope in dict.fromkeys(scopes):
@@ -66,6 +66,6 @@ class Layers:
             for end in range(1, len(parts) + 1):
                 for start in range(end):
                     layer = "/".join(parts[start:end])
-                    if layer in self._known:
+                    if layer in self._scopes:
                         return "".join(f"{part}/" for part in parts[:start]), layer
         return "", ""

@@ -142,13 +142,13 @@ class _Observed(NamedTuple):
 def _observed_in(machine: Machine, recorder: Recorder, graph: Any) -> _Observed:
     """What a graph tells on a machine; found once."""
     program = program_of(graph)
-    known: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
+    by_machine: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
         "observed", WeakKeyDictionary()
     )
-    if machine not in known:
+    if machine not in by_machine:
         followers = _followers(machine, recorder, program)
-        known[machine] = _Observed(followers, _scales(graph, recorder))
-    return known[machine]
+        by_machine[machine] = _Observed(followers, _scales(graph, recorder))
+    return by_machine[machine]
 
 
 def _followers(
@@ -198,9 +198,9 @@ def _single(value: Any) -> float:
     return float(values.reshape(())) if values.size == 1 else 1.0
 
 
-def _set_scale(recorder: Recorder, known: float, told: Any) -> None:
+def _set_scale(recorder: Recorder, constant: float, told: Any) -> None:
     """The present scale: a number of the program, or NaN for what a node tells."""
-    scale = _single(told) if math.isnan(known) else known
+    scale = _single(told) if math.isnan(constant) else constant
     recorder.scale = scale if 1 < scale < math.inf else 1.0
 
 

@@ -71,12 +71,12 @@ class Workers:
         if fmt is None:
             raise TypeError(f"a sum of {x.dtype} over workers is no operation of the machine")
         device = self._sums.devices[self.rank]
-        own = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
+        array = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
         step, cell = divmod(self._calls, CELLS)
         self._calls += 1
         with self._telling_the_step():
             self.members.compare_programs(Meeting(f"the sum of {name}", self._calls))
-            (total,) = self._sums.of([Summands([own], cell, name)], step)
+            (total,) = self._sums.of([Summands([array], cell, name)], step)
         if mean:
             held = device.context(fmt).wrap(total.carrier)
             total = device.divide(held, float(self.size))
@@ -95,10 +95,10 @@ class Workers:
             text = self.members.root(x.tobytes(), name)
         return np.frombuffer(text, x.dtype).reshape(x.shape)
 
-    def texts(self, own: str, what: str) -> list[str]:
+    def texts(self, text: str, what: str) -> list[str]:
         """The text of each worker."""
         with self._telling_the_step():
-            return [row.decode() for row in self.members.channel.gather(own.encode(), what)]
+            return [row.decode() for row in self.members.channel.gather(text.encode(), what)]
 
     def compare(self, lines: Sequence[str]) -> None:
         """Return when these lines are equal on all workers.
