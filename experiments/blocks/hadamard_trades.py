@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Does a random Hadamard transform help the weight gradient in NVFP4?"
 BUDGET = 12
-DEFAULT = True
+DEFAULT = False
 
 OUTLIERS = (1, 30, 100)
 SHARE = 0.02

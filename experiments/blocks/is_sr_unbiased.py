@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Is stochastic rounding of NVFP4 and MXFP4 gradients unbiased?"
 BUDGET = 20
-DEFAULT = True
+DEFAULT = False
 
 BLOCKS = ("nvfp4", "nvfp4-1617", "mxfp4", "mxfp4-34", "mxfp8", "mxfp8-rceil")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 QUESTION = "How much does the rule for the scale matter in MXFP8, MXFP4 and NVFP4?"
 BUDGET = 10
-DEFAULT = True
+DEFAULT = False
 
 #: Formats with the rules that each may have.
 RULES = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Does the backward pass see the weights of the forward pass?"
 BUDGET = 8
-DEFAULT = True
+DEFAULT = False
 
 BLOCKS = ("nvfp4", "nvfp4-2d", "mxfp8-rceil", "mxfp8-32x32", "mxfp4")
 
