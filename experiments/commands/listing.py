@@ -169,10 +169,30 @@ def bench_rows() -> Iterator[dict[str, object]]:
         yield {"name": name, "measures": line}
 
 
+def published_lines() -> Iterator[str]:
+    """Published claims, with the file that computes each of them again."""
+    for row in published_rows():
+        yield f"{row['name']}  {row['budget_seconds']:4.0f} s  {row['claim']}"
+        yield f"    {row['source']}"
+    yield ""
+    yield "compute all of them again, with verdicts: fpsim run published"
+
+
+def published_rows() -> Iterator[dict[str, object]]:
+    from ipu.experiments.published.gallery import claims, claims_of
+
+    for experiment in claims():
+        for claim in claims_of(experiment):
+            yield {"name": experiment.name, "part": claim.part, "claim": claim.statement,
+                   "source": claim.source, "setup": claim.setup, "left_open": claim.missing,
+                   "budget_seconds": experiment.budget}
+
+
 #: Kind -> (lines for people, rows for programs).
 KINDS = {
     "experiments": (experiment_lines, experiment_rows), "formats": (format_lines, format_rows),
     "units": (unit_lines, unit_rows), "bench": (bench_lines, bench_rows),
+    "published": (published_lines, published_rows),
 }
 
 
@@ -181,7 +201,7 @@ KINDS = {
                 shell_complete=completing(lambda: list(KINDS)))
 @with_json
 def command(kind: str, as_json: bool) -> None:
-    """Show what there is: experiments (default), formats, matrix units or benchmarks."""
+    """Show what there is: experiments (default), formats, units, benchmarks, published claims."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
     lines, rows = KINDS[kind]
