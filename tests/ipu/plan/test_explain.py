@@ -103,7 +103,9 @@ def test_what_does_not_fit_is_refused_with_what_would():
     with pytest.raises(
         ValueError,
         match=re.escape(
-            "the plan needs 360000000 bytes on IPU 0 (in the update), target=small has 300000000; "
+            "out of memory: the plan needs 360000000 bytes on IPU 0 (in the update), target=small has "
+            "300000000; stage 0: fifo 120000000 (always), weights 80000000 (always), accumulators "
+            "80000000 (always), state 80000000 (always); "
             "use schedule='interleaved', or check_memory=False to run it all the same"
         ),
     ):
