@@ -40,6 +40,7 @@ ORDER = [
     ("ipu",),
     ("ipu.machine", "ipu.machine.cost", "ipu.machine.units"),
     ("ipu.ops",),
+    ("ipu.ops.updates",),
     (
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
