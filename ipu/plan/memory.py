@@ -23,8 +23,8 @@ from ipu.plan.schedule import Phase, Program
 
 __all__ = [
     "KINDS", "LIVES", "REMOTE_MINIMUM", "Live", "OutOfMemoryError", "Peak", "StageFigures",
-    "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for", "kept_bytes", "lives", "peaks",
-    "remote_bytes", "state_bytes", "transfers", "update_program",
+    "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
+    "kept_bytes", "lives", "peaks", "remote_bytes", "state_bytes", "transfers", "update_program",
 ]
 
 KINDS = (
