@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
     check_fit(plan_of(recompute=True), OWN, SMALL)
     assert "120.0% of 300000000" in explain(plan_of(check_memory=False), OWN, SMALL)
     tiny = replace(SMALL, name="tiny", tiles=Fact(1, Evidence.ASSUMED, "a test"))
-    with pytest.raises(OutOfMemoryError, match="has 100000000; .*; use more stages on more IPU"):
+    with pytest.raises(OutOfMemoryError, match=r"has 100000000; .*; use more stages on more IPU"):
         check_fit(plan_of(), OWN, tiny)
     with pytest.raises(OutOfMemoryError, match="; use smaller micro-batches, or more stage"):
         check_fit(Plan([stage], offload=()), [StageFigures(saved_bytes=200 * MB)], tiny)
