@@ -25,7 +25,7 @@ import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program
+from ipu.frontends.tensorflow.engine.program import GraphProgram
 from ipu.frontends.tensorflow.engine.trace import losses_of
 
 __all__ = [
@@ -134,7 +134,7 @@ def scale_inputs(graph: Any) -> Iterator[Any]:
             yield loss.source.op
 
 
-def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
+def unscaling(program: GraphProgram) -> tuple[set[str], dict[str, int]]:
     """Nodes that hold a loss scale or its reciprocal, and those that divide gradients by it.
 
     Of the latter, which input is the gradient.
@@ -172,7 +172,7 @@ def _holds_scale(node: Node, handles: set[str], factors: set[float]) -> bool:
 # What is binary32 ---------------------------------------------------------------------------------
 
 
-def wide_nodes(program: Program) -> tuple[set[str], set[str]]:
+def wide_nodes(program: GraphProgram) -> tuple[set[str], set[str]]:
     """Nodes that lead to a loss, and those of their gradients that end in a layer."""
     leading: set[str] = set()
     for loss in find_losses(program.graph):

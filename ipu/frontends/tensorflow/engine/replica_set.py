@@ -22,7 +22,7 @@ from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.members.members import Meeting, Members
 from ipu.plan.orders import Order, check_order
 
-__all__ = ["ALONE", "Processes", "ReplicaSet", "dealt"]
+__all__ = ["ALONE", "ReplicaProcesses", "ReplicaSet", "dealt"]
 
 
 class ReplicaSet:
@@ -70,7 +70,7 @@ class Dealt:
 dealt = Dealt()
 
 
-class Processes(ReplicaSet):
+class ReplicaProcesses(ReplicaSet):
     """Replicas of several processes.
 
     members    between them.

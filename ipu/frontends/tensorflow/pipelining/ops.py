@@ -107,7 +107,7 @@ def pipeline(
     method = Method.parse(reduction_method)
     _check_more(method, arguments, replicated_weight_sharding, accumulate_outfeed_dtype)
     plan = plan_of_pipeline(arguments)
-    run = _Run(
+    run = _MiniBatch(
         arguments, requested(Request(plan, replicated_optimizer_state_sharding)),
         Accumulators(arguments.mini_batches, method, gradient_accumulation_dtype),
         _stage_partials(
@@ -144,7 +144,7 @@ def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[d
     return marks
 
 
-class _Run:
+class _MiniBatch:
     """One mini-batch through all stages: the body of the loop."""
 
     def __init__(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["OPTIMIZER", "Layers", "layer_of_variable"]
+__all__ = ["OPTIMIZER", "ScopeLayers", "layer_of_variable"]
 
 #: The layer of what an optimiser computes.
 OPTIMIZER = "optimizer"
@@ -31,12 +31,12 @@ def layer_of_variable(name: str) -> str:
     return name.rpartition("/")[0] or name
 
 
-class Layers:
+class ScopeLayers:
     """The layers of a program's scopes.
 
     variables    names of the variables of the program.
 
-    >>> layers = Layers(["sequential/dense/Tensordot", "sequential/flatten"], ["dense/kernel"])
+    >>> layers = ScopeLayers(["sequential/dense/Tensordot", "sequential/flatten"], ["dense/kernel"])
     >>> layers["sequential/dense/Tensordot"], layers["sequential/flatten"]
     ('dense', 'flatten')
     """

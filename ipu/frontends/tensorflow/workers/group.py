@@ -22,7 +22,7 @@ import numpy as np
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.listing import list_to
-from ipu.frontends.tensorflow.engine.replica_set import Processes
+from ipu.frontends.tensorflow.engine.replica_set import ReplicaProcesses
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
 from ipu.members.cluster import Cluster
@@ -47,7 +47,7 @@ class Workers:
     def __init__(self, members: Members, sums: ReplicaSums, order: Order | None = None) -> None:
         self._sums, self.members = sums, members
         #: The replicas of programs that span all workers.
-        self.replica_set = Processes(members, order or Order.AUTO)
+        self.replica_set = ReplicaProcesses(members, order or Order.AUTO)
         self.rank, self.size = members.rank, members.size
         #: Steps of a session's training.
         self.step: int | None = None
