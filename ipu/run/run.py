@@ -33,8 +33,8 @@ from ipu.run.ways import Way
 
 __all__ = ["OperationEvent", "Run", "Step"]
 
-#: Trains from a seed, and returns losses or None.
-Step = Callable[[int], Sequence[float] | None]
+#: Trains from a seed, or with the run of a trial, and returns losses or None.
+Step = Callable[[Any], Sequence[float] | None]
 
 
 class OperationEvent(NamedTuple):
@@ -176,18 +176,24 @@ class Run(ABC):
         assumed       what the results rest on beyond the machine's own rules.
         versions      of fpsim, numpy and the front end's framework.
         """
+        return self.told(folder)
+
+    def told(self, folder: str | Path | None = None, **added: Any) -> Report:
+        """The report, with what a front end on top of another one adds."""
         control = self.device.control
         about = {
             "policy": str(self.policy),
             "note": self.device.target.note,
             "stochastic_rounding": control.esr,
             "changes": str(self.options.changes),
+            "first_step": 0,
             "seed": self.options.seed,
             "ties": self.options.ties,
             "unreached": "",
             "plan": list(self._plan_lines()),
             "status": dump(control, self.status),
             **self.about(),
+            **added,
         }
         recorder = self.recorder if self.is_counting else None
         report = Report(describe(self.account, self.device, recorder, about))

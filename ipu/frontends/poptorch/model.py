@@ -35,6 +35,7 @@ from ipu.plan.explain import explain
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 from ipu.plan.trace import write_profile
+from ipu.run.text import Report
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
 
@@ -324,15 +325,17 @@ class PoplarExecutor:
 
     # Reports --------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
+    def report(self, folder: str | Path | None = None) -> Report:
         """What the machine did, as of `fpsim.torch.machine`; with the plan in words.
 
         After a call the plan tells what it takes of the IPUs' time and memory too.
+
+        folder    where the page is written too: index.html, report.json, report.txt.
         """
         executor = self._compiled()
         plan, figures = executor.plan, executor.meter.figures
         words = str(plan) if figures is None else explain(plan, figures, self.device.target)
-        return executor.machine.session.report() | {"plan": words.splitlines()}
+        return executor.machine.session.told(folder, plan=words.splitlines())
 
     @property
     def profile_figures(self) -> tuple[StageFigures, ...]:
