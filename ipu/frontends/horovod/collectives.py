@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, BINARY32, Format
+from ipu import ops
 from ipu.frontends.horovod.runtime import Runtime, running
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
@@ -110,8 +111,8 @@ def _result(
     total: Array, x: Array | NDArray[Any], device: Device, op: Op, size: int
 ) -> Array | NDArray[Any]:
     if op is Average and size > 1:
-        wide = device.context(total.format).wrap(total.carrier)
-        total = device.divide(wide, float(size))
+        own = device.context(total.format).wrap(total.carrier)
+        total = ops.divide.value(device, own, float(size))
     if isinstance(x, Array):
         return Array(total.carrier, x.context)
     values: NDArray[Any] = total.carrier.astype(x.dtype)
@@ -127,8 +128,8 @@ def allgather(tensor: ArrayLike, name: str | None = None) -> NDArray[Any]:
     Shapes    equal except for the first axis, which every tensor has.
     Raises    ValueError, on every process, for other shapes or types.
     """
-    array = np.asarray(tensor)
-    rows = [_unpacked(row) for row in running().channel.gather(_packed(array), name or "a tensor")]
+    own = np.asarray(tensor)
+    rows = [_unpacked(row) for row in running().channel.gather(_packed(own), name or "a tensor")]
     kinds = {(str(row.dtype), row.shape[1:]) if row.ndim else None for row in rows}
     if len(kinds) > 1 or None in kinds:
         shown = ", ".join(f"{row.dtype} {row.shape}" for row in rows)
@@ -146,12 +147,12 @@ def broadcast(tensor: ArrayLike, root_rank: int, name: str | None = None) -> NDA
     channel = running().channel
     if not 0 <= root_rank < channel.size:
         raise ValueError(f"root_rank={root_rank} is not a process; use 0 to {channel.size - 1}")
-    array = np.asarray(tensor)
-    sent = _unpacked(channel.broadcast(_packed(array), root_rank, name or "a tensor"))
-    if (sent.dtype, sent.shape) != (array.dtype, array.shape):
+    own = np.asarray(tensor)
+    sent = _unpacked(channel.broadcast(_packed(own), root_rank, name or "a tensor"))
+    if (sent.dtype, sent.shape) != (own.dtype, own.shape):
         raise ValueError(
-            f"process {root_rank} broadcasts {sent.dtype} {sent.shape}, this one has {array.dtype} "
-            f"{array.shape}; use one type and shape"
+            f"process {root_rank} broadcasts {sent.dtype} {sent.shape}, this one has {own.dtype} "
+            f"{own.shape}; use one type and shape"
         )
     return sent
 

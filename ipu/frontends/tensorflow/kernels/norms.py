@@ -22,12 +22,14 @@ from ipu.ops.norms import batch_statistics, inverse_deviation
 __all__: list[str] = []
 
 _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after that"
+#: Rows of a node, in training and after it.
+_ROWS = (ops.batch_norm, ops.normalise)
 
 
-@kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
+@kernel("FusedBatchNormV3", of=_ROWS, rounding=_RULE, keeps=True)
 def _batch_norm(site: NodeSite) -> Run:
     epsilon = float(site.attr("epsilon"))
-    run = _trained(site, epsilon) if site.attr("is_training") else _with_statistics(site, epsilon)
+    run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
     if not has_channels_first(site):
         return run
 
@@ -52,12 +54,11 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
 
     def run(x: Array, scale: Array, offset: Array, *before: Array) -> Any:
         x, gamma, beta = _alike(site, x, scale, offset)
-        stats = batch_statistics(device, x, epsilon, stable)
-        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=stats)
-        mean = device.cast(stats.mean, BINARY32).reshape(-1)
-        variance = stats.variance.reshape(-1)
-        n = x.size // x.shape[-1]
-        spread = device.multiply(variance, n / max(n - 1, 1))
+        known = batch_statistics(device, x, epsilon, stable)
+        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
+        mean = device.cast(known.mean, BINARY32).reshape(-1)
+        variance = known.variance.reshape(-1)
+        spread = ops.unbiased.value(device, variance, n=x.size // x.shape[-1])
         averages = [mean, spread]
         if factor != 1:
             averages = [
@@ -72,10 +73,10 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
 def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
     """A moving average in binary32."""
     wide = device.cast(old, BINARY32)
-    return device.add(device.multiply(wide, 1 - factor), device.multiply(new, factor))
+    return ops.moving_average.value(device, wide, new, rest=1 - factor, share=factor)
 
 
-def _with_statistics(site: NodeSite, epsilon: float) -> Run:
+def _known(site: NodeSite, epsilon: float) -> Run:
     device = site.device
 
     def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
@@ -94,10 +95,10 @@ def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
     """x in the node's format, the others in that of x."""
     fmt = site.fmt
     assert fmt is not None
-    return [site.device.cast(array, fmt) for array in (x, *others)]
+    return [site.device.cast(each, fmt) for each in (x, *others)]
 
 
-@kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
+@kernel("FusedBatchNormGradV3", of=_ROWS, gradient=True, rounding=_RULE, keeps=True)
 def _batch_norm_gradient(site: NodeSite) -> Run:
     device, is_turned = site.device, has_channels_first(site)
 
@@ -110,7 +111,7 @@ def _batch_norm_gradient(site: NodeSite) -> Run:
         to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
         to_x = _turned(to_x, _TO_FIRST) if is_turned else to_x
         none = device.zeros((0,), BINARY32)
-        wide = (device.cast(slope, scale.format) for slope in (to_scale, to_offset))
+        wide = (device.cast(each, scale.format) for each in (to_scale, to_offset))
         return (to_x, *wide, none, none)
 
     return run
