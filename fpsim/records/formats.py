@@ -139,6 +139,19 @@ class Format:
         name = name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}"
         return cls(name, exponent_bits, precision, bias, specials)
 
+    def widest(self) -> Format:
+        """The same digits with the widest exponent range that there is, 2**-254 to 2**256.
+
+        What neither overflows nor underflows in it is what an unlimited exponent would give: its
+        flags OVERFLOW and UNDERFLOW tell.
+
+        >>> from fpsim.records.formats import E4M3FN
+        >>> wide = E4M3FN.widest()
+        >>> wide.precision, wide.smallest_normal == 2.0**-254, wide.max > 2.0**255
+        (4, True, True)
+        """
+        return Format.custom(9, self.precision, name=f"{self.name}.widest")
+
     def __post_init__(self) -> None:
         widths = {"exponent_bits": self.exponent_bits, "precision": self.precision}
         if (self.name, *widths.values(), self.bias, self.specials) == _NATIVE:
