@@ -88,8 +88,8 @@ def run(command: click.Command, arguments: Sequence[str], name: str) -> int:
         # click takes any EOFError for a prompt that was left; nothing here asks, so it is a fault.
         if isinstance(error.__cause__, EOFError):
             raise error.__cause__ from None
-        kept = f"; {error.__cause__}" if str(error.__cause__ or "") else ""
-        print(f"{name}: interrupted{kept}", file=sys.stderr)
+        place = f"; {error.__cause__}" if str(error.__cause__ or "") else ""
+        print(f"{name}: interrupted{place}", file=sys.stderr)
         return 130
     except OSError as error:
         if isinstance(error, BrokenPipeError):

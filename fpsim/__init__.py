@@ -13,14 +13,18 @@ from types import ModuleType
 from typing import Any
 
 from fpsim.array import Array
+from fpsim.block_array import BlockArray
 from fpsim.context import Context
 from fpsim.convenience import decode, encode, round_to
+from fpsim.quantizers import quantize
+from fpsim.records.blocks import Block, BlockFlags, find_block
 from fpsim.records.flags import Flags, FloatingPointTrap
 from fpsim.records.formats import (
     BFLOAT16,
     BINARY16,
     BINARY32,
     BINARY64,
+    E1M6,
     E2M1FN,
     E2M3FN,
     E3M2FN,
@@ -31,6 +35,8 @@ from fpsim.records.formats import (
     F143,
     F152,
     TF32,
+    UE4M3,
+    UE5M3,
     Format,
     find_format,
 )
@@ -49,16 +55,19 @@ from fpsim.records.rounding import (
     Up,
     find_rounding,
 )
+from fpsim.records.transforms import Transform
 from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import Philox, Replay, Xoroshiro128aox
 from fpsim.state.threads import get_threads, set_threads
 
 __all__ = [
-    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E2M1FN", "E2M3FN", "E3M2FN", "E4M3",
-    "E4M3FN", "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO", "RTP",
-    "RTZ", "SR", "SR_EQUAL", "TF32", "Array", "Context", "Flags", "FloatingPointTrap", "Format",
-    "MatrixUnit", "Philox", "Replay", "Rounding", "Up", "Xoroshiro128aox", "decode", "encode",
-    "find_format", "find_rounding", "get_threads", "round_to", "set_threads",
+    "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E1M6", "E2M1FN", "E2M3FN", "E3M2FN",
+    "E4M3", "E4M3FN", "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO",
+    "RTP", "RTZ", "SR", "SR_EQUAL", "TF32", "UE4M3", "UE5M3", "Array", "Block", "BlockArray",
+    "BlockFlags", "Context", "Flags", "FloatingPointTrap", "Format", "MatrixUnit", "Philox",
+    "Replay", "Rounding", "Transform", "Up", "Xoroshiro128aox", "decode", "encode",
+    "find_block", "find_format", "find_rounding", "get_threads", "quantize", "round_to",
+    "set_threads",
 ]
 
 __version__ = "0.1.0"

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fpsim.array_moves import (
     MOVES,
+    CarrierMove,
     Held,
-    Move,
     Offer,
     arrays_in,
     carriers_in,
@@ -122,7 +122,7 @@ class NumpyProtocols(Held):
 
 @cache
 def _offers() -> dict[Any, Offer]:
-    offers = {function: Move(line, function) for function, line in MOVES.items()}
+    offers = {function: CarrierMove(line, function) for function, line in MOVES.items()}
     return offers | {f: Offer(line, f, call) for f, (line, call) in _FUNCTIONS.items()}
 
 

@@ -21,7 +21,7 @@ from fpsim.records.formats import CATALOGUE, Format, find_number_format
 from fpsim.records.types import Carrier
 
 __all__ = [
-    "MOVES", "Held", "Move", "Offer", "arrays_in", "carriers_in", "check_alike",
+    "MOVES", "Held", "CarrierMove", "Offer", "arrays_in", "carriers_in", "check_alike",
     "find_storage_format", "without",
 ]
 
@@ -205,7 +205,7 @@ _OWN_MOVES: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-class Move(Offer):
+class CarrierMove(Offer):
     """One that numpy computes on carriers."""
 
     def __init__(self, line: str, function: Callable[..., Any]) -> None:

@@ -19,16 +19,20 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fpsim import convolutions, extrema, operations, rounded_products, unit_products
 from fpsim.array import Array
+from fpsim.block_array import BlockArray
 from fpsim.core import Core, Operand, Out
 from fpsim.elementwise import codes, integers
 from fpsim.elementwise.inputs import Scalar, decimal, floats
 from fpsim.elementwise.progressions import progression
 from fpsim.elementwise.sizes import checked_number, checked_shape
+from fpsim.quantizers import quantize_in
+from fpsim.records.blocks import Block
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY64, Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.settings import Settings
+from fpsim.records.transforms import Transform
 from fpsim.records.types import Axis, Carrier
 from fpsim.records.units import MatrixUnit
 from fpsim.state.bits import BitSource, Philox
@@ -321,6 +325,23 @@ class Context:
             name = "copy" if x.format == self.format else "convert"
             return self.core.rounded(name, [x.carrier], out)
         return self.core.rounded("convert", [floats(x, self.settings.native)], out)
+
+    def quantize(
+        self, x: ArrayLike | Array, block: Block | str, axis: int = -1, *,
+        rounding: Rounding | str | None = None, transform: Transform | str | None = None,
+        flags: bool = False,
+    ) -> BlockArray:
+        """x as codes under the scales of blocks along an axis, by this context's random bits.
+
+        rounding   of the elements; None: this context's.
+
+        The rest is as for `fpsim.quantize`; flags of the elements are raised here, and may trap.
+
+        >>> sr = Context("bfloat16", rounding="SR")
+        >>> q = sr.quantize(sr.array([0.3] * 32), "mxfp8"); sr.operation, sr.flags
+        (2, <Flags.INEXACT: 1>)
+        """
+        return quantize_in(self.core, x, block, axis, rounding, transform, flags=flags)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers of 8 to 64 bits, rounded to whole numbers by this context's rounding.

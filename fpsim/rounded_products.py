@@ -12,6 +12,7 @@ from fpsim.products.by_operation.chain import Chain
 from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.long_dots import is_long_dot, long_dot
+from fpsim.products.native64 import native_product
 from fpsim.products.sums import AxisSum
 from fpsim.records.types import Axis, Carrier
 from fpsim.state.draws import NO_PLACES, draw_places
@@ -117,11 +118,17 @@ def rounded_matmul(
         core_of(b, name="b")  # says so
     if fused and kahan:
         raise ValueError("fused=True and kahan=True exclude each other; choose one")
-    if core.settings.native:
-        raise TypeError("binary64 is the native reference; use numpy on .values for its products")
+    if core.settings.native and (fused or kahan):
+        raise TypeError(
+            "fused=True and kahan=True are not offered in binary64, the native reference; use a "
+            "narrower format"
+        )
     x, y = core.carriers((a, b))
     shape = result_shape(x.shape, y.shape)
     target = None if out is None else core.checked_target(out, shape)
+    if core.settings.native:
+        values = publish(core, "matmul", native_product(x, y), 0, target=target)
+        return core.wrapped(values, out)
     watched = core.watched
     chain = Chain(
         core.settings, "fused" if fused else "kahan" if kahan else "separate", core.raised

@@ -1,6 +1,6 @@
 """Benchmarks: one file per topic, `timing` for all of them.
 
-A topic's `cases(size, quick)` yields `timing.Case` records: what is measured, a call, and a
+A topic's `cases(size, quick)` yields `timing.TimedCase` records: what is measured, a call, and a
 reference call that is timed in the same run.
 """
 

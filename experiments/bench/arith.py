@@ -19,7 +19,7 @@ from fpsim.records.rounding import MODES, RNE, RTP, SR, Rounding
 from ipu.experiments.bench.data import DATA, make
 from ipu.experiments.bench.peers import arithmetic_peers, is_alone
 from ipu.experiments.bench.round import FORMATS, bits_of, stochastic
-from ipu.experiments.bench.timing import Call, Case, Size, copy
+from ipu.experiments.bench.timing import Call, Size, TimedCase, copy
 
 __all__ = ["SIZES", "cases"]
 
@@ -66,7 +66,7 @@ def _call(
     return lambda: method(*operands, out=out)
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """Operations x formats x modes x data, without and with flags; then other tools."""
     out = np.empty(size.n, np.float32)
     for data in DATA:
@@ -81,7 +81,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                     carriers = [np.abs(carriers[0])]
                 for rounding in _modes(quick, operation, fmt, roundings):
                     for flags in (False, True):
-                        yield Case(
+                        yield TimedCase(
                             f"arith {operation}", fmt.name,
                             partial(_call, operation, fmt, rounding, flags, carriers, out),
                             reference, size.n, size.repeats, rounding.name,
@@ -89,7 +89,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
                         )
                 part = size.peer()
                 for peer, prepare in arithmetic_peers(operation, fmt) if data == "mixed" else ():
-                    yield Case(
+                    yield TimedCase(
                         f"arith {operation}", fmt.name,
                         partial(prepare, [x[: part.n] for x in carriers]), reference, part.n,
                         part.repeats, data=data, peer=peer, reference_n=size.n,
@@ -98,14 +98,14 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
     yield from _wide(size)
 
 
-def _wide(size: Size) -> Iterator[Case]:
+def _wide(size: Size) -> Iterator[TimedCase]:
     """Operands in float64, against a copy of float64."""
     raw = [make("mixed", size.n, seed).astype(np.float64) for seed in range(2)]
     out = np.empty_like(raw[0])
     held = [round_to(x, WIDE) for x in raw]
     for operation in ("add", "multiply"):
         for flags in (False, True):
-            yield Case(
+            yield TimedCase(
                 f"arith64 {operation}", WIDE.name,
                 partial(_call, operation, WIDE, RNE, flags, held, out), copy(raw[0], out), size.n,
                 size.repeats, flags=flags,

@@ -27,7 +27,7 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.pieces import Label
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order
 
@@ -110,7 +110,7 @@ def _gloo_record(size: Size) -> CollectiveRecord:
 def _best(rows: list[list[list[float]]]) -> list[float]:
     """The best round of each way; a round takes as long as its slowest process."""
     times = np.array(rows)  # process, way, round
-    return [float(each) for each in times.max(axis=0).min(axis=-1)]
+    return [float(seconds) for seconds in times.max(axis=0).min(axis=-1)]
 
 
 def copy_seconds(size: Size) -> float:
@@ -130,7 +130,7 @@ def measure(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
         channel = Channel(transport)
         rng = np.random.default_rng(cluster.rank)
         x = Device().from_host(rng.standard_normal(n), BINARY16)
-        sums = Sums(channel, cluster.replicas, Device, Order.TF_RING)
+        sums = ReplicaSums(channel, cluster.replicas, Device, Order.TF_RING)
         move = partial(_move, channel, x.codes().tobytes())
         add = partial(sums.of, [Summands([x], 0)], 0)
         sums.of([Summands([x[:64]], 0)], 0)  # compiles
@@ -173,10 +173,10 @@ def measure_gloo(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
     distributed.all_reduce(x.clone())
     times = []
     for _ in range(repeats):
-        own = x.clone()
+        tensor = x.clone()
         distributed.barrier()
         start = time.perf_counter()
-        distributed.all_reduce(own)
+        distributed.all_reduce(tensor)
         times.append(time.perf_counter() - start)
     distributed.destroy_process_group()
     return [times]

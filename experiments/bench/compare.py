@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Change", "changes", "read"]
+__all__ = ["FigureChange", "changes", "read"]
 
 #: What tells rows apart.
 _NAMES = (
@@ -29,7 +29,7 @@ _RATES = ("gmac_per_s", "images_per_s")
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """A row of both files: the new figure over the old one, with bounds.
 
     rounds  fewest of a figure.
@@ -80,7 +80,7 @@ def _is_record(record: object) -> bool:
     return isinstance(record, dict) and {"topic", "rounds", "range", "hardware"} <= record.keys()
 
 
-def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Change]:
+def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[FigureChange]:
     """Rows that both files have, in the order of the new one."""
     before = {_name(record): record for record in old}
     for record in new:
@@ -88,15 +88,15 @@ def changes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterator[Ch
         if name in before:
             a, b = before[name], record
             (a_least, a_most), (b_least, b_most) = a["range"], b["range"]
-            yield Change(
+            yield FigureChange(
                 name, _figure(a), _figure(b), b_least / a_most, b_most / a_least,
                 min(a["rounds"], b["rounds"]), any(b.get(rate) is not None for rate in _RATES),
             )
 
 
 def _name(record: dict[str, Any]) -> str:
-    known = {**record, "flags": "flags" if record.get("flags") else None}
-    return " ".join(str(known[k]) for k in _NAMES if known.get(k) is not None)
+    fields = {**record, "flags": "flags" if record.get("flags") else None}
+    return " ".join(str(fields[k]) for k in _NAMES if fields.get(k) is not None)
 
 
 def _figure(record: dict[str, Any]) -> float:

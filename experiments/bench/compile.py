@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ipu.experiments.bench.startup import in_process
-from ipu.experiments.bench.timing import Call, Case, Size
+from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = ["SIZES", "cases"]
 
@@ -74,7 +74,7 @@ FAMILIES = {
 }
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """First calls of each family, cold and warm."""
     for name in list(FAMILIES)[: 1 if quick else None]:
         family = FAMILIES[name]
@@ -83,8 +83,8 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
             times = {"cold": in_process(code, cache), "warm": in_process(code, cache)}
             kernels = _products(Path(cache))
         for state, seconds in times.items():
-            yield Case(
-                f"{state} {name}", family.format.lower(), _known, None, size.n, size.repeats,
+            yield TimedCase(
+                f"{state} {name}", family.format.lower(), _warm_call, None, size.n, size.repeats,
                 family.rounding, flags=True, data=f"{kernels} kernels", warm=False,
                 clock=partial(_told, seconds),
             )
@@ -96,7 +96,7 @@ def _products(cache: Path) -> int:
     return len(files)
 
 
-def _known() -> Call:
+def _warm_call() -> Call:
     return lambda: None
 
 

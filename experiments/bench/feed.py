@@ -15,7 +15,7 @@ from itertools import repeat as again
 import numpy as np
 from numpy.typing import NDArray
 
-from ipu.experiments.bench.timing import Call, Case, Size, wall_seconds
+from ipu.experiments.bench.timing import Call, Size, TimedCase, wall_seconds
 from ipu.feed.infeed import Infeed
 from ipu.feed.loops import repeat
 from ipu.feed.outfeed import Outfeed
@@ -30,21 +30,21 @@ OFTEN = 2000
 ELEMENTS = {"64 B": (64, 1), "64 KiB": (1 << 16, 25)}
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """A loop alone, carrying a number and an array; then with an infeed, and with an outfeed."""
     often = 50 if quick else OFTEN
     repeats = size.repeats
-    yield Case("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–",
+    yield TimedCase("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–",
                clock=wall_seconds)
     array = np.zeros(16)
-    yield Case("feed repeat", "float64", partial(_loop, often, array), None, often, repeats,
+    yield TimedCase("feed repeat", "float64", partial(_loop, often, array), None, often, repeats,
                data="128 B", clock=wall_seconds)
     for name, (nbytes, fewer) in ELEMENTS.items():
         element, n = np.zeros(nbytes // 4, np.float32), often // fewer
-        yield Case("feed infeed", "float32", partial(_infeed, n, element),
+        yield TimedCase("feed infeed", "float32", partial(_infeed, n, element),
                    partial(_copies, n, element, PREFETCH + 2), n, repeats, data=name,
                    clock=wall_seconds)
-        yield Case("feed outfeed", "float32", partial(_outfeed, n, element),
+        yield TimedCase("feed outfeed", "float32", partial(_outfeed, n, element),
                    partial(_copies, n, element, None), n, repeats, data=name,
                    clock=wall_seconds)
 
@@ -71,6 +71,6 @@ def _outfeed(often: int, element: NDArray[np.float32]) -> Call:
 
 def _copies(often: int, element: NDArray[np.float32], alive: int | None) -> None:
     """Copies of which the last `alive` are kept, None for all: other memory for each."""
-    kept: deque[NDArray[np.float32]] = deque(maxlen=alive)
+    copies: deque[NDArray[np.float32]] = deque(maxlen=alive)
     for _ in range(often):
-        kept.append(element.copy())
+        copies.append(element.copy())

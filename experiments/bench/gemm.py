@@ -24,7 +24,7 @@ from fpsim.records.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.records.units import find_unit
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.round import bits_of
-from ipu.experiments.bench.timing import Call, Case, Size
+from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = ["SIZES", "Row", "call", "cases"]
 
@@ -81,11 +81,11 @@ def _matrix(data: str, n: int, seed: int) -> NDArray[np.float32]:
 
 
 def _rows(quick: bool) -> Iterator[Row]:
-    seen = set()
+    kinds = set()
     for row in ROWS:
-        if not (quick and row.kind in seen):
+        if not (quick and row.kind in kinds):
             yield row
-        seen.add(row.kind)
+        kinds.add(row.kind)
     for kind, names in UNITS.items():
         for name in names[:1] if quick else names:
             fmt = find_unit(name).inputs[0]
@@ -120,18 +120,18 @@ def _blas_threads(n: int) -> Iterator[None]:
         yield
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """Products rounded per operation, through units, and by BLAS itself."""
     reference = _blas(np.float32, size.n)
     with _blas_threads(get_threads()):
         for row in _rows(quick):
-            yield Case(
+            yield TimedCase(
                 f"gemm {row.unit}" if row.unit else "gemm", row.format.name,
                 partial(call, row, size.n), reference, size.n, size.repeats, row.rounding.name,
                 bits_of(row.rounding, row.format), True, row.data, kind=row.kind,
             )
         for kind, fmt in (("blas-f32", BINARY32), ("blas-f64", BINARY64)):
-            yield Case(
+            yield TimedCase(
                 "gemm BLAS", fmt.name, partial(_blas, fmt.carrier, size.n), reference, size.n,
                 size.repeats, data="normal", peer="numpy", kind=kind,
             )

@@ -132,10 +132,10 @@ def draw(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     _name(axes, f"np.copyto: {roof.bandwidth:.1f} GB/s", ridge / 8, roof.at(ridge / 8), (-6, 4))
     _name(axes, f"BLAS, binary32: {roof.multiplies:.0f} GMAC/s", ridge, roof.multiplies, (4, 4))
     for family, (marker, colour) in _LOOKS.items():
-        own = [p for p in kernels if p.family == family]
-        if own:
-            rates = [p.share * roof.at(p.intensity) for p in own]
-            axes.plot([p.intensity for p in own], rates, marker, label=family,
+        of_family = [p for p in kernels if p.family == family]
+        if of_family:
+            rates = [p.share * roof.at(p.intensity) for p in of_family]
+            axes.plot([p.intensity for p in of_family], rates, marker, label=family,
                       color=getattr(drawing, colour), markersize=5, alpha=0.75)
     products = sorted((p for p in kernels if p.family in _PRODUCTS), key=lambda p: p.share)
     rates = [p.share * roof.at(p.intensity) for p in products]

@@ -20,7 +20,7 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, CATALOGUE, E4M3F
 from fpsim.records.rounding import MODES, RNE, RTP, RTZ, SR, Rounding
 from ipu.experiments.bench.data import DATA, make
 from ipu.experiments.bench.peers import is_alone, rounding_peers
-from ipu.experiments.bench.timing import Call, Case, Size, copy
+from ipu.experiments.bench.timing import Call, Size, TimedCase, copy
 
 __all__ = ["FORMATS", "cases", "stochastic"]
 
@@ -54,7 +54,7 @@ def bits_of(rounding: Rounding, fmt: Format) -> int | None:
     return rounding.random_bits(fmt) if rounding.stochastic else None
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """Formats x modes x data, without and with flags; then the rows of their own."""
     formats, roundings = _choices(quick)
     out = np.empty(size.n, np.float32)
@@ -64,7 +64,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
         for fmt in formats:
             for rounding in roundings:
                 for flags in (False, True):
-                    yield Case(
+                    yield TimedCase(
                         "round", fmt.name, partial(_call, fmt, rounding, flags, x, out), reference,
                         size.n, size.repeats, rounding.name, bits_of(rounding, fmt), flags, data,
                     )
@@ -75,7 +75,7 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
 
 def _packed(
     x: NDArray[Any], out: NDArray[Any], size: Size, data: str, formats: list[Format]
-) -> Iterator[Case]:
+) -> Iterator[TimedCase]:
     """Rounding and then packing into the format's storage."""
 
     def prepare(fmt: Format) -> Call:
@@ -83,7 +83,7 @@ def _packed(
 
     for fmt in formats:
         if fmt in (BINARY16, BFLOAT16, E4M3FN, E5M2):
-            yield Case(
+            yield TimedCase(
                 "round packed", fmt.name, partial(prepare, fmt), copy(x, out), size.n,
                 min(size.repeats, 3), data=data,
             )
@@ -91,27 +91,27 @@ def _packed(
 
 def _peers(
     x: NDArray[Any], out: NDArray[Any], size: Size, data: str, formats: list[Format]
-) -> Iterator[Case]:
+) -> Iterator[TimedCase]:
     part = size.peer()
     for fmt in formats:
         for rounding in (RNE, RTZ, RTP, SR(13)):
             for peer, prepare in rounding_peers(fmt, rounding):
                 # Only gfloat says how many random bits it takes.
                 bits = bits_of(rounding, fmt) if peer.startswith("gfloat") else None
-                yield Case(
+                yield TimedCase(
                     "round", fmt.name, partial(prepare, x[: part.n], out[: part.n]), copy(x, out),
                     part.n, part.repeats, rounding.name, bits, data=data, peer=peer,
                     reference_n=size.n, alone=is_alone(peer),
                 )
 
 
-def _wide(size: Size, formats: list[Format]) -> Iterator[Case]:
+def _wide(size: Size, formats: list[Format]) -> Iterator[TimedCase]:
     x = make("mixed", size.n).astype(np.float64)
     x *= 1 + 2.0**-40
     target, out = np.empty_like(x), np.empty(size.n, np.float32)
     for fmt in formats:
         for rounding in (RNE, RTP, SR(13)):
-            yield Case(
+            yield TimedCase(
                 "round float64", fmt.name, partial(_call, fmt, rounding, False, x, out),
                 copy(x, target), size.n, size.repeats, rounding.name, bits_of(rounding, fmt),
             )

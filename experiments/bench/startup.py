@@ -19,7 +19,7 @@ from fpsim.context import Context
 from fpsim.records.formats import BINARY16
 from fpsim.records.rounding import RNE, SR
 from ipu.experiments.bench.round import bits_of
-from ipu.experiments.bench.timing import Call, Case, Size
+from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = ["cases", "in_process"]
 
@@ -50,7 +50,7 @@ def in_process(code: str, cache: str | None = None) -> float:
     return float(done.stdout)
 
 
-def cases(size: Size, quick: bool) -> Iterator[Case]:
+def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """Import beyond numpy and numba, first calls, then calls on 16 elements; n counts the calls."""
     yield from _processes(3 if size.repeats > 3 else 1, quick)
     for rounding in (RNE, SR(13)):
@@ -64,13 +64,13 @@ def cases(size: Size, quick: bool) -> Iterator[Case]:
             "constant": partial(add, x, 1.5),
         }
         for name, call in calls.items():
-            yield Case(
+            yield TimedCase(
                 f"call {name}", "binary16", partial(_often, call), None, OFTEN, size.repeats,
                 rounding.name, bits_of(rounding, BINARY16), True, "16",
             )
 
 
-def _processes(repeats: int, quick: bool) -> Iterator[Case]:
+def _processes(repeats: int, quick: bool) -> Iterator[TimedCase]:
     with tempfile.TemporaryDirectory() as cache:
         calls = {
             "startup import": partial(in_process, IMPORT, cache),
@@ -81,7 +81,7 @@ def _processes(repeats: int, quick: bool) -> Iterator[Case]:
             calls = {"startup import": calls["startup import"]}
         for topic, call in calls.items():
             cold = topic == "startup cold"
-            yield Case(
+            yield TimedCase(
                 topic, "binary16", partial(_same, call), None, 1, 1 if cold else repeats,
                 data="-", flags=True, warm=not cold, clock=_told,
             )

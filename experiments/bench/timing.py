@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from fpsim.state.threads import get_threads, run_blocks, set_threads
 
 __all__ = [
-    "Case", "LEAST_SHARE", "Record", "Size", "Turns", "Written", "copy", "in_turn", "measure",
-    "run", "seconds", "to_json", "wall_seconds",
+    "BenchmarkRecord", "LEAST_SHARE", "Size", "TimedCase", "Turns", "Written", "copy", "in_turn",
+    "measure", "run", "seconds", "to_json", "wall_seconds",
 ]
 
 Call = Callable[[], object]
@@ -83,7 +83,7 @@ class Turns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class TimedCase:
     """One thing to measure. `prepare` makes the call, so arrays exist only while it is measured."""
 
     topic: str
@@ -105,7 +105,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Record:
+class BenchmarkRecord:
     """A case measured: `reference` is the reference's figure in the same unit, ratio = own / it.
 
     rounds   timed repetitions.
@@ -226,13 +226,13 @@ def _threads(n: int) -> Iterator[None]:
         set_threads(before)
 
 
-def measure(case: Case) -> Record:
+def measure(case: TimedCase) -> BenchmarkRecord:
     """Warm up (which compiles), then time the call and its reference in turn; medians."""
     with _threads(1 if case.alone else get_threads()):
         return _measure(case)
 
 
-def _measure(case: Case) -> Record:
+def _measure(case: TimedCase) -> BenchmarkRecord:
     call = case.prepare()
     if case.warm:
         call()
@@ -240,33 +240,33 @@ def _measure(case: Case) -> Record:
     if case.reference is not None:
         calls.append((case.reference, wall_seconds if case.clock is wall_seconds else seconds))
     turns = in_turn(calls, case.repeats)
-    own, *other = turns.seconds
-    figures = [_figure(case, seconds, case.n) for seconds in own]
+    of_case, *other = turns.seconds
+    figures = [_figure(case, seconds, case.n) for seconds in of_case]
     references = [_figure(case, s, case.reference_n or case.n) for s in (other[0] if other else ())]
     figure = statistics.median(figures)
     reference = statistics.median(references) if other else None
     rounds = [x / y for x, y in zip(figures, references, strict=True)] if other else figures
     time_, rate = (None, figure) if case.kind else (figure, None)
-    return Record(
+    return BenchmarkRecord(
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
         get_threads(), time_, rate, reference, None if reference is None else figure / reference,
         case.peer, case.repeats, (min(rounds), max(rounds)), case.kind, turns.share,
     )
 
 
-def _figure(case: Case, seconds: float, n: int) -> float:
+def _figure(case: TimedCase, seconds: float, n: int) -> float:
     """GMAC/s of a product of n x n matrices, else nanoseconds per element."""
     return float(n) ** 3 / seconds / 1e9 if case.kind else seconds / n * 1e9
 
 
-def run(cases: Iterable[Case | Callable[[], Written]], threads: int) -> Iterator[Written]:
+def run(cases: Iterable[TimedCase | Callable[[], Written]], threads: int) -> Iterator[Written]:
     """Records of the cases in turn, with that many threads for kernels and reference.
 
     A case that is no call beside a reference makes its own record.
     """
     with _threads(threads):
         for case in cases:
-            yield measure(case) if isinstance(case, Case) else case()
+            yield measure(case) if isinstance(case, TimedCase) else case()
 
 
 def to_json(records: Iterable[Written], hardware: object) -> str:

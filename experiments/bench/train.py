@@ -146,10 +146,10 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
     timed: list[Timed] = [(call, clock) for call in calls]
     turns = in_turn(timed, size.repeats)
     rounds = turns.seconds
-    own, of_product, *of_peers = (statistics.median(times) for times in rounds)
+    of_step, of_product, *of_peers = (statistics.median(times) for times in rounds)
     predicted = [macs * size.n * other / rows**3 for other in rounds[1]]
-    ratios = [long / own for long, own in zip(predicted, rounds[0], strict=True)]
-    rate, images_per_s = rows**3 / of_product, size.n / own
+    ratios = [long / of_step for long, of_step in zip(predicted, rounds[0], strict=True)]
+    rate, images_per_s = rows**3 / of_product, size.n / of_step
     peak, live = training.memory() if training.memory else (None, None)
     rates = {peer.name: size.n / time for peer, time in zip(others, of_peers, strict=True)}
     peer = next(iter(rates), None)
@@ -226,8 +226,8 @@ def _macs(training: Training) -> int:
 
 def _live(trainer: Trainer, images: NDArray[Any], labels: NDArray[Any]) -> int:
     """Bytes that liveness asks for."""
-    kept = [v.array for v in trainer.variables.values()]
-    kept += [slot for slots in trainer.slots.values() for slot in slots]
+    arrays = [v.array for v in trainer.variables.values()]
+    arrays += [slot for slots in trainer.slots.values() for slot in slots]
     with taping():
         saved = saved_bytes(trainer.loss(images, labels))
-    return saved + sum(a.storage_bytes for a in kept)
+    return saved + sum(a.storage_bytes for a in arrays)

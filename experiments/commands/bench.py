@@ -80,7 +80,7 @@ def command(
             with bad_input():
                 check_quiet(record, busy or quick)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_kept(len(records), file)) from None
+        raise KeyboardInterrupt(_where_kept(len(records), file)) from None
     finally:
         if file is not None:
             write_whole(file, to_json(records, asdict(hardware())).encode())
@@ -97,7 +97,7 @@ def check_quiet(record: Written, busy: bool) -> None:
         )
 
 
-def _kept(n: int, file: Path | None) -> str:
+def _where_kept(n: int, file: Path | None) -> str:
     """What an interruption leaves."""
     return f"{n} records are in {file}" if n and file is not None else ""
 

@@ -48,12 +48,12 @@ def command(names: tuple[str, ...], to: Path | None) -> int:
     """Say which data sets are there; with names (or all), download those that are not."""
     with bad_input():
         to = _folder(to, bool(names))
-        chosen = _chosen(names)
+        data_sets = _data_sets(names)
     if not names:
         for line in _listing(to):
             print(line)
         return 0
-    for name in chosen:
+    for name in data_sets:
         _download(name, to / name)
         print(f"{name} is in {to / name}")
     return 0
@@ -66,7 +66,7 @@ def _folder(to: Path | None, needed: bool) -> Path:
     return Path(folder or ".")
 
 
-def _chosen(names: tuple[str, ...]) -> list[str]:
+def _data_sets(names: tuple[str, ...]) -> list[str]:
     if names == ("all",):
         return list(SOURCES)
     for name in names:

@@ -12,9 +12,9 @@ from ipu.experiments.lab.catalogue import catalogue
 
 def experiment_lines() -> Iterator[str]:
     """Name, whether the default report has it, budget, question."""
-    known = catalogue()
-    width = max(map(len, known))
-    for experiment in known.values():
+    experiments = catalogue()
+    width = max(map(len, experiments))
+    for experiment in experiments.values():
         mark = "*" if experiment.default else " "
         yield f"{mark} {experiment.name:{width}}  {experiment.budget:4.0f} s  {experiment.question}"
     yield ""
@@ -29,12 +29,27 @@ def format_lines() -> Iterator[str]:
     yield "{:<9} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
     for name, fmt in CATALOGUE.items():
         if isinstance(fmt, ScaleFormat):
-            yield f"{name:<9} {fmt.bits:>4}  scales of blocks, 2^-{fmt.bias} to 2^{fmt.bias}"
+            yield f"{name:<9} {fmt.bits:>4}  scales of blocks, {fmt.min:.5g} to {fmt.max:.5g}"
             continue
         yield (
             f"{name:<9} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
             f"{fmt.smallest_normal:>11.5g} {fmt.smallest_subnormal:>11.5g}  {fmt.specials}"
         )
+    yield ""
+    yield from block_lines()
+
+
+def block_lines() -> Iterator[str]:
+    """The catalogue of block-scaled formats."""
+    from fpsim.records.blocks import BLOCKS
+
+    row = "{:<17} {:<8} {:<8} {:<9} {:<13} {:<6} {:>5}  {}".format
+    yield row("block", "element", "scale", "shape", "rule", "tensor", "bits", "source")
+    for name, block in BLOCKS.items():
+        shape = "x".join("all" if side is None else str(side) for side in block.shape)
+        tensor = "f32" if block.tensor_scale else "-"
+        yield row(name, block.element.name, block.scale.name, shape, block.scale_rule, tensor,
+                  f"{block.bits_per_element:.5g}", block.source)
 
 
 #: Constants of a unit whose evidence is listed, one letter each.
@@ -55,11 +70,11 @@ def unit_lines() -> Iterator[str]:
         terms = f"{calls}x{unit.terms}" if calls != 1 else unit.terms
         window, cut = ("exact", "none") if unit.window is None else (unit.window, unit.cut)
         sums = f"{unit.accumulator} {unit.rounding}"
-        known = " ".join(
+        evidence = " ".join(
             str(unit.facts[c].evidence)[0] if c in unit.facts else "-" for c in _JUDGED
         )
         partials = unit.partials.name
-        yield row(name, inputs, partials, terms, window, cut, sums, known, unit.instruction)
+        yield row(name, inputs, partials, terms, window, cut, sums, evidence, unit.instruction)
     yield ""
     yield "terms: calls x products of a call in one pass, after which partials are stored"
     yield f"evidence: of {', '.join(_JUDGED)}; Documented, Measured, Inferred, Assumed, - no such"
@@ -83,6 +98,7 @@ def experiment_rows() -> Iterator[dict[str, object]]:
 
 
 def format_rows() -> Iterator[dict[str, object]]:
+    from fpsim.records.blocks import BLOCKS
     from fpsim.records.formats import CATALOGUE, ScaleFormat
 
     for name, fmt in CATALOGUE.items():
@@ -92,6 +108,12 @@ def format_rows() -> Iterator[dict[str, object]]:
         yield {"name": name, "bits": fmt.bits, "exponent_bits": fmt.exponent_bits,
                "precision": fmt.precision, "max": fmt.max, "min_normal": fmt.smallest_normal,
                "min": fmt.smallest_subnormal, "specials": str(fmt.specials)}
+    for name, block in BLOCKS.items():
+        yield {"name": name, "block": True, "element": block.element.name,
+               "scale": block.scale.name, "shape": list(block.shape),
+               "scale_rule": block.scale_rule, "tensor_scale": block.tensor_scale is not None,
+               "headroom": block.headroom, "shrink": block.shrink, "infinite": block.infinite,
+               "bits_per_element": block.bits_per_element, "source": block.source}
 
 
 def unit_rows() -> Iterator[dict[str, object]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from fpsim.records.blocks import Block
     from fpsim.records.formats import Format
 
 SEED_LIMIT = 1 << 64
@@ -46,19 +47,38 @@ def bad_input() -> Iterator[None]:
 
 
 def read_formats(names: str) -> list[Format]:
-    """Formats from a list of names with commas.
+    """Formats of numbers from a list of names with commas.
 
     Raises    ValueError with the close name for one that is not known.
     """
-    from fpsim.records.formats import Format, find_format
+    from fpsim.records.formats import Format
 
-    formats = [find_format(name.strip()) for name in names.split(",")]
+    formats = read_formats_or_blocks(names)
     for fmt in formats:
         if not isinstance(fmt, Format):
+            raise ValueError(f"format={fmt.name!r} is of blocks; give a format of numbers")
+    return [fmt for fmt in formats if isinstance(fmt, Format)]
+
+
+def read_formats_or_blocks(names: str) -> list[Format | Block]:
+    """The same, and block-scaled formats."""
+    from fpsim.records.blocks import BLOCKS
+    from fpsim.records.formats import ScaleFormat, find_format
+
+    found: list[Format | Block] = []
+    for text in names.split(","):
+        name = text.strip()
+        block = BLOCKS.get(name.lower())
+        if block is not None:
+            found.append(block)
+            continue
+        fmt = find_format(name)
+        if isinstance(fmt, ScaleFormat):
             raise ValueError(
                 f"format={fmt.name!r} holds scales of blocks; give a format of numbers"
             )
-    return [fmt for fmt in formats if isinstance(fmt, Format)]
+        found.append(fmt)
+    return found
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ipu.experiments.commands.options import bad_input, echo_json, read_formats, with_json
+from ipu.experiments.commands.options import (
+    bad_input,
+    echo_json,
+    read_formats_or_blocks,
+    with_json,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from fpsim.inspect.blocks import BlockProfile
     from fpsim.inspect.profile import Profile
     from ipu.experiments.lab.result import Row
 
@@ -43,24 +49,30 @@ def command(file: Path, formats: str, dtype: str | None, out: Path, as_json: boo
     from ipu.experiments.lab.store import check_writable
 
     with bad_input():
-        chosen = read_formats(formats)
+        targets = read_formats_or_blocks(formats)
         arrays, skipped = load(file, dtype)
         check_writable(out)
+    from fpsim.inspect.blocks import block_profile
     from fpsim.inspect.profile import profile
+    from fpsim.records.blocks import Block
 
     for name, reason in skipped.items():
         click.echo(f"fpsim: skipped {name}: {reason}", err=True)
-    pairs = [(name, array, fmt) for name, array in arrays.items() for fmt in chosen]
-    profiles = [
-        (name, profile(array, fmt))
-        for name, array, fmt in progress(pairs, f"profiling {file.name}")
-    ]
+    pairs = [(name, array, fmt) for name, array in arrays.items() for fmt in targets]
+    profiles, blocks = [], []
+    for name, array, fmt in progress(pairs, f"profiling {file.name}"):
+        if isinstance(fmt, Block):
+            blocks.append((name, block_profile(array, fmt)))
+        else:
+            profiles.append((name, profile(array, fmt)))
     if as_json:
-        echo_json([shares_row(name, p) for name, p in profiles])
+        echo_json([*(shares_row(name, p) for name, p in profiles),
+                   *(block_row(name, p) for name, p in blocks)])
     else:
-        for line in (*table(profiles), *losses(profiles)):
+        lines = [*table(profiles), *losses(profiles)] if profiles else []
+        for line in (*lines, *block_table(blocks)):
             click.echo(line)
-    paths = write(profiles, free_stem(out / file.stem, file), file)
+    paths = write(profiles, free_stem(out / file.stem, file), file, blocks)
     if not as_json:
         for path in paths:
             click.echo(path)
@@ -132,6 +144,33 @@ def table(profiles: list[tuple[str, Profile]]) -> Iterator[str]:
         )
 
 
+def block_table(profiles: list[tuple[str, BlockProfile]]) -> Iterator[str]:
+    """One line per array and block-scaled format, along the last axis."""
+    if not profiles:
+        return
+    width = max([len("array"), *(len(name) for name, _ in profiles)])
+    yield (
+        f"{'array':<{width}}  {'block':<17}{'blocks':>10}{'SQNR':>10}{'gain':>9}{'flushed':>10}"
+        f"{'clipped':>10}{'zero scale':>12}{'NaN':>8}"
+    )
+    for name, p in profiles:
+        yield (
+            f"{name:<{width}}  {p.block.name:<17}{p.blocks:>10}{p.sqnr:>7.2f} dB{p.gain:>9.4f}"
+            f"{p.flushed:>10.3%}{p.clipped:>10.3%}{p.zero_scales:>12.3%}{p.nans:>8.2%}"
+        )
+
+
+def block_row(name: str, p: BlockProfile) -> Row:
+    """The shares of one array in one block-scaled format."""
+    return {
+        "array": name, "format": p.block.name, "part": "blocks", "elements": p.elements,
+        "blocks": p.blocks, "sqnr": p.sqnr, "gain": p.gain, "flushed": p.flushed,
+        "clipped": p.clipped, "zero_scales": p.zero_scales,
+        "scale_underflows": p.scale_underflows, "scale_overflows": p.scale_overflows,
+        "nan_blocks": p.nans,
+    }
+
+
 def free_stem(stem: Path, file: Path) -> Path:
     """`stem`, or the first of stem-2, stem-3 … that no other file's table has."""
     number, candidate = 1, stem
@@ -150,8 +189,11 @@ def _owner(stem: Path) -> str:
         return ""
 
 
-def write(profiles: list[tuple[str, Profile]], stem: Path, file: Path) -> list[Path]:
-    """The table and the histograms as STEM.csv, the figure as STEM.png."""
+def write(
+    profiles: list[tuple[str, Profile]], stem: Path, file: Path,
+    blocks: Sequence[tuple[str, BlockProfile]] = (),
+) -> list[Path]:
+    """The table and the histograms as STEM.csv, the figure as STEM.png if there are histograms."""
     from fpsim.state.files import write_whole
     from ipu.experiments.commands.exponents import exponent_figure
     from ipu.experiments.lab.result import Result
@@ -160,7 +202,10 @@ def write(profiles: list[tuple[str, Profile]], stem: Path, file: Path) -> list[P
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png")]
     origin: Row = {"file": str(file.resolve())}
     rows = [{**origin, **row} for name, p in profiles for row in _rows(name, p)]
+    rows += [{**origin, **block_row(name, p)} for name, p in blocks]
     write_whole(paths[0], Result(rows, "", "").to_csv().encode())
+    if not profiles:
+        return paths[:1]
     write_whole(paths[1], to_png(exponent_figure(profiles)))
     return paths
 

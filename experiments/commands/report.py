@@ -19,5 +19,5 @@ def command(everything: bool, quick: bool, seed: int, jobs: int, out: Path) -> i
     """Run the default experiments and write OUT/index.html and OUT/index.md."""
     from ipu.experiments.commands.series import run_series
 
-    chosen = [e for e in catalogue().values() if e.default or everything]
-    return run_series(chosen, out, quick=quick, seed=seed, jobs=jobs)
+    experiments = [e for e in catalogue().values() if e.default or everything]
+    return run_series(experiments, out, quick=quick, seed=seed, jobs=jobs)

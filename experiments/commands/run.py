@@ -22,10 +22,10 @@ from ipu.experiments.lab.catalogue import catalogue, find
 def command(names: tuple[str, ...], quick: bool, seed: int, jobs: int, out: Path) -> int:
     """Run experiments and write OUT/NAME/{data.csv, meta.json, figure.png}, then the report."""
     with bad_input():
-        chosen = [find(name) for name in names]
-        missing = next((e.missing for e in chosen if e.missing), "")
+        experiments = [find(name) for name in names]
+        missing = next((e.missing for e in experiments if e.missing), "")
         if missing:
             raise ValueError(missing)
     from ipu.experiments.commands.series import run_series
 
-    return run_series(chosen, out, quick=quick, seed=seed, jobs=jobs)
+    return run_series(experiments, out, quick=quick, seed=seed, jobs=jobs)

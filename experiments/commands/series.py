@@ -50,7 +50,7 @@ class Done(NamedTuple):
 
 
 def run_series(
-    chosen: Sequence[Listed], out: Path, *, quick: bool, seed: int, jobs: int = 1
+    experiments: Sequence[Listed], out: Path, *, quick: bool, seed: int, jobs: int = 1
 ) -> int:
     """Run each into `out`, in so many processes; the report is rewritten after each.
 
@@ -61,19 +61,19 @@ def run_series(
     """
     with bad_input():
         check_writable(out)
-    for experiment in chosen:
+    for experiment in experiments:
         if experiment.missing:
             click.echo(f"skipped: {experiment.missing}", err=True)
-    chosen = [experiment for experiment in chosen if not experiment.missing]
-    names = [experiment.name for experiment in chosen]
+    experiments = [experiment for experiment in experiments if not experiment.missing]
+    names = [experiment.name for experiment in experiments]
     finished = resume(names, out, quick, seed)
     if finished:
         click.echo(f"kept from the interrupted run: {', '.join(finished)}")
-    rest = [SeriesItem(e.name, out, quick, seed) for e in chosen if e.name not in finished]
+    rest = [SeriesItem(e.name, out, quick, seed) for e in experiments if e.name not in finished]
     failed, refused = [], []
     try:
         for number, (job, done) in enumerate(_run(rest, jobs), len(finished) + 1):
-            click.echo(f"[{number}/{len(chosen)}] {job.name}: {find(job.name).question}")
+            click.echo(f"[{number}/{len(experiments)}] {job.name}: {find(job.name).question}")
             _tell(done)
             if done.error:
                 failed.append(job.name)
@@ -83,7 +83,7 @@ def run_series(
                 finished.append(job.name)
                 write_report(out)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_kept(finished, out)) from None
+        raise KeyboardInterrupt(_where_kept(finished, out)) from None
     (out / UNFINISHED).unlink(missing_ok=True)
     for sentence in refused:
         click.echo(f"fpsim: {sentence}", err=True)
@@ -135,7 +135,7 @@ def _is_finished(out: Path, name: str, started: str) -> bool:
     return True
 
 
-def _kept(finished: list[str], out: Path) -> str:
+def _where_kept(finished: list[str], out: Path) -> str:
     if not finished:
         return "no experiment had finished"
     return f"{', '.join(finished)} had finished, in {out}; the same command runs the others"

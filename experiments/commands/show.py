@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ipu.experiments.commands.options import bad_input, read_formats
+from ipu.experiments.commands.options import bad_input, read_formats_or_blocks
 
 if TYPE_CHECKING:
+    from fpsim.records.blocks import Block
     from fpsim.records.formats import Format
     from fpsim.records.rounding import Rounding
 
@@ -25,7 +26,8 @@ ALLOWED = "give a number (0.1, 1/3, 0x1.8p-1, inf, nan) or a code (0x3c00, 0b001
 @click.command("show", context_settings={"ignore_unknown_options": True})
 @click.argument("numbers", nargs=-1, required=True, metavar="NUMBER|0xCODE...")
 @click.option("--format", "formats", default="binary16", show_default=True, metavar="NAME,...",
-              help="Formats to look in; see: fpsim list formats.")
+              help="Formats to look in; see: fpsim list formats. Numbers in a block-scaled one "
+                   "are one block.")
 @click.option("--rounding", default="RNE", show_default=True, metavar="MODE",
               help="How a number becomes a value of the format.")
 def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
@@ -34,15 +36,20 @@ def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
     0x3c00 and 0b0011110000000000 are codes; 0.1, 1/3, 0x1.8p-1, inf and nan are numbers.
     """
     with bad_input():
+        from fpsim.records.blocks import Block
         from fpsim.records.rounding import find_rounding
 
-        mode = find_rounding(rounding)
+        mode, known = find_rounding(rounding), read_formats_or_blocks(formats)
         lines = [
             line
             for number in numbers
-            for fmt in read_formats(formats)
+            for fmt in known
+            if not isinstance(fmt, Block)
             for line in [*show(number, fmt, mode), ""]
         ]
+        for block in known:
+            if isinstance(block, Block):
+                lines += [*show_block(numbers, block, mode), ""]
     click.echo("\n".join(lines[:-1]))
 
 
@@ -57,6 +64,40 @@ def show(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
         yield from _code(encode(float(number), fmt, rounding), fmt)
     else:
         yield from _real(number, fmt, rounding)
+
+
+def show_block(numbers: tuple[str, ...], block: Block, rounding: Rounding) -> Iterator[str]:
+    """The lines about numbers as one block: its scale, and what each becomes."""
+    import numpy as np
+
+    from fpsim.inspect.blocks import filled, signal_to_noise
+    from fpsim.quantizers import quantize
+
+    exact = [_number(number) for number in numbers]
+    x = np.array(exact, np.float32)
+    if block.elements is not None and len(x) > block.elements:
+        raise ValueError(f"{len(x)} numbers, and a block of {block} has {block.elements}")
+    q = quantize(filled(x, block), block, rounding=rounding)
+    values, codes = q.values.reshape(-1), q.element_values.reshape(-1)
+    yield f"one block of {block.name}: {block.element} under {block.scale}, {block.scale_rule}"
+    stored = q.scales.reshape(-1)[0]
+    code = f", code {int(stored):#04x}" if stored.dtype == np.uint8 else ""
+    yield _line("scale", f"{float(q.scale_values.reshape(-1)[0])!r}{code}")
+    if block.tensor_scale is not None:
+        yield _line("tensor's scale", f"{q.tensor_scale!r}, amax {q.tensor_amax!r}")
+    for number, x_, element, value in zip(numbers, x, codes, values, strict=False):
+        error = f", error {value / float(x_) - 1:+.3%}" if x_ and math.isfinite(value) else ""
+        yield _line(number, f"element {float(element)!r}, value {float(value)!r}{error}")
+    sqnr, gain = signal_to_noise(values[: len(x)], x)
+    yield _line("together", f"signal to noise {sqnr:.2f} dB, gain {gain:.4f}")
+
+
+def _number(number: str) -> float:
+    if _is_code(number):
+        raise ValueError(f"number={number!r} is a code; a block takes numbers")
+    if number.lower().lstrip("+-") in BY_NAME:
+        return float(number)
+    return float(_exact(number))
 
 
 def _is_code(number: str) -> bool:

@@ -74,13 +74,13 @@ def _run(
     from ipu.experiments.sweep.kept import JobNotKeptError
     from ipu.experiments.sweep.sweep import JOBS, run_sweep
 
-    kept = f"finished jobs are kept in {folder / JOBS}; the same command with --resume goes on"
+    advice = f"finished jobs are kept in {folder / JOBS}; the same command with --resume goes on"
     try:
         return run_sweep(find(name), jobs, folder, cluster, resume=resume)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept) from None
+        raise KeyboardInterrupt(advice) from None
     except (ClusterRefusedError, JobNotKeptError) as error:
-        click.echo(f"fpsim: {error}; {kept}", err=True)
+        click.echo(f"fpsim: {error}; {advice}", err=True)
         return None
 
 

@@ -13,7 +13,7 @@ import click
 from ipu.experiments.commands.options import bad_input
 
 if TYPE_CHECKING:
-    from fpsim.judge.verify.report import Report
+    from fpsim.judge.verify.report import VerificationReport
 
 FILES = click.argument(
     "files", nargs=-1, metavar="[FILES]...", type=click.Path(path_type=Path, allow_dash=True)
@@ -172,7 +172,7 @@ def counting(
         yield lambda n: bar.update(n) and None
 
 
-def tell(reports: list[Report]) -> int:
+def tell(reports: list[VerificationReport]) -> int:
     """Print the reports; exit status 1 if any of them found a mismatch."""
     for report in reports:
         click.echo(report)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim import BINARY16, BINARY32, Array, Format
+from fpsim import BINARY16, BINARY32, Array
 from ipu.experiments.lab.result import Row
+from ipu.experiments.training.accumulation_dtype import AccumulatorWay
 from ipu.learn.accumulate import Accumulation, Reduction
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
 
-__all__ = ["ACCUMULATORS", "AccumulatorWay", "accumulate", "compared"]
-
-
-class AccumulatorWay(NamedTuple):
-    """How gradients are accumulated."""
-
-    reduction: Reduction
-    dtype: Format = BINARY16
-    stochastic: bool = False
+__all__ = ["ACCUMULATORS", "accumulate", "compared"]
 
 
 ACCUMULATORS = {

@@ -39,7 +39,7 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import Cluster
 from ipu.members.connect import connect, leaving
 from ipu.members.local_transport import run_local
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.members.transport import Transport
 from ipu.plan.collectives import Summands, reduce_sum
 from ipu.plan.orders import Order
@@ -128,14 +128,14 @@ def digests(transport: Transport, values: Values, seed: int) -> dict[str, str]:
     """Digests of all sums, as this worker of the transport has them."""
     channel = Channel(transport)
     share = REPLICAS // channel.size
-    own = range(channel.rank * share, (channel.rank + 1) * share)
+    replicas = range(channel.rank * share, (channel.rank + 1) * share)
     table = {}
     for name, rounding in WAYS:
         rounded = _rounded(values, name)
-        tensors = [_device(seed, rounding).from_host(rounded[r], FORMATS[name]) for r in own]
+        tensors = [_device(seed, rounding).from_host(rounded[r], FORMATS[name]) for r in replicas]
         for order in ORDERS:
             make = partial(_device, seed, rounding)
-            total = Sums(channel, REPLICAS, make, order).of([Summands(tensors, 0)], 0)[0]
+            total = ReplicaSums(channel, REPLICAS, make, order).of([Summands(tensors, 0)], 0)[0]
             table[name_of((name, rounding), order)] = _digest(total)
     return table
 
@@ -146,7 +146,7 @@ def equalities(
     """For each sum, whether all workers have the bits of one process."""
     return [
         {"part": "place", "transport": transport, "processes": processes, "sum": name,
-         "equal": all(own[name] == digest for own in every)}
+         "equal": all(digests[name] == digest for digests in every)}
         for name, digest in expected.items()
     ]
 
@@ -169,7 +169,8 @@ def _over_processes(
                 continue
             for n in counts:
                 every = run_instances(in_process, n, transport, REPLICAS, path=path, seed=seed)
-                rows += equalities(transport, n, [own["digests"] for own in every], expected)
+                digests_of = [results["digests"] for results in every]
+                rows += equalities(transport, n, digests_of, expected)
                 if transport == "mpi" and n == REPLICAS:
                     libraries[MPI] = every[0]["codes"]
         if find_spec("torch") is None:
@@ -186,18 +187,18 @@ def in_process(cluster: Cluster, path: str, seed: int) -> dict[str, Any]:
     transport = connect(cluster, f"experiment: distributed_orders\nseed: {seed}")
     with leaving(transport):
         values = np.load(path)
-        own = digests(transport, values, seed)
+        sums = digests(transport, values, seed)
         codes = mpi_sums(values[cluster.rank]) if cluster.transport == "mpi" else {}
-        return {"digests": own, "codes": codes}
+        return {"digests": sums, "codes": codes}
 
 
 # The libraries' own sums, as a warning ------------------------------------------------------------
 
 
-def mpi_sums(own: Values) -> dict[str, list[int]]:
+def mpi_sums(values: Values) -> dict[str, list[int]]:
     """Codes of MPI_Allreduce's sum of all processes' values; MPI's standard has no binary16."""
     mpi: Any = import_module("mpi4py.MPI")
-    x = _rounded(own, "FP32").astype(np.float32)
+    x = _rounded(values, "FP32").astype(np.float32)
     total = np.empty_like(x)
     mpi.COMM_WORLD.Allreduce(x, total, mpi.SUM)
     return {"FP32": total.view(np.uint32).tolist()}
@@ -229,10 +230,10 @@ def against(
         if name not in codes or rounding != "RNE":
             continue
         fmt = FORMATS[name]
-        own = np.array(codes[name], fmt.code_dtype)
-        values = np.asarray(Context(fmt).unpack(own).values, np.float64)
+        codes_of_run = np.array(codes[name], fmt.code_dtype)
+        values = np.asarray(Context(fmt).unpack(codes_of_run).values, np.float64)
         yield {"part": "library", "library": library, "format": name, "order": order.value,
-               "differ": float((own != total.codes()).mean()),
+               "differ": float((codes_of_run != total.codes()).mean()),
                "error": error_of(values, exact, fmt)}
 
 
@@ -297,10 +298,10 @@ def _warning(library: str, local: Sequence[Row]) -> str:
         return ""
     parts = []
     for name in dict.fromkeys(str(row["format"]) for row in rows):
-        own = sorted(
+        levels = sorted(
             (float(str(r["differ"])), str(r["order"])) for r in rows if r["format"] == name
         )
-        (least, nearest), (most, farthest) = own[0], own[-1]
+        (least, nearest), (most, farthest) = levels[0], levels[-1]
         parts.append(f"in {name} from {nearest} in {least:.0%} and from {farthest} in {most:.0%}")
     return f" Warning: {library}, which is not used, would have differed {', '.join(parts)}."
 
@@ -314,9 +315,11 @@ def tables(result: Result) -> list[Table]:
     keys = list(dict.fromkeys((row["transport"], row["processes"]) for row in rows))
     lines = []
     for transport, n in keys:
-        own = [row for row in rows if (row["transport"], row["processes"]) == (transport, n)]
-        equal = sum(bool(row["equal"]) for row in own)
-        lines.append([f"{n} {_carried(own[0])}", f"{equal} of {len(own)}"])
+        of_transport = [
+            row for row in rows if (row["transport"], row["processes"]) == (transport, n)
+        ]
+        equal = sum(bool(row["equal"]) for row in of_transport)
+        lines.append([f"{n} {_carried(of_transport[0])}", f"{equal} of {len(of_transport)}"])
     place = Table("Sums with the bits of one process", ["replicas computed by", "equal"], lines)
     libraries = [row for row in result.local if row["part"] == "library"]
     if not libraries:

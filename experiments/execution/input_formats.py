@@ -51,7 +51,7 @@ WORSE = 0.01
 Pixels = NDArray[np.uint8]
 
 
-class Channel(NamedTuple):
+class PixelChannel(NamedTuple):
     """Mean and standard deviation of a channel, of pixels in 0 … 1."""
 
     name: str
@@ -61,34 +61,34 @@ class Channel(NamedTuple):
 
 #: As PyTorch's examples and torchvision's models normalise; the last for the digits here.
 CHANNELS = (
-    Channel("MNIST", 0.1307, 0.3081), Channel("ImageNet red", 0.485, 0.229),
-    Channel("ImageNet green", 0.456, 0.224), Channel("ImageNet blue", 0.406, 0.225),
-    Channel("digits", 0.287, 0.354),
+    PixelChannel("MNIST", 0.1307, 0.3081), PixelChannel("ImageNet red", 0.485, 0.229),
+    PixelChannel("ImageNet green", 0.456, 0.224), PixelChannel("ImageNet blue", 0.406, 0.225),
+    PixelChannel("digits", 0.287, 0.354),
 )
 DIGITS = CHANNELS[-1]
 
 
-class Way(NamedTuple):
+class PixelTransfer(NamedTuple):
     """What the host sends for pixels, and what the device turns it into: FP16."""
 
     name: str
-    sends: Callable[[Pixels, Channel], NDArray[Any]]
-    receives: Callable[[Device, NDArray[Any], Channel], Array]
+    sends: Callable[[Pixels, PixelChannel], NDArray[Any]]
+    receives: Callable[[Device, NDArray[Any], PixelChannel], Array]
 
 
-def normalised(pixels: Pixels, channel: Channel) -> NDArray[np.float64]:
+def normalised(pixels: Pixels, channel: PixelChannel) -> NDArray[np.float64]:
     """On the host, in binary64."""
     return (pixels / 255.0 - channel.mean) / channel.deviation
 
 
-def _take(device: Device, values: NDArray[Any], channel: Channel) -> Array:
+def _take(device: Device, values: NDArray[Any], channel: PixelChannel) -> Array:
     """Cast to FP16 on the device, where it is not FP16 already."""
     fmt = BINARY32 if values.dtype == np.float32 else BINARY16
     return device.cast(device.from_host(values, fmt), BINARY16)
 
 
-def _normalise_in(fmt: Any) -> Callable[[Device, NDArray[Any], Channel], Array]:
-    def normalise(device: Device, pixels: NDArray[Any], channel: Channel) -> Array:
+def _normalise_in(fmt: Any) -> Callable[[Device, NDArray[Any], PixelChannel], Array]:
+    def normalise(device: Device, pixels: NDArray[Any], channel: PixelChannel) -> Array:
         """(x - 255 mean) · (1 / (255 deviation)), each operation and constant rounded."""
         x = device.from_host(pixels, fmt)  # exact: 0 … 255
         centred = device.subtract(x, device.from_host(255 * channel.mean, fmt))
@@ -98,20 +98,20 @@ def _normalise_in(fmt: Any) -> Callable[[Device, NDArray[Any], Channel], Array]:
     return normalise
 
 
-def _bytes(pixels: Pixels, channel: Channel) -> Pixels:
+def _bytes(pixels: Pixels, channel: PixelChannel) -> Pixels:
     return pixels
 
 
 WAYS = (
-    Way("FP32, host", lambda x, c: normalised(x, c).astype(np.float32), _take),
-    Way("FP16, host", lambda x, c: normalised(x, c).astype(np.float16), _take),
-    Way("uint8, device in FP32", _bytes, _normalise_in(BINARY32)),
-    Way("uint8, device in FP16", _bytes, _normalise_in(BINARY16)),
+    PixelTransfer("FP32, host", lambda x, c: normalised(x, c).astype(np.float32), _take),
+    PixelTransfer("FP16, host", lambda x, c: normalised(x, c).astype(np.float16), _take),
+    PixelTransfer("uint8, device in FP32", _bytes, _normalise_in(BINARY32)),
+    PixelTransfer("uint8, device in FP16", _bytes, _normalise_in(BINARY16)),
 )
 REFERENCE, SMALLEST = WAYS[0].name, WAYS[-1].name
 
 
-class Job(NamedTuple):
+class TransferTraining(NamedTuple):
     """One training, with the way by its number."""
 
     way: int
@@ -123,7 +123,10 @@ def run(quick: bool, seed: int) -> Result:
     seeds, epochs = (3, 2) if quick else (12, 3)
     collected = Collected()
     collected.add(list(chain(_pixels(), _transfers())), (DECLARED,))
-    jobs = [Job(i, s, epochs) for i in range(len(WAYS)) for s in range(seed, seed + seeds)]
+    jobs = [
+        TransferTraining(i, s, epochs)
+        for i in range(len(WAYS)) for s in range(seed, seed + seeds)
+    ]
     outcomes = in_processes(_train, jobs, "trainings")
     for job, (row, units) in zip(jobs, outcomes, strict=True):
         collected.add([row], units, part="training", way=WAYS[job.way].name, seed=job.seed)
@@ -162,7 +165,7 @@ def _transfers() -> Iterator[Row]:
         yield {"part": "transfer", "way": way.name, "bytes": sent, "seconds": sent / LINK}
 
 
-def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
+def _train(job: TransferTraining) -> tuple[Row, tuple[UnitUsed, ...]]:
     """Loss of the last epoch, accuracy on the test digits, and bytes sent."""
     way, seed = WAYS[job.way], job.seed
     trainer = Trainer(digits.network, SGD(RATE, MOMENTUM), policy=FP16, seed=seed)
@@ -173,8 +176,8 @@ def _train(job: Job) -> tuple[Row, tuple[UnitUsed, ...]]:
 
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
         for epoch in count(1):
-            for chosen in digits.batches(learn, BATCH, seed, epoch):
-                yield way.sends(pixels[chosen], DIGITS), data.labels[chosen]
+            for rows in digits.batches(learn, BATCH, seed, epoch):
+                yield way.sends(pixels[rows], DIGITS), data.labels[rows]
 
     def body(images: NDArray[Any], labels: NDArray[np.int64]) -> None:
         losses.append(trainer.step(way.receives(trainer.device, images, DIGITS), labels))

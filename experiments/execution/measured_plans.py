@@ -86,8 +86,8 @@ def measure(plan: Plan, seed: int, steps: int = 1, optimizer: Optimizer | None =
     size = plan.samples(BATCH)
     losses = []
     for step in range(steps):
-        chosen = np.arange(step * size, (step + 1) * size) % len(data.labels)
-        losses.append(trainer.step(data.images[chosen], data.labels[chosen]))
+        samples = np.arange(step * size, (step + 1) * size) % len(data.labels)
+        losses.append(trainer.step(data.images[samples], data.labels[samples]))
     assert trainer.figures is not None
     codes = [v.array.codes() for worker in trainer.workers for v in worker.variables.values()]
     hashed = hashlib.sha256(repr(losses).encode())
@@ -103,16 +103,16 @@ def measure(plan: Plan, seed: int, steps: int = 1, optimizer: Optimizer | None =
 def rows_of_figures(figures: Sequence[StageFigures]) -> list[Row]:
     """A row for each stage; the sizes of a state's tensors are one word.
 
-    >>> own = StageFigures(state_bytes=12, state_tensors=(8, 4), forward_cycles=3)
-    >>> figures_of_rows(rows_of_figures([own])) == (own,)
+    >>> figures = StageFigures(state_bytes=12, state_tensors=(8, 4), forward_cycles=3)
+    >>> figures_of_rows(rows_of_figures([figures])) == (figures,)
     True
     """
     rows: list[Row] = []
-    for stage, own in enumerate(figures):
+    for stage, stage_figures in enumerate(figures):
         row: dict[str, Value] = {"stage": stage}
-        for one in fields(own):
-            row[one.name] = getattr(own, one.name)
-        row["state_tensors"] = " ".join(["sizes", *map(str, own.state_tensors)])
+        for one in fields(stage_figures):
+            row[one.name] = getattr(stage_figures, one.name)
+        row["state_tensors"] = " ".join(["sizes", *map(str, stage_figures.state_tensors)])
         rows.append(row)
     return rows
 
@@ -121,11 +121,11 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
     """The figures that `rows_of_figures` wrote."""
     read = []
     for row in sorted(rows, key=lambda row: int(str(row["stage"]))):
-        own: dict[str, Any] = {
+        numbers: dict[str, Any] = {
             one.name: row[one.name] for one in fields(StageFigures) if row.get(one.name) is not None
         }
-        own["state_tensors"] = tuple(map(int, str(row["state_tensors"]).split()[1:]))
-        read.append(StageFigures(**own))
+        numbers["state_tensors"] = tuple(map(int, str(row["state_tensors"]).split()[1:]))
+        read.append(StageFigures(**numbers))
     return tuple(read)
 
 
@@ -148,7 +148,7 @@ def plan_files(plans: Mapping[str, Measured]) -> dict[str, str]:
     The trace holds all plans side by side, one process for each IPU of each; metadata come first,
     then everything in order of time.
     """
-    accounts = {name: account(own.plan, own.figures) for name, own in plans.items()}
+    accounts = {name: account(measured.plan, measured.figures) for name, measured in plans.items()}
     slots = {
         name: {key: value.pop(key) for key in ("slots", "stash", "programs")}
         for name, value in accounts.items()
@@ -160,15 +160,15 @@ def plan_files(plans: Mapping[str, Measured]) -> dict[str, str]:
 def _trace(plans: Mapping[str, Measured]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     first = 0
-    for name, own in plans.items():
-        for row in trace_events(own.events, own.lives)["traceEvents"]:
+    for name, measured in plans.items():
+        for row in trace_events(measured.events, measured.lives)["traceEvents"]:
             moved = {**row, "pid": row["pid"] + first}
             if row["name"] == "process_name":
                 moved["args"] = {"name": f"{name}, {row['args']['name']}"}
             if row["ph"] == "i":
                 moved["s"] = "p"  # a slot starts in its own plan only
             rows.append(moved)
-        first += max(own.plan.ipus) + 1
+        first += max(measured.plan.ipus) + 1
     rows.sort(key=lambda row: (row["ph"] != "M", row.get("ts", 0.0), row["pid"]))
     return {"traceEvents": rows, "displayTimeUnit": "ns"}
 

@@ -27,7 +27,7 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 
 
-class Convolution(nn.Module):  # type: ignore[misc]
+class ConvolutionBlock(nn.Module):  # type: ignore[misc]
     """Convolution, maximum pooling, rectifier."""
 
     def __init__(self, channels: int, filters: int, size: int, pool: int) -> None:
@@ -38,12 +38,12 @@ class Convolution(nn.Module):  # type: ignore[misc]
         return torch.relu(self.pool(self.convolution(x)))
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class MnistNetwork(nn.Module):  # type: ignore[misc]
     """Two convolutions, two dense layers; each is a block. With labels the loss comes too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer1, self.layer2 = Convolution(1, 10, 5, 2), Convolution(10, 20, 5, 2)
+        self.layer1, self.layer2 = ConvolutionBlock(1, 10, 5, 2), ConvolutionBlock(10, 20, 5, 2)
         self.layer3, self.layer4 = nn.Linear(320, 256), nn.Linear(256, 10)
 
     def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
@@ -60,10 +60,10 @@ class Network(nn.Module):  # type: ignore[misc]
             return x, nn.functional.cross_entropy(x, labels)
 
 
-def network(seed: int) -> Network:
+def network(seed: int) -> MnistNetwork:
     """The network with initial weights of that seed."""
     torch.manual_seed(seed)
-    return Network()
+    return MnistNetwork()
 
 
 def load(data_dir: Path | None = None) -> Data:
@@ -89,27 +89,29 @@ def options(
     strategy: str, *, iterations: int, accumulation: int = 10, offload: bool = False, seed: int = 0
 ) -> poptorch.Options:
     """Options of a training; all micro-batches' outputs come back."""
-    chosen = poptorch.Options().deviceIterations(iterations).randomSeed(seed)
-    chosen.outputMode(poptorch.OutputMode.All)
-    chosen.Training.gradientAccumulation(accumulation)
-    chosen.setExecutionStrategy(STRATEGIES[strategy](*BLOCKS))
+    settings = poptorch.Options().deviceIterations(iterations).randomSeed(seed)
+    settings.outputMode(poptorch.OutputMode.All)
+    settings.Training.gradientAccumulation(accumulation)
+    settings.setExecutionStrategy(STRATEGIES[strategy](*BLOCKS))
     if offload:
         remote = poptorch.TensorLocationSettings().useOnChipStorage(False)
-        chosen.TensorLocations.setOptimizerLocation(remote)
-    return chosen
+        settings.TensorLocations.setOptimizerLocation(remote)
+    return settings
 
 
 def loader(
-    chosen: poptorch.Options, images: Any, batch_size: int, *, shuffle: bool = True
+    settings: poptorch.Options, images: Any, batch_size: int, *, shuffle: bool = True
 ) -> poptorch.DataLoader:
     """Batches of one call."""
-    return poptorch.DataLoader(chosen, images, batch_size=batch_size, shuffle=shuffle)
+    return poptorch.DataLoader(settings, images, batch_size=batch_size, shuffle=shuffle)
 
 
-def training(model: Network, chosen: poptorch.Options, rate: float) -> poptorch.PoplarExecutor:
+def training(
+    model: MnistNetwork, settings: poptorch.Options, rate: float
+) -> poptorch.PoplarExecutor:
     """The model with AdamW."""
     optimizer = poptorch.optim.AdamW(model.parameters(), lr=rate)
-    return poptorch.trainingModel(model, chosen, optimizer)
+    return poptorch.trainingModel(model, settings, optimizer)
 
 
 def accuracy(predictions: torch.Tensor, labels: torch.Tensor) -> float:

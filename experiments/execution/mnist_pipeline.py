@@ -59,9 +59,9 @@ def run(quick: bool, seed: int) -> Result:
     collected = Collected()
     plans = {}
     for name, variant in VARIANTS.items():
-        own = plans[name] = _measure(*variant, seed, updates=1 if quick else 5)
-        collected.add([_row(own)], own.units, variant=name)
-        collected.add(rows_of_figures(own.figures), (), part="figures", variant=name)
+        measured = plans[name] = _measure(*variant, seed, updates=1 if quick else 5)
+        collected.add([_row(measured)], measured.units, variant=name)
+        collected.add(rows_of_figures(measured.figures), (), part="figures", variant=name)
     rows = collected.rows
     parameters = {"network": "the tutorial's: two convolutions, two dense layers; AdamW 0.001",
                   "micro-batch": BATCH, "G": COUNT, "IPUs": STAGES}
@@ -75,12 +75,12 @@ def _measure(strategy: str, offload: bool, seed: int, updates: int) -> Measured:
     from ipu.experiments.execution import mnist_network as tutorial
 
     images = tutorial.set_of(tutorial.load().learn, updates * COUNT * BATCH)
-    chosen = tutorial.options(
+    options = tutorial.options(
         strategy, iterations=1, accumulation=COUNT, offload=offload, seed=seed
     )
-    model = tutorial.training(tutorial.network(seed), chosen, RATE)
+    model = tutorial.training(tutorial.network(seed), options, RATE)
     loss: Any = None
-    for batch in tutorial.loader(chosen, images, BATCH, shuffle=False):
+    for batch in tutorial.loader(options, images, BATCH, shuffle=False):
         _, loss = model(*batch)
     expected = plan_of(strategy, offload)
     assert (model.plan.programs, str(model.plan)) == (expected.programs, str(expected))
@@ -92,17 +92,17 @@ def _measure(strategy: str, offload: bool, seed: int, updates: int) -> Measured:
     return Measured(model.plan, model.profile_figures, digest, float(loss.mean()), units)
 
 
-def _row(own: Measured) -> Row:
-    cost = program_cycles(own.plan, own.figures)
-    held = peaks(own.lives)
+def _row(measured: Measured) -> Row:
+    cost = program_cycles(measured.plan, measured.figures)
+    held = peaks(measured.lives)
     worst = max(held.values(), key=lambda peak: peak.bytes)
     return {
-        "slots": own.plan.slots, "cycles": int(own.plan.cycles(cost)),
-        "end": max(event.start + event.cycles for event in own.events),
-        "utilisation": own.plan.utilisation(cost), "peak_ipu": worst.ipu,
+        "slots": measured.plan.slots, "cycles": int(measured.plan.cycles(cost)),
+        "end": max(event.start + event.cycles for event in measured.events),
+        "utilisation": measured.plan.utilisation(cost), "peak_ipu": worst.ipu,
         "peak_bytes": worst.bytes, "bytes_of_all": sum(peak.bytes for peak in held.values()),
-        "remote_bytes": sum(remote_bytes(own.plan, own.figures).values()),
-        "digest": own.digest, "loss": own.loss,
+        "remote_bytes": sum(remote_bytes(measured.plan, measured.figures).values()),
+        "digest": measured.digest, "loss": measured.loss,
     }
 
 
@@ -161,13 +161,13 @@ def plot(result: Result) -> Figure | None:
     figure, axes = new_figure(12, 11, mosaic=[[name] for name in plans], height_ratios=[1] * 4)
     end = max(float(str(row["end"])) for row in result.rows if "end" in row)
     kinds = set()
-    for panel, (name, own) in zip(axes, plans.items(), strict=True):
+    for panel, (name, measured) in zip(axes, plans.items(), strict=True):
         (row,) = [row for row in result.select(variant=name) if "digest" in row]
         busy, size = float(str(row["utilisation"])), int(str(row["bytes_of_all"]))
         title = f"{name}: {busy:.0%} busy, {size / 1e6:.1f} MB on all IPUs"
-        draw_gantt(panel, own.events, title=title, inches=11)
+        draw_gantt(panel, measured.events, title=title, inches=11)
         panel.set_xlim(0, end)
-        kinds |= {what(e.kind) for e in own.events if e.lane in ("compute", "exchange")}
+        kinds |= {what(e.kind) for e in measured.events if e.lane in ("compute", "exchange")}
     axes[-1].set_xlabel("cycles of the declared model, from the start of the update")
     legend_below(figure, patches(kinds, DOES))
     return figure
@@ -179,6 +179,7 @@ def pictures(result: Result) -> dict[str, Figure]:
     from ipu.experiments.pictures.sheet import draw_sheet
 
     return {
-        f"{name}: who runs what, what moves, what is held": draw_sheet(own.plan, own.figures)
-        for name, own in _plans(result).items()
+        f"{name}: who runs what, what moves, what is held":
+            draw_sheet(measured.plan, measured.figures)
+        for name, measured in _plans(result).items()
     }

@@ -72,11 +72,11 @@ def run(quick: bool, seed: int) -> Result:
     steps = STEPS if quick else 4 * STEPS
     optimizer = Adam(RATE, epsilon=EPSILON)
     plans = {way: measure(plan_of(way), seed, steps, optimizer) for way in WAYS}
-    for way, own in plans.items():
-        where: dict[str, Value] = {"way": way, "replicas": own.plan.replicas}
-        collected.add([_account(own)], own.units, part="account", **where)
-        collected.add(_kinds(own), (), part="kinds", **where)
-        collected.add(rows_of_figures(own.figures), (), part="figures", **where)
+    for way, measured in plans.items():
+        where: dict[str, Value] = {"way": way, "replicas": measured.plan.replicas}
+        collected.add([_account(measured)], measured.units, part="account", **where)
+        collected.add(_kinds(measured), (), part="kinds", **where)
+        collected.add(rows_of_figures(measured.figures), (), part="figures", **where)
     parameters = {"network": "64-128-128-128-128-128-10 dense, relu", "policy": str(FP16),
                   "optimiser": f"Adam, rate {RATE}, epsilon {EPSILON}", "stages": len(STAGES),
                   "micro-batch": BATCH, "G": COUNT, "steps": steps, "target": MK2.name,
@@ -88,23 +88,24 @@ def run(quick: bool, seed: int) -> Result:
     )
 
 
-def _account(own: Measured) -> Row:
+def _account(measured: Measured) -> Row:
     """Sums over the IPUs of one replica; cycles of one update."""
-    moved = transfers(own.plan, own.figures)
+    moved = transfers(measured.plan, measured.figures)
     return {
-        "chip_bytes": sum(peak.bytes for peak in peaks(own.lives).values()),
-        "always_bytes": sum(always_live(own.lives).values()),
-        "remote_bytes": sum(remote_bytes(own.plan, own.figures).values()),
+        "chip_bytes": sum(peak.bytes for peak in peaks(measured.lives).values()),
+        "always_bytes": sum(always_live(measured.lives).values()),
+        "remote_bytes": sum(remote_bytes(measured.plan, measured.figures).values()),
         "transfers": len(moved), "moved_bytes": sum(move.bytes for move in moved),
-        "cycles": max(event.start + event.cycles for event in own.events),
-        "remote_share": remote_share(own.events), "digest": own.digest, "loss": own.loss,
+        "cycles": max(event.start + event.cycles for event in measured.events),
+        "remote_share": remote_share(measured.events), "digest": measured.digest,
+        "loss": measured.loss,
     }
 
 
-def _kinds(own: Measured) -> list[Row]:
+def _kinds(measured: Measured) -> list[Row]:
     """Bytes by kind at the peaks of the IPUs, added up."""
     sums: dict[str, int] = {}
-    for peak in peaks(own.lives).values():
+    for peak in peaks(measured.lives).values():
         for kind, size in peak.by_kind.items():
             sums[kind] = sums.get(kind, 0) + size
     return [{"kind": kind, "bytes": size} for kind, size in sums.items()]
@@ -122,7 +123,7 @@ def equal_bits(rows: list[Row]) -> bool:
     digests: dict[Any, set[Any]] = {}
     for row in _by_way(rows).values():
         digests.setdefault(row["replicas"], set()).add(row["digest"])
-    return all(len(own) == 1 for own in digests.values())
+    return all(len(of_seed) == 1 for of_seed in digests.values())
 
 
 def _answer(rows: list[Row]) -> str:

@@ -85,7 +85,7 @@ LAYERS = (_first, _second, _third, _fourth)
 
 
 @dataclass(frozen=True)
-class Stage:
+class LayerStage:
     """Neighbouring layers as one stage."""
 
     layers: tuple[Callable[[Tensor], Tensor], ...]
@@ -112,7 +112,7 @@ def plan_of(job: PlanJob, micro_batches: int) -> Plan:
     """The plan of a job."""
     n, mapping = CUTS[job.cut]
     size = len(LAYERS) // n
-    stages = [Stage(LAYERS[i : i + size]) for i in range(0, len(LAYERS), size)]
+    stages = [LayerStage(LAYERS[i : i + size]) for i in range(0, len(LAYERS), size)]
     return Plan(stages, mapping=mapping, schedule=job.schedule, count=micro_batches,
                 recompute=job.recompute or None, reduction=job.reduction)
 
@@ -235,10 +235,11 @@ def _answer(rows: list[Row]) -> str:
     plans = {r.name: digests(rows, r.name, controls=False) for r in Reduction}
     controls = {r.name: digests(rows, r.name, controls=True) for r in Reduction}
     every = [d for name in plans for d in {*plans[name]}]
-    seen = all(not {*plans[name]} & {*controls[name]} for name in plans)
+    differ = all(not {*plans[name]} & {*controls[name]} for name in plans)
     opening = verdict(
-        any(len({*each}) > 1 for each in plans.values()),
-        all(len({*each}) == 1 for each in plans.values()) and seen and len({*every}) == len(plans),
+        any(len({*digests}) > 1 for digests in plans.values()),
+        all(len({*digests}) == 1 for digests in plans.values())
+        and differ and len({*every}) == len(plans),
         needs="trainings whose digests show a change of the seed",
     )
     most = int(table.column("count", part="accumulator").max())
@@ -298,7 +299,7 @@ def _plot_plans(axes: Axes, result: Result) -> None:
     columns += [("grouped", False, control) for control in CONTROLS]
     lines = [(r.name, cut) for r in Reduction for cut in CUTS]
     plans = [d for r in Reduction for d in digests(list(result.rows), r.name, controls=False)]
-    known = list(dict.fromkeys(plans))
+    of_reduction = list(dict.fromkeys(plans))
     color = np.full((len(lines), len(columns)), np.nan)
     for (i, (reduction, cut)), (j, (schedule, recompute, control)) in product(
         enumerate(lines), enumerate(columns)
@@ -307,7 +308,7 @@ def _plot_plans(axes: Axes, result: Result) -> None:
                              recompute=recompute, control=control)
         for row in rows:
             digest = str(row["digest"])
-            color[i, j] = known.index(digest) % 3 if digest in known else 3
+            color[i, j] = of_reduction.index(digest) % 3 if digest in of_reduction else 3
             axes.text(j + 0.5, i + 0.5, digest[1:7], ha="center", va="center", fontsize=9)
     tints = ListedColormap(["#BFDDF0", "#F8E2B3", "#BFE5DA", "#DDDDDD"])
     axes.pcolormesh(color, cmap=tints, vmin=-0.5, vmax=3.5, edgecolors="white", linewidth=1.5)
@@ -338,8 +339,8 @@ def _plot_accumulators(axes: Axes, result: Result, gradients: str) -> None:
 
     rows = list(result.rows)
     for way, look in _looks().items():
-        each = [error(rows, way, gradients, n) for n in COUNTS]
-        shown = np.maximum([e.value for e in each], FLOOR)
+        errors = [error(rows, way, gradients, n) for n in COUNTS]
+        shown = np.maximum([e.value for e in errors], FLOOR)
         axes.plot(COUNTS, shown, "o-", label=way, **look)
     axes.axhline(BINARY16.eps / 2, label=r"$2^{-11}$, unit roundoff of FP16", **THEORY)
     axes.set_xscale("log", base=2)

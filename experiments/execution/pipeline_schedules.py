@@ -52,12 +52,13 @@ def plan_of(schedule: str, count: int = COUNT) -> Plan:
 def run(quick: bool, seed: int) -> Result:
     collected = Collected()
     plans = {name: measure(plan_of(name), seed) for name in SCHEDULES}
-    collected.add(_known(), (), part="known")
+    collected.add(_tutorial_rows(), (), part="known")
     collected.add(_stash(), (), part="stash")
-    for name, own in plans.items():
-        collected.add([_measured(own)], own.units, part="measured", schedule=name)
-        collected.add(rows_of_figures(own.figures), (), part="figures", schedule=name)
-        collected.add(_curve(own, FEW if quick else MANY), (), part="utilisation", schedule=name)
+    for name, measured in plans.items():
+        collected.add([_measured(measured)], measured.units, part="measured", schedule=name)
+        collected.add(rows_of_figures(measured.figures), (), part="figures", schedule=name)
+        curve = _curve(measured, FEW if quick else MANY)
+        collected.add(curve, (), part="utilisation", schedule=name)
     parameters = {"network": "64-128-128-128-128-128-10 dense, relu", "policy": str(FP16),
                   "stages": len(STAGES), "micro-batch": BATCH, "G of the pictures": COUNT,
                   "target": MK2.name}
@@ -68,7 +69,7 @@ def run(quick: bool, seed: int) -> Result:
     )
 
 
-def _known() -> list[Row]:
+def _tutorial_rows() -> list[Row]:
     """Slots, cycles and utilisation with F = 1 and B = 2 cycles."""
     rows: list[Row] = []
     for name in SCHEDULES:
@@ -92,33 +93,34 @@ def _stash() -> list[Row]:
         guide = guide_stash(name, len(STAGES)) if name != "sequential" else [None] * len(STAGES)
         columns = {"fifo": fifo, "held": held, "peak": peak, "guide": guide}
         rows += [
-            {"schedule": name, "stage": stage, **{key: own[stage] for key, own in columns.items()}}
+            {"schedule": name, "stage": stage, **{key: row[stage] for key, row in columns.items()}}
             for stage in range(len(STAGES))
         ]
     return rows
 
 
-def _measured(own: Measured) -> Row:
-    cost = program_cycles(own.plan, own.figures)
-    held = peaks(own.lives)
+def _measured(measured: Measured) -> Row:
+    cost = program_cycles(measured.plan, measured.figures)
+    held = peaks(measured.lives)
     worst = max(held.values(), key=lambda peak: peak.bytes)
-    end = max(event.start + event.cycles for event in own.events)
+    end = max(event.start + event.cycles for event in measured.events)
     return {
-        "slots": own.plan.slots, "cycles": int(own.plan.cycles(cost)), "end": end,
-        "utilisation": own.plan.utilisation(cost), "peak_bytes": worst.bytes, "peak_ipu": worst.ipu,
-        "bytes_of_all": sum(peak.bytes for peak in held.values()), "digest": own.digest,
-        "loss": own.loss,
+        "slots": measured.plan.slots, "cycles": int(measured.plan.cycles(cost)), "end": end,
+        "utilisation": measured.plan.utilisation(cost), "peak_bytes": worst.bytes,
+        "peak_ipu": worst.ipu,
+        "bytes_of_all": sum(peak.bytes for peak in held.values()), "digest": measured.digest,
+        "loss": measured.loss,
     }
 
 
-def _curve(own: Measured, counts: tuple[int, ...]) -> list[Row]:
+def _curve(measured: Measured, counts: tuple[int, ...]) -> list[Row]:
     """Utilisation against G, with unit costs and with measured ones."""
-    schedule = str(own.plan.schedule.value)  # type: ignore[union-attr]
+    schedule = str(measured.plan.schedule.value)  # type: ignore[union-attr]
     plans = {count: plan_of(schedule, count) for count in counts}
     return [
         {
             "count": count, "unit": plan.utilisation(),
-            "real": plan.utilisation(program_cycles(plan, own.figures)),
+            "real": plan.utilisation(program_cycles(plan, measured.figures)),
         }
         for count, plan in plans.items()
     ]
@@ -162,7 +164,7 @@ def tables(result: Result) -> list[Table]:
         ]
         printed = {"interleaved": "N+1", "sequential": "–"}.get(name, "2N+1, 2(N−1)+1, …")
         lines.append([name, *cells[:3], printed, cells[3] if name != "sequential" else "–"])
-    known = [
+    tutorial_cells = [
         [name, *(
             f"{row['slots']}, {row['cycles']}, {row['utilisation']:.3f}"
             for row in result.select(part="known", schedule=name)
@@ -180,7 +182,7 @@ def tables(result: Result) -> list[Table]:
         ),
         Table(
             "Slots, cycles and utilisation, F = 1 and B = 2 cycles",
-            ["schedule", *(f"G = {count}" for count in KNOWN)], known,
+            ["schedule", *(f"G = {count}" for count in KNOWN)], tutorial_cells,
         ),
     ]
 
@@ -201,9 +203,9 @@ def plot(result: Result) -> Figure:
         12, 12.5, mosaic="AA;BB;CC;DD;EF", height_ratios=[1, 1, 1, 1, 1.9]
     )
     plans = _plans(result)
-    every = [event for own in plans.values() for event in own.events]
-    for panel, (name, own) in zip(axes[:4], plans.items(), strict=True):
-        draw_gantt(panel, own.events, title=_title(result, name), inches=11)
+    every = [event for measured in plans.values() for event in measured.events]
+    for panel, (name, measured) in zip(axes[:4], plans.items(), strict=True):
+        draw_gantt(panel, measured.events, title=_title(result, name), inches=11)
         panel.set_xlabel("cycles of the declared model; dotted lines: IPUs wait for each other")
     _plot_curves(axes[4], result, "unit", "Unit costs, F = 1 and B = 2 cycles")
     _plot_curves(axes[5], result, "real", "Measured costs")
@@ -220,10 +222,10 @@ def _title(result: Result, name: str) -> str:
 
 
 def _plot_curves(axes: Axes, result: Result, column: str, title: str) -> None:
-    from ipu.experiments.pictures.utilisation import Curve, draw_utilisation
+    from ipu.experiments.pictures.utilisation import UtilisationCurve, draw_utilisation
 
-    curves: Mapping[str, Curve] = {
-        name: Curve(
+    curves: Mapping[str, UtilisationCurve] = {
+        name: UtilisationCurve(
             result.column("count", part="utilisation", schedule=name).tolist(),
             result.column(column, part="utilisation", schedule=name).tolist(),
         )
@@ -237,7 +239,7 @@ def pictures(result: Result) -> dict[str, Figure]:
 
     return {
         f"Schedule {name}: who runs what, what moves, what is held": draw_sheet(
-            own.plan, own.figures
+            measured.plan, measured.figures
         )
-        for name, own in _plans(result).items()
+        for name, measured in _plans(result).items()
     }

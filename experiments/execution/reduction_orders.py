@@ -306,10 +306,10 @@ def _plot_estimates(axes: Axes, result: Result, stochastic: bool) -> None:
     from ipu.run.pages.drawing import THEORY
 
     counts = np.unique(result.column("replicas", part="error"))
-    each = ROUNDING_ERROR * (math.sqrt(2) if stochastic else 1.0)
+    per_addition = ROUNDING_ERROR * (math.sqrt(2) if stochastic else 1.0)
     label = "independent errors: √(R/2) and √(log₂R)"
-    axes.plot(counts, each * np.sqrt(counts / 2), label=label, **THEORY)
-    axes.plot(counts, each * np.sqrt(np.log2(counts)), **THEORY)
+    axes.plot(counts, per_addition * np.sqrt(counts / 2), label=label, **THEORY)
+    axes.plot(counts, per_addition * np.sqrt(np.log2(counts)), **THEORY)
 
 
 def _plot_formats(axes: Axes, result: Result) -> None:

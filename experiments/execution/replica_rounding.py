@@ -159,8 +159,8 @@ def _accuracies(trainer: Trainer, seed: int) -> Iterator[Row]:
     first = trainer.workers[0].variables
     for replica, worker in enumerate(trainer.workers):
         for name, variable in first.items():
-            own = worker.variables[name].array
-            variable.array = trainer.device.context(own.format).wrap(own.carrier)
+            array = worker.variables[name].array
+            variable.array = trainer.device.context(array.format).wrap(array.carrier)
         accuracy = trainer.accuracy(data.images[test], data.labels[test])
         yield {"part": "accuracy", "replica": replica, "accuracy": accuracy}
 
@@ -231,11 +231,11 @@ def _answer(rows: list[Row]) -> str:
 def accuracy_range(rows: list[Row], way: str, replicas: int) -> float:
     """Largest distance between the accuracies of the replicas of one training."""
     table = Result(rows, "", "")
-    each = [
+    accuracies_of = [
         table.column("accuracy", part="accuracy", way=way, replicas=replicas, seed=int(seed))
         for seed in np.unique(table.column("seed", part="accuracy"))
     ]
-    return float(max(np.ptp(accuracies) for accuracies in each))
+    return float(max(np.ptp(accuracies) for accuracies in accuracies_of))
 
 
 # The figure -------------------------------------------------------------------------------------
@@ -262,9 +262,9 @@ def _plot_growth(axes: Axes, result: Result) -> None:
 
     steps = np.unique(result.column("step", part="drift"))
     for replicas, color, marker in _looks():
-        each = _by_seed(result, "mean_ulps", PRIVATE, replicas)
-        axes.plot(steps, each.T, color=color, linewidth=0.6, alpha=0.4)
-        axes.plot(steps, each.mean(axis=0), marker=marker, color=color, markersize=4,
+        curves = _by_seed(result, "mean_ulps", PRIVATE, replicas)
+        axes.plot(steps, curves.T, color=color, linewidth=0.6, alpha=0.4)
+        axes.plot(steps, curves.mean(axis=0), marker=marker, color=color, markersize=4,
                   label=f"private bits, R = {replicas}")
     zero = np.max([_by_seed(result, "mean_ulps", way, r).max(axis=0)
                    for way in TOGETHER for r in REPLICAS], axis=0)

@@ -114,19 +114,19 @@ def _plan(replicas: int, count: int) -> Plan:
 # The model --------------------------------------------------------------------------------------
 
 
-class Ring(NamedTuple):
+class RingLinks(NamedTuple):
     """The links of a ring of replicas: the slowest bandwidth, and the hops of one of its rounds."""
 
     bandwidth: Fact
     seconds_of_hops: float
 
     @classmethod
-    def of(cls, replicas: int) -> Ring:
+    def of(cls, replicas: int) -> RingLinks:
         """The ring of so many replicas.
 
         All links send at once, so each of its 2(R-1) rounds waits for the slowest hop.
 
-        >>> Ring.of(4).seconds_of_hops / HOP.value
+        >>> RingLinks.of(4).seconds_of_hops / HOP.value
         6.0
         """
         inside = replicas <= LINKED.value
@@ -136,7 +136,7 @@ class Ring(NamedTuple):
 
 def model(figures: Sequence[StageFigures], replicas: int, count: int) -> Row:
     """Seconds of a step, of its sum, and the throughput of a replica beside one alone."""
-    ring, plan = Ring.of(replicas), _plan(replicas, count)
+    ring, plan = RingLinks.of(replicas), _plan(replicas, count)
     rates = Rates(link=ring.bandwidth)
     alone, seconds = (
         max(e.start + e.cycles for e in timeline(p, figures, rates)) / MK2.clock.value
@@ -156,19 +156,19 @@ def overlapped(figures: Sequence[StageFigures], workers: int, load: int) -> Row:
     rounds, share = 2 * (workers - 1), 2 * (workers - 1) / workers
     layers = [
         Layer(
-            backward=own.backward_cycles * load / MK2.clock.value,
-            out=own.accumulator_bytes / HOST.value,
-            sum=share * own.accumulator_bytes / BETWEEN.value + rounds * HOP_BETWEEN.value,
-            back=own.parameter_bytes / HOST.value,
+            backward=stage.backward_cycles * load / MK2.clock.value,
+            out=stage.accumulator_bytes / HOST.value,
+            sum=share * stage.accumulator_bytes / BETWEEN.value + rounds * HOP_BETWEEN.value,
+            back=stage.parameter_bytes / HOST.value,
         )
-        for own in reversed(figures)
+        for stage in reversed(figures)
     ]
     done = account(layers)
-    size = sum(own.accumulator_bytes for own in figures)
+    size = sum(stage.accumulator_bytes for stage in figures)
     return {"part": "overlap", "load": load, "replicas": workers, "backward": done.computed,
             "communicated": done.communicated, "hidden": done.hidden, "exposed": done.exposed,
             "bytes_out": size, "bytes_sent": share * size,
-            "bytes_back": sum(own.parameter_bytes for own in figures)}
+            "bytes_back": sum(stage.parameter_bytes for stage in figures)}
 
 
 # Measured on this machine -----------------------------------------------------------------------
@@ -211,13 +211,13 @@ def step_seconds(
     training = Trainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True), seed=seed, group=group
     )
-    own, data = group.own(replicas), digits.load()
+    replicas_here, data = group.own(replicas), digits.load()
     seconds = []
     for step in range(steps + 1):
-        first = step * plan.samples(BATCH) + own.start * BATCH
-        chosen = np.arange(first, first + len(own) * BATCH) % len(data.labels)
+        first = step * plan.samples(BATCH) + replicas_here.start * BATCH
+        samples = np.arange(first, first + len(replicas_here) * BATCH) % len(data.labels)
         start = time.perf_counter()
-        training.step(data.images[chosen], data.labels[chosen])
+        training.step(data.images[samples], data.labels[samples])
         seconds.append(time.perf_counter() - start)
     return seconds[1:]
 
@@ -229,8 +229,8 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
     table = Result(rows, "", "")
     paid = []
     for count in COUNTS:
-        own = table.select(part="model", count=count)
-        most = max(int(str(r["replicas"])) for r in own if float(str(r["efficiency"])) >= PAYS)
+        of_count = table.select(part="model", count=count)
+        most = max(int(str(r["replicas"])) for r in of_count if float(str(r["efficiency"])) >= PAYS)
         paid.append(f"{most} for {count}")
     last = table.select(part="model", count=COUNTS[0], replicas=REPLICAS[-1])[0]
     text = (
@@ -295,11 +295,11 @@ def plot(result: Result) -> Figure:
 
     figure, (times, efficiency, measured) = new_figure(16, 4.8, mosaic="ABC")
     for count, colour in zip(COUNTS, (ORANGE, BLUE, GREEN), strict=True):
-        own: Row = {"part": "model", "count": count}
-        x, label = result.column("replicas", **own), f"G = {count}"
-        times.plot(x, 1e6 * result.column("seconds", **own), "o-", color=colour, label=label)
-        kept = 100 * result.column("efficiency", **own)
-        efficiency.plot(x, kept, "o-", color=colour, label=label)
+        selection: Row = {"part": "model", "count": count}
+        x, label = result.column("replicas", **selection), f"G = {count}"
+        times.plot(x, 1e6 * result.column("seconds", **selection), "o-", color=colour, label=label)
+        percents = 100 * result.column("efficiency", **selection)
+        efficiency.plot(x, percents, "o-", color=colour, label=label)
     times.set(title="Model: time of a step", ylabel="microseconds", yscale="log")
     efficiency.set(title="Model: throughput of a replica", ylim=(0, 105),
                    ylabel="% of one replica alone")

@@ -146,8 +146,8 @@ def _batches(seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     images = data.images.astype(np.float16)  # exact: sixteenths
     learn, _ = data.split(seed)
     for epoch in count(1):
-        for chosen in digits.batches(learn, BATCH, seed, epoch):
-            yield images[chosen], data.labels[chosen]
+        for samples in digits.batches(learn, BATCH, seed, epoch):
+            yield images[samples], data.labels[samples]
 
 
 def digest(arrays: list[np.ndarray]) -> str:

@@ -154,11 +154,11 @@ def find(name: str) -> Listed:
     ...
     ValueError: experiment='swampin' is not known. Did you mean 'swamping'? See: fpsim list
     """
-    known = catalogue()
+    experiments = catalogue()
     key = name.replace("-", "_")
-    if key in known:
-        return known[key]
-    close = difflib.get_close_matches(key, known, 1)
+    if key in experiments:
+        return experiments[key]
+    close = difflib.get_close_matches(key, experiments, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"experiment={name!r} is not known.{hint} See: fpsim list")
 

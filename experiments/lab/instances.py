@@ -18,7 +18,7 @@ from typing import Any
 
 from fpsim import set_threads
 from fpsim.state.files import write_whole
-from ipu.frontends.popdist.launch import Launch, find_mpirun
+from ipu.frontends.popdist.launch import PoprunOptions, find_mpirun
 from ipu.frontends.popdist.processes import run
 from ipu.installation import how_to_install
 from ipu.members.cluster import Cluster
@@ -66,7 +66,7 @@ def run_instances(
 
     Raises    RuntimeError where a process fails; what it said stands on standard error.
     """
-    launch = Launch(processes, replicas or processes, transport=transport)
+    launch = PoprunOptions(processes, replicas or processes, transport=transport)
     with tempfile.TemporaryDirectory(prefix="fpsim-instances-") as folder:
         name = f"{function.__module__}:{function.__qualname__}"
         program = [sys.executable, "-P", "-m", __name__, name, folder, json.dumps(arguments)]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fpsim.state.files import write_whole
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment, catalogue
 from ipu.experiments.lab.result import Result, Table
 from ipu.experiments.lab.versions import commit, processor, versions
-from ipu.run.pages.rendering import environment
+from ipu.run.pages.rendering import data_url, png_url, write_page
 from ipu.run.pages.vector import Picture, inline
 
 #: What a page prints of a description, by type.
@@ -24,7 +21,6 @@ PRINTED: dict[str, type | tuple[type, ...]] = {
 }
 #: Types of the files of a result, by their endings.
 TYPES = {".json": "application/json", ".csv": "text/csv", ".txt": "text/plain"}
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Page:
     def image(self) -> str:
         """The figure as a data URL, or nothing where there is none."""
         figure = self.folder / store.FIGURE
-        return _data_url("image/png", figure.read_bytes()) if figure.exists() else ""
+        return png_url(figure.read_bytes()) if figure.exists() else ""
 
     @property
     def files(self) -> list[tuple[str, str]]:
@@ -56,7 +52,7 @@ class Page:
         kinds = {store.DATA: "text/csv", store.LOCAL: "text/csv", store.META: "application/json"}
         kinds |= {name: TYPES[Path(name).suffix] for name in self.result.files}
         paths = {self.folder / name: kind for name, kind in kinds.items()}
-        return [(p.name, _data_url(kind, p.read_bytes())) for p, kind in paths.items()
+        return [(p.name, data_url(kind, p.read_bytes())) for p, kind in paths.items()
                 if p.exists()]
 
     @property
@@ -91,10 +87,6 @@ def in_words(seconds: float) -> str:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     minutes, rest = divmod(round(seconds), 60)
     return " ".join(f"{n} {unit}" for n, unit in ((minutes, "min"), (rest, "s")) if n)
-
-
-def _data_url(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def pages(out: Path) -> tuple[list[Page], dict[str, str]]:
@@ -137,12 +129,9 @@ def _check(meta: Mapping[str, Any]) -> None:
 
 def write_pages(path: Path, shown: list[Page], damaged: Mapping[str, str] | None = None) -> Path:
     """Write path.html and path.md with these results; returns the page's path."""
-    templates = environment(TEMPLATES)
     content = {
         "pages": shown, "damaged": damaged or {}, "versions": versions(), "commit": commit(),
-        "processor": processor(), "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": processor(),
     }
-    for kind in ("md", "html"):
-        text = templates.get_template(f"report.{kind}.jinja").render(content)
-        write_whole(path.with_name(f"{path.name}.{kind}"), text.encode())
-    return path.with_name(f"{path.name}.html")
+    write_page(path.with_name(f"{path.name}.md"), "report", content)
+    return write_page(path.with_name(f"{path.name}.html"), "report", content)

@@ -101,12 +101,12 @@ def study(
     where = cluster_of(cluster)
     machine = {"target": target, "preset": preset, "f32_denormals": f32_denormals,
                "max_nan": max_nan, "sums": sums, "conv_partials": conv_partials}
-    chosen = Study(
+    experiment = Study(
         name, f"How does {name} train in these formats?", 0.0, False,
         model, data, optimizer, tuple(variants), epochs, batch, seeds, machine, where,
     )
-    runner.run(chosen, out, quick=False, seed=seed)
-    shown = page(chosen, out)
+    runner.run(experiment, out, quick=False, seed=seed)
+    shown = page(experiment, out)
     assert shown is not None
     return write_pages(out / name, [shown])
 
@@ -239,9 +239,9 @@ def _answer(rows: list[Row]) -> str:
 
 def _points(tested: list[Row], name: str) -> str:
     """Mean accuracy, and its deviation over seeds."""
-    each = [100 * float(str(row["accuracy"])) for row in tested if row["policy"] == name]
-    mean, sd = summary(each)
-    return f"{mean:.1f} ± {sd:.1f} %" if len(each) > 1 else f"{mean:.1f} %"
+    accuracies = [100 * float(str(row["accuracy"])) for row in tested if row["policy"] == name]
+    mean, sd = summary(accuracies)
+    return f"{mean:.1f} ± {sd:.1f} %" if len(accuracies) > 1 else f"{mean:.1f} %"
 
 
 def _underflow(row: Row) -> float:

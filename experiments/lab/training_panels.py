@@ -31,11 +31,11 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
     for name, look in looks.items():
         rows = result.select(part="loss", policy=name)
         epochs = sorted({int(str(row["epoch"])) for row in rows})
-        each = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
+        losses = np.array([[r["loss"] for r in rows if r["epoch"] == e] for e in epochs])
         marker = "o" if len(epochs) < 10 else ""
-        axes.plot(epochs, each.mean(axis=1), label=name, marker=marker, clip_on=False, **look)
+        axes.plot(epochs, losses.mean(axis=1), label=name, marker=marker, clip_on=False, **look)
         if name in bands:
-            low, high = each.min(axis=1), each.max(axis=1)
+            low, high = losses.min(axis=1), losses.max(axis=1)
             axes.fill_between(epochs, low, high, color=look["color"], alpha=0.12, linewidth=0)
     axes.set(title="Training loss" + (" (bands: all seeds)" if bands else ""), xlabel="epoch",
              ylabel="cross-entropy (nats)",
@@ -47,13 +47,13 @@ def plot_losses(axes: Axes, result: Result, looks: Looks, bands: Iterable[str] =
 def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
     """One point per seed, and the mean."""
     for place, (name, look) in enumerate(looks.items()):
-        each = 100 * result.column("accuracy", part="test", policy=name)
+        accuracies = 100 * result.column("accuracy", part="test", policy=name)
         filled = look["color"] if look["linestyle"] == "-" else "white"
-        axes.plot(each, [place] * each.size, "o", color=look["color"], markerfacecolor=filled,
-                  markersize=6, alpha=0.75)
-        mean, sd = summary(each)
+        axes.plot(accuracies, [place] * accuracies.size, "o", color=look["color"],
+                  markerfacecolor=filled, markersize=6, alpha=0.75)
+        mean, sd = summary(accuracies)
         axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
-        text = f"{mean:.1f} ± {sd:.1f} %" if each.size > 1 else f"{mean:.1f} %"
+        text = f"{mean:.1f} ± {sd:.1f} %" if accuracies.size > 1 else f"{mean:.1f} %"
         axes.annotate(text, (1.02, place), fontsize=9.5, va="center",
                       xycoords=("axes fraction", "data"))
     name_rows(axes, looks)

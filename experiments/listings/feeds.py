@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu.experiments.listings.sources import Listing
+from ipu.experiments.listings.sources import DocumentListing
 
 __all__ = ["LISTINGS"]
 
@@ -41,7 +41,7 @@ _LINE = """
 """
 
 LISTINGS = (
-    Listing(
+    DocumentListing(
         "feed_loop", "000", 29, 78, numbered=True,
         after="""
             assert result["d1"].shape == (10, 800), result["d1"].shape
@@ -50,7 +50,7 @@ LISTINGS = (
             print("same")
         """,
     ),
-    Listing(
+    DocumentListing(
         "implicit_iterator", "000", 108, 109, inside=1,
         before=f"""{_STRATEGY}
     def create_dataset():
@@ -68,7 +68,7 @@ LISTINGS = (
             print("same")
         """,
     ),
-    Listing(
+    DocumentListing(
         "next_in_loop", "000", 113, 116, blanks=(("...", "steps_per_execution, iterator"),),
         before=_STRATEGY,
         after="""
@@ -84,14 +84,14 @@ LISTINGS = (
             print("same")
         """,
     ),
-    Listing(
+    DocumentListing(
         "iterated_outfeed", "000", 120, 149, numbered=True, before=_STRATEGY + _LINE,
         after="""
             assert float(total) / steps_per_execution < 1e-3, total
             print("same")
         """,
     ),
-    Listing(
+    DocumentListing(
         "dequeue_thread", "000", 155, 243, numbered=True,
         before="""
             import tensorflow
@@ -99,11 +99,11 @@ LISTINGS = (
             tensorflow.keras.utils.set_random_seed(1)
         """,
     ),
-    Listing(
+    DocumentListing(
         "concurrent_stages", "000", 325, 342, numbered=True,
         broken="args... and a0, a1, ... are no Python",
     ),
-    Listing(
+    DocumentListing(
         "cast_gradients", "000", 410, 414, before=_STRATEGY,
         after="""
             variable = tf.Variable(tf.constant([1.0, 2.0], tf.float16))
@@ -112,7 +112,7 @@ LISTINGS = (
             print("same")
         """,
     ),
-    Listing(
+    DocumentListing(
         "benchmark_json", "000", 446, 456, tf1=True,
         blanks=(("= ...", "= tf.data.Dataset.from_tensors(tf.ones([8])).repeat()"),),
         after="""

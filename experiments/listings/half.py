@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipu.experiments.listings.sources import Listing
+from ipu.experiments.listings.sources import DocumentListing
 
 __all__ = ["LISTINGS"]
 
@@ -69,11 +69,13 @@ def _flat(*runs: tuple[int, int]) -> str:
 
 
 LISTINGS = (
-    Listing("swamped_a_little", "004", 42, 46, levels=_flat((0, 5))),
-    Listing("swamped_by_degrees", "004", 55, 64, levels=_flat((0, 3), (1, 4), (2, 2), (1, 1))),
-    Listing("swamped", "004", 72, 76, levels=_flat((0, 5))),
-    Listing("stalled_sum", "004", 86, 90, levels=_flat((0, 3), (1, 1), (0, 1))),
-    Listing(
+    DocumentListing("swamped_a_little", "004", 42, 46, levels=_flat((0, 5))),
+    DocumentListing(
+        "swamped_by_degrees", "004", 55, 64, levels=_flat((0, 3), (1, 4), (2, 2), (1, 1))
+    ),
+    DocumentListing("swamped", "004", 72, 76, levels=_flat((0, 5))),
+    DocumentListing("stalled_sum", "004", 86, 90, levels=_flat((0, 3), (1, 1), (0, 1))),
+    DocumentListing(
         "stochastic_sums", "004", 114, 136, tf1=True, before=_IMPORTS,
         levels=_flat((0, 10), (1, 1), (0, 3), (1, 1), (0, 1), (1, 3), (2, 3), (1, 1)),
         after="""
@@ -82,7 +84,7 @@ LISTINGS = (
             assert len(set(running_total.tolist())) > 5
         """,
     ),
-    Listing(
+    DocumentListing(
         "method_2_dense", "004", 152, 173, tf1=True, before=_IMPORTS,
         levels=_flat((0, 3), (1, 19)),
         after="""
@@ -106,7 +108,7 @@ LISTINGS = (
             assert by_weights.tolist() == [[1, 2, 3], [1, 2, 3]]
         """,
     ),
-    Listing(
+    DocumentListing(
         "custom_getter", "004", 190, 202, tf1=True, before=_IMPORTS,
         levels=_flat((0, 3), (1, 1), (2, 4), (1, 1), (2, 4)),
         after="""
@@ -121,29 +123,29 @@ LISTINGS = (
             assert kept == {"all/w": tf.float32, "all/v": tf.float32, "all/n": tf.float16}
         """,
     ),
-    Listing(
+    DocumentListing(
         "convolution", "004", 207, 225, tf1=True,
         levels=_flat((0, 2), (1, 4), (2, 13)),
         broken="a default stands before a positional argument",
     ),
-    Listing(
+    DocumentListing(
         "getter_in_a_scope", "004", 234, 243, tf1=True,
         levels=_flat((0, 2), (1, 3), (2, 1), (1, 1), (2, 3)),
         broken="labels is not defined",
     ),
-    Listing(
+    DocumentListing(
         "scaled_loss", "004", 271, 295, tf1=True,
         before=_NETWORK.replace("PRECISION", "False"),
         levels=_flat((0, 2), (1, 2), (2, 21)),
         after=_TRAIN.replace("CARRIED", "tf.float32"),
     ),
-    Listing(
+    DocumentListing(
         "scaled_rate", "004", 301, 314, tf1=True,
         before=_NETWORK.replace("PRECISION", "True"),
         levels=_flat((0, 1), (1, 13)),
         after=_TRAIN.replace("CARRIED", "tf.float16"),
     ),
-    Listing(
+    DocumentListing(
         "exceptions", "004", 341, 352, tf1=True, before=_IMPORTS,
         levels=_flat((0, 9), (1, 2), (0, 1)),
         after="""
@@ -159,12 +161,12 @@ LISTINGS = (
             assert "OFLO 0x1" in text and "DIV0 0x0" in text and "mul" in text, text
         """,
     ),
-    Listing(
+    DocumentListing(
         "stable_statistics", "004", 378, 378, tf1=True,
         before=_IMPORTS + "\n    ipu_configuration = ipu.config.IPUConfig()",
         after="assert ipu_configuration.norms.use_stable_statistics",
     ),
-    Listing(
+    DocumentListing(
         "half_partials", "004", 397, 399, tf1=True, levels=_flat((0, 1), (1, 2)),
         before=_IMPORTS + "\n    args.use_float16_partials = True"
         "\n    ipu_configuration = ipu.config.IPUConfig()",

@@ -1,8 +1,8 @@
 """Listings as they stand in the documents, read from a folder that FPSIM_SOURCES names.
 
 The documents are plain text: some listings carry line numbers, some have lost their indentation. A
-`Listing` says which lines of a document it is and how deep each one stands; `program` gives the
-text, with our own words before and after it.
+`DocumentListing` says which lines of a document it is and how deep each one stands; `program` gives
+the text, with our own words before and after it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DIGESTS", "Listing"]
+__all__ = ["DIGESTS", "DocumentListing"]
 
 #: SHA-256 of each document, by the beginning of its file's name.
 DIGESTS = {
@@ -24,7 +24,7 @@ DIGESTS = {
 
 
 @dataclass(frozen=True)
-class Listing:
+class DocumentListing:
     """One listing.
 
     name         by which the test calls it.

@@ -44,10 +44,10 @@ def draw_liveness(
     edges    where each slot starts on the axis; end: where the last one stops.
     update   the slot of the update, if there is one.
     """
-    own = [row for row in rows if row.ipu == ipu]
+    of_ipu = [row for row in rows if row.ipu == ipu]
     slots = sorted(edges)
     sizes = {kind: dict.fromkeys(slots, 0) for kind in KINDS}
-    for row in own:
+    for row in of_ipu:
         sizes[row.kind][row.slot] += row.bytes
     x = [*(edges[slot] for slot in slots), end]
     below = np.zeros(len(x))
@@ -59,7 +59,7 @@ def draw_liveness(
         axes.fill_between(x, below, above, step="post", color=HOLDS[kind], linewidth=0)
         below = above
     axes.step(x, below, where="post", color="#222222", linewidth=0.7)
-    peak = peaks(own)[ipu]
+    peak = peaks(of_ipu)[ipu]
     axes.axhline(peak.bytes / 1e3, color="#222222", linewidth=0.6, linestyle=(0, (5, 2)))
     number = f"{peak.bytes:,}".replace(",", " ")
     where = "the update" if peak.slot == update else f"slot {peak.slot}"

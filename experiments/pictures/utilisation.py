@@ -11,7 +11,7 @@ from ipu.run.pages import drawing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FORMULAS", "LOOKS", "Curve", "draw_utilisation"]
+__all__ = ["FORMULAS", "LOOKS", "UtilisationCurve", "draw_utilisation"]
 
 #: Colour, marker and its size of each schedule: equal points stay visible over each other.
 LOOKS = {
@@ -29,7 +29,7 @@ FORMULAS: dict[str, Callable[[int, int], float]] = {
 }
 
 
-class Curve(NamedTuple):
+class UtilisationCurve(NamedTuple):
     """Utilisation of one schedule at some numbers of micro-batches."""
 
     counts: Sequence[int]
@@ -37,7 +37,8 @@ class Curve(NamedTuple):
 
 
 def draw_utilisation(
-    axes: Axes, curves: Mapping[str, Curve], stages: int, *, title: str, legend: bool = True
+    axes: Axes, curves: Mapping[str, UtilisationCurve], stages: int, *, title: str,
+    legend: bool = True,
 ) -> None:
     """Markers: counted from the schedules; thin lines: the formulas of the documents.
 
@@ -50,8 +51,8 @@ def draw_utilisation(
     counts = sorted({count for curve in curves.values() for count in curve.counts})
     styles = ((0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
     for (name, formula), style in zip(FORMULAS.items(), styles, strict=True):
-        own = [100 * formula(count, stages) for count in counts]
-        axes.plot(counts, own, **{**drawing.THEORY, "linestyle": style}, label=name)
+        percents = [100 * formula(count, stages) for count in counts]
+        axes.plot(counts, percents, **{**drawing.THEORY, "linestyle": style}, label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.minorticks_off()

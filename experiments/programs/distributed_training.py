@@ -40,7 +40,7 @@ COUNT, SAMPLES = 2, 8
 
 
 @dataclass(frozen=True)
-class Options:
+class DistributedArguments:
     """What was asked for; see the help of each option."""
 
     quick: bool
@@ -95,7 +95,7 @@ def command(**arguments: Any) -> int:
     from ipu.members.cluster import Cluster
     from ipu.members.transport import JoinError, Kind, StoppedError
 
-    options = Options(**arguments)
+    options = DistributedArguments(**arguments)
     try:
         cluster = Cluster.from_environment()
         if cluster is None or cluster.transport == "local":
@@ -113,7 +113,7 @@ def command(**arguments: Any) -> int:
         return 1
 
 
-def run_threads(cluster: Cluster | None, options: Options) -> int:
+def run_threads(cluster: Cluster | None, options: DistributedArguments) -> int:
     """All workers in this process."""
     from ipu.learn.checkpoint import interrupt_later
     from ipu.members.cluster import Cluster
@@ -129,7 +129,7 @@ def run_threads(cluster: Cluster | None, options: Options) -> int:
         )))
 
 
-def run_worker(cluster: Cluster, options: Options) -> int:
+def run_worker(cluster: Cluster, options: DistributedArguments) -> int:
     """This process as one worker of a cluster."""
     from ipu.learn.checkpoint import interrupt_later
     from ipu.members.connect import connect, leaving
@@ -141,7 +141,8 @@ def run_worker(cluster: Cluster, options: Options) -> int:
 
 
 def train(
-    transport: Transport, cluster: Cluster, options: Options, interrupted: Callable[[], bool]
+    transport: Transport, cluster: Cluster, options: DistributedArguments,
+    interrupted: Callable[[], bool],
 ) -> int:
     """Train to the end, or until a worker is interrupted; the exit status."""
     from ipu.members.group import Processes
@@ -152,8 +153,8 @@ def train(
     with _saving(group, training, options) as save:
         while training.steps < options.n_steps:
             x, labels = batch(options.seed, training.steps, plan)
-            own = group.own(plan.replicas)
-            loss = training.step(share(x, plan, own), share(labels, plan, own))
+            replicas = group.own(plan.replicas)
+            loss = training.step(share(x, plan, replicas), share(labels, plan, replicas))
             stopped = bool(group.stopping)
             if stopped or training.steps % options.save_every == 0:
                 save()
@@ -167,7 +168,7 @@ def train(
     return 0
 
 
-def build(group: Processes, cluster: Cluster, options: Options) -> Trainer:
+def build(group: Processes, cluster: Cluster, options: DistributedArguments) -> Trainer:
     """The training of this worker's replicas."""
     from ipu.learn.optim import SGD
     from ipu.learn.policy import FP16
@@ -201,14 +202,14 @@ def batch(seed: int, step: int, plan: Plan) -> tuple[NDArray[Any], NDArray[Any]]
     return centres[labels] + rng.standard_normal((len(labels), FEATURES)), labels
 
 
-def share(values: NDArray[np.generic], plan: Plan, own: range) -> NDArray[Any]:
+def share(values: NDArray[np.generic], plan: Plan, replicas: range) -> NDArray[Any]:
     """The samples of a worker's replicas: micro-batch m·R + r of the batch is replica r's."""
     size = plan.micro_batch(len(values))
     blocks = values.reshape(plan.count, plan.replicas, size, *values.shape[1:])
-    return blocks[:, own.start : own.stop].reshape(-1, *values.shape[1:])
+    return blocks[:, replicas.start : replicas.stop].reshape(-1, *values.shape[1:])
 
 
-def _text(cluster: Cluster, options: Options) -> str:
+def _text(cluster: Cluster, options: DistributedArguments) -> str:
     """What must be equal on all workers."""
     from ipu.plan.orders import Order
 
@@ -221,7 +222,9 @@ def _text(cluster: Cluster, options: Options) -> str:
 
 
 @contextmanager
-def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[Callable[[], None]]:
+def _saving(
+    group: Processes, training: Trainer, options: DistributedArguments
+) -> Iterator[Callable[[], None]]:
     """Go on from the latest checkpoint; yields what saves one."""
     if options.checkpoint is None:
         yield lambda: None
@@ -239,10 +242,10 @@ def _saving(group: Processes, training: Trainer, options: Options) -> Iterator[C
         yield lambda: checkpoints.save(training)
 
 
-def _tell_interrupted(group: Processes, options: Options) -> None:
-    kept = "nothing was saved" if options.checkpoint is None else f"saved in {options.checkpoint}"
+def _tell_interrupted(group: Processes, options: DistributedArguments) -> None:
+    place = "nothing was saved" if options.checkpoint is None else f"saved in {options.checkpoint}"
     who = group.transport.describe(group.stopping[0])
-    print(f"distributed_training: {who} was interrupted; {kept}", file=sys.stderr, flush=True)
+    print(f"distributed_training: {who} was interrupted; {place}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ipu.experiments.commands.options import bad_input
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 
 if TYPE_CHECKING:
     from ipu.learn.train import Trainer
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("precision", type=click.Choice(["mixed", "float32"]))
 @options
-def command(precision: str, options: Options) -> int:
+def command(precision: str, options: ProgramOptions) -> int:
     """Train a convolutional network on Fashion-MNIST; mixed computes in binary16."""
-    from ipu.experiments.programs.loop import Loop, run
+    from ipu.experiments.programs.loop import TrainingLoop, run
     from ipu.feed.data import fashion_mnist
 
     with bad_input():
         data = options.data(fashion_mnist, (28, 28, 1))
         trainer = build(precision, options)
-        loop = Loop(f"Fashion-MNIST network in {precision}", trainer, data, options)
+        loop = TrainingLoop(f"Fashion-MNIST network in {precision}", trainer, data, options)
     return run(loop)
 
 
-def build(precision: str, options: Options) -> Trainer:
+def build(precision: str, options: ProgramOptions) -> Trainer:
     """The training, with every exception armed and NaN on overflow.
 
     The policy's custom getter keeps the parameters in binary32; gradients are divided by the loss

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import bad_input
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CLASSES = 10
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("precision", type=click.Choice(["mixed", "float32"]))
 @options
-def command(precision: str, options: Options) -> int:
+def command(precision: str, options: ProgramOptions) -> int:
     """Train by an IPUEstimator on Fashion-MNIST; mixed computes in binary16."""
     from ipu.feed.data import fashion_mnist
 
@@ -50,7 +50,7 @@ def command(precision: str, options: Options) -> int:
     return _train(precision, options, data)
 
 
-def _train(precision: str, options: Options, data: Data) -> int:
+def _train(precision: str, options: ProgramOptions, data: Data) -> int:
     """The exit status of a training."""
     from ipu.frontends.tensorflow.engine.errors import MachineError
     from ipu.frontends.tensorflow.engine.machine import Choices, choose
@@ -74,7 +74,7 @@ def _train(precision: str, options: Options, data: Data) -> int:
     return 0
 
 
-def _estimator(v1: Any, precision: str, options: Options, per_epoch: int) -> Any:
+def _estimator(v1: Any, precision: str, options: ProgramOptions, per_epoch: int) -> Any:
     """With every exception armed and NaN on overflow; the checkpoint folder is its model_dir."""
     from tensorflow.python import ipu
 
@@ -92,12 +92,12 @@ def _estimator(v1: Any, precision: str, options: Options, per_epoch: int) -> Any
     return ipu.ipu_estimator.IPUEstimator(_model_fn(v1, options), model_dir=folder, config=config)
 
 
-def _model_fn(v1: Any, options: Options) -> Callable[..., Any]:
+def _model_fn(v1: Any, options: ProgramOptions) -> Callable[..., Any]:
     """Parameters are binary32 and cast to the format of the images; so are their gradients."""
 
     def single(getter: Any, name: str, *rest: Any, dtype: Any, **named: Any) -> Any:
-        kept = getter(name, *rest, dtype=v1.float32, **named)
-        return kept if dtype == v1.float32 else v1.cast(kept, dtype, name=f"{name}_cast")
+        variable = getter(name, *rest, dtype=v1.float32, **named)
+        return variable if dtype == v1.float32 else v1.cast(variable, dtype, name=f"{name}_cast")
 
     def conv(x: Any, name: str) -> Any:
         with v1.variable_scope(name):
@@ -126,7 +126,7 @@ def _model_fn(v1: Any, options: Options) -> Callable[..., Any]:
     return model_fn
 
 
-def _input_fn(tf: Any, precision: str, options: Options, data: Data) -> Callable[[], Any]:
+def _input_fn(tf: Any, precision: str, options: ProgramOptions, data: Data) -> Callable[[], Any]:
     """Batches in the stored order, epoch after epoch."""
     learn = data.learn[: options.limit]
     kind = "float16" if precision == "mixed" else "float32"
@@ -142,7 +142,7 @@ def _input_fn(tf: Any, precision: str, options: Options, data: Data) -> Callable
 def _shown_losses(v1: Any, per_epoch: int, warm: int) -> Any:
     """A hook that prints the mean loss of each epoch, which is a launch."""
 
-    class Losses(v1.train.SessionRunHook):  # type: ignore[misc]
+    class LossPrinter(v1.train.SessionRunHook):  # type: ignore[misc]
         def begin(self) -> None:
             self.step = v1.train.get_global_step()
 
@@ -155,7 +155,7 @@ def _shown_losses(v1: Any, per_epoch: int, warm: int) -> Any:
             epoch = int(step) // per_epoch + 1 - warm
             print(f"epoch {epoch}: loss {loss:.4f}" if epoch else "Executing warmup run...")
 
-    return Losses()
+    return LossPrinter()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from fpsim.records.flags import FloatingPointTrap
 from fpsim.records.formats import BINARY32
 from ipu.experiments.lab.variants import exceptions
-from ipu.experiments.programs.options import Options
+from ipu.experiments.programs.options import ProgramOptions
 from ipu.feed.batches import Batches
 from ipu.feed.data import Data
 from ipu.learn.checkpoint import Keeper, interrupt_later
@@ -25,12 +25,12 @@ from ipu.learn.metrics import RunningLoss
 from ipu.learn.train import Trainer
 from ipu.ops.heap import keep_freed_memory
 
-__all__ = ["Loop", "run"]
+__all__ = ["TrainingLoop", "run"]
 
 SAVE_SECONDS = 30.0
 
 
-def run(loop: Loop) -> int:
+def run(loop: TrainingLoop) -> int:
     """Train to the end; the exit status.
 
     A trap ends the run with the registers and status 1, a full disk with status 1, ^C after the
@@ -47,8 +47,8 @@ def run(loop: Loop) -> int:
             print(f"stopped after batch {loop.batches.position}: {error}", file=sys.stderr)
             return 1
     if not finished:
-        kept = f"; the state is in {loop.keeper.path}" if loop.keeper else "; nothing was saved"
-        print(f"interrupted after batch {loop.batches.position}{kept}", file=sys.stderr)
+        place = f"; the state is in {loop.keeper.path}" if loop.keeper else "; nothing was saved"
+        print(f"interrupted after batch {loop.batches.position}{place}", file=sys.stderr)
         return 130
     print("\n".join(counters(loop.trainer)))
     print("Program ran successfully")
@@ -68,13 +68,13 @@ class NotSavedError(Exception):
     """The checkpoint could not be written."""
 
 
-class Loop:
+class TrainingLoop:
     """A training and where it is.
 
     Raises    ValueError for a batch larger than the data, and for a checkpoint of another run.
     """
 
-    def __init__(self, name: str, trainer: Trainer, data: Data, options: Options) -> None:
+    def __init__(self, name: str, trainer: Trainer, data: Data, options: ProgramOptions) -> None:
         self.trainer, self.options = trainer, options
         self.batches = Batches(data.learn[: options.limit], options.batch_size, shuffle=False)
         self.loss = RunningLoss(trainer.device, trainer.policy.default.activations)

@@ -60,10 +60,10 @@ ACCUMULATION, INFERENCE_ITERATIONS = 10, 100
 )
 @click.option("--limit", type=click.IntRange(1), default=None, help="Use the first N images.")
 @click.option("--seed", type=Seed(), default=0, help="Of weights, order and random bits.")
-def command(**chosen: Any) -> int:
+def command(**choices: Any) -> int:
     """Train and test a network for MNIST whose layers are four stages on four IPUs."""
     with bad_input():
-        return run(**chosen)
+        return run(**choices)
 
 
 def run(
@@ -83,18 +83,18 @@ def run(
         poptorch.setLogLevel("DEBUG")
     data = tutorial.load(data_dir)
     print(f"data: {data}" + ("" if limit is None else f"; of both the first {limit}"))
-    chosen = tutorial.options(
+    options = tutorial.options(
         strategy, iterations=device_iterations, accumulation=ACCUMULATION,
         offload=offload_optimiser, seed=seed,
     )
     if profile:
-        chosen.enableProfiling(str(profile_dir))
+        options.enableProfiling(str(profile_dir))
     network = tutorial.network(seed)
-    model = tutorial.training(network, chosen, learning_rate)
-    train(model, tutorial.loader(chosen, tutorial.set_of(data.learn, limit), batch_size), epochs)
+    model = tutorial.training(network, options, learning_rate)
+    train(model, tutorial.loader(options, tutorial.set_of(data.learn, limit), batch_size), epochs)
     if profile and epochs:
         draw(model, profile_dir)
-    inference = chosen.clone().disableProfiling().deviceIterations(INFERENCE_ITERATIONS)
+    inference = options.clone().disableProfiling().deviceIterations(INFERENCE_ITERATIONS)
     inference.Training.gradientAccumulation(1)
     test(poptorch.inferenceModel(network, inference), data, inference, test_batch_size, limit)
     return 0
@@ -122,7 +122,7 @@ def train(model: Any, batches: Any, epochs: int) -> None:
         print(told)
 
 
-def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None) -> None:
+def test(model: Any, data: Data, options: Any, batch_size: int, limit: int | None) -> None:
     """Prints the accuracy on the test set; it may be too small for a call of 100 micro-batches.
 
     As in the tutorial, images that fill no call are left out; the line says how many were tested.
@@ -133,8 +133,8 @@ def test(model: Any, data: Data, chosen: Any, batch_size: int, limit: int | None
     fitting = len(images) // batch_size
     if not fitting:
         raise ValueError(f"--test-batch-size={batch_size} is more than {len(images)} test images")
-    chosen.deviceIterations(min(chosen.device_iterations, fitting))
-    batches = tutorial.loader(chosen, images, batch_size, shuffle=False)
+    options.deviceIterations(min(options.device_iterations, fitting))
+    batches = tutorial.loader(options, images, batch_size, shuffle=False)
     calls = [(tutorial.accuracy(model(x), labels), len(labels)) for x, labels in batches]
     tested = sum(n for _, n in calls)
     left = "" if tested == len(images) else f" (of the first {tested} of {len(images)} images)"

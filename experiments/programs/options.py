@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fpsim.records.formats import Format
     from ipu.feed.data import Data
 
-__all__ = ["Options", "options"]
+__all__ = ["ProgramOptions", "options"]
 
 
 @dataclass(frozen=True)
-class Options:
+class ProgramOptions:
     """What was asked for; see the help of each option."""
 
     batch_size: int
@@ -77,14 +77,14 @@ _OPTIONS = (
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The shared options; the command receives them as one `Options`."""
+    """The shared options; the command receives them as one `ProgramOptions`."""
 
     @wraps(function)
     def command(**arguments: Any) -> Any:
-        shared = {field.name: arguments.pop(field.name) for field in fields(Options)}
-        return function(options=Options(**shared), **arguments)
+        shared = {field.name: arguments.pop(field.name) for field in fields(ProgramOptions)}
+        return function(options=ProgramOptions(**shared), **arguments)
 
-    chosen: Callable[..., Any] = command
+    wrapped: Callable[..., Any] = command
     for option in reversed(_OPTIONS):
-        chosen = option(chosen)
-    return chosen
+        wrapped = option(wrapped)
+    return wrapped

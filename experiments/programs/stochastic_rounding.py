@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ipu.experiments.commands.options import bad_input
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 
 if TYPE_CHECKING:
     from ipu.learn.train import Trainer
@@ -30,22 +30,24 @@ BAD_DEPTH = (
 @click.argument("depth", type=int)
 @click.option("--disable-stochastic-rounding", is_flag=True, help="Round to nearest.")
 @options
-def command(precision: str, depth: int, disable_stochastic_rounding: bool, options: Options) -> int:
+def command(
+    precision: str, depth: int, disable_stochastic_rounding: bool, options: ProgramOptions
+) -> int:
     """Train a ResNet of DEPTH = 6N + 2 layers on CIFAR-10."""
     if depth % 6 != 2 or depth < 8:
         print(BAD_DEPTH)
         return 1
-    from ipu.experiments.programs.loop import Loop, run
+    from ipu.experiments.programs.loop import TrainingLoop, run
     from ipu.feed.data import cifar10
 
     with bad_input():
         data = options.data(cifar10, (32, 32, 3))
         trainer = build(precision, depth, not disable_stochastic_rounding, options)
-        loop = Loop(f"ResNet-{depth} in {precision}", trainer, data, options)
+        loop = TrainingLoop(f"ResNet-{depth} in {precision}", trainer, data, options)
     return run(loop)
 
 
-def build(precision: str, depth: int, stochastic: bool, options: Options) -> Trainer:
+def build(precision: str, depth: int, stochastic: bool, options: ProgramOptions) -> Trainer:
     """The training; parameters have the format of the computation.
 
     SGD with momentum is linear in the gradient, so the learning rate is divided by the loss scale.

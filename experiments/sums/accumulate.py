@@ -20,7 +20,7 @@ def running_sums(
     next addition; copy what is kept.
     """
     total = context.zeros(terms.size)
-    each = context.wrap(Context(context.format).array(terms).values)
+    term = context.wrap(Context(context.format).array(terms).values)
     for n in progress(range(1, additions + 1), label, additions):
-        context.add(total, each, out=total)
+        context.add(total, term, out=total)
         yield n, total.values

@@ -56,7 +56,7 @@ def run(quick: bool, seed: int) -> Result:
     return Result(rows, _answer(rows), policy, parameters, (ELEMENTWISE, STOCHASTIC))
 
 
-def kept(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
+def remainder(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
     """small + BIG - BIG in the context's arithmetic, lanes × terms; terms round to nearest."""
     shape = (lanes if context.rounding.stochastic else 1, small.size)
     nearest = Context(context.format).array(small).values
@@ -65,7 +65,7 @@ def kept(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
 
 
 def _table(name: str, context: Context, lanes: int) -> list[Row]:
-    values = kept(context, np.array(list(TUTORIAL)), lanes)
+    values = remainder(context, np.array(list(TUTORIAL)), lanes)
     return [
         {"part": "table", "arithmetic": name, "small": small, "kept": float(value.mean()),
          "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
@@ -75,7 +75,7 @@ def _table(name: str, context: Context, lanes: int) -> list[Row]:
 
 def _curve(name: str, context: Context, points: int, lanes: int) -> list[Row]:
     small = np.geomspace(1e-5, BIG, points)
-    errors = np.abs(kept(context, small, lanes).mean(axis=0) / small - 1)
+    errors = np.abs(remainder(context, small, lanes).mean(axis=0) / small - 1)
     return [
         {"part": "curve", "arithmetic": name, "small": float(s), "relative_error": float(e)}
         for s, e in zip(small, errors, strict=True)

@@ -274,12 +274,12 @@ def check_versions(client: Client) -> None:
                     f"process {here.get(package)}; install one version on both"
                 )
     try:
-        own = client.run(own_version)
+        by_address = client.run(own_version)
     except (ImportError, AttributeError) as error:
         raise ClusterRefusedError(
             f"the workers cannot import fpsim as here ({error}); install one version on both"
         ) from None
-    for address, version in own.items():
+    for address, version in by_address.items():
         if Version(*version) != own_version():
             raise ClusterRefusedError(
                 f"worker {address} runs {Version(*version)}, this process {own_version()}; "

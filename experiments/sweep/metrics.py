@@ -32,7 +32,7 @@ class Curve(NamedTuple):
     y: tuple[float, ...]
 
 
-class Compared(NamedTuple):
+class ComparedRuns(NamedTuple):
     """Numbers and curves by their titles: one entry for each run, None where it has none.
 
     >>> rows = [{"of": "a", "epoch": 1, "loss": 2.0}, {"of": "a", "epoch": 2, "loss": 1.0}]
@@ -44,7 +44,7 @@ class Compared(NamedTuple):
     curves: dict[str, list[Curve | None]]
 
 
-def compared(runs: Sequence[Sequence[Row]]) -> Compared:
+def compared(runs: Sequence[Sequence[Row]]) -> ComparedRuns:
     """Every number and curve of the runs, in the order of their first rows."""
     numbers: dict[str, list[float | None]] = {}
     curves: dict[str, list[Curve | None]] = {}
@@ -55,7 +55,7 @@ def compared(runs: Sequence[Sequence[Row]]) -> Compared:
                     curves.setdefault(title, [None] * len(runs))[place] = value
                 else:
                     numbers.setdefault(title, [None] * len(runs))[place] = value
-    return Compared(numbers, curves)
+    return ComparedRuns(numbers, curves)
 
 
 def differs(values: Sequence[object]) -> bool:
@@ -99,14 +99,14 @@ def _mean_columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:
     """Columns as means over the experiment's own seeds, where all of these have the same ones."""
     by_seed: dict[object, list[Row]] = {}
     for row in rows:
-        own = {name: value for name, value in row.items() if name != SEED}
-        by_seed.setdefault(row.get(SEED), []).append(own)
-    every = [_columns(own) for own in by_seed.values()]
-    shapes = {(tuple(own), *(len(values) for values in own.values())) for own in every}
+        without_seed = {name: value for name, value in row.items() if name != SEED}
+        by_seed.setdefault(row.get(SEED), []).append(without_seed)
+    every = [_columns(of_seed) for of_seed in by_seed.values()]
+    shapes = {(tuple(columns), *(len(v) for v in columns.values())) for columns in every}
     if len(shapes) > 1:
-        return _columns([row for own in by_seed.values() for row in own])
+        return _columns([row for of_seed in by_seed.values() for row in of_seed])
     return {
-        name: tuple(math.fsum(v) / len(v) for v in zip(*(own[name] for own in every), strict=True))
+        name: tuple(math.fsum(v) / len(v) for v in zip(*(c[name] for c in every), strict=True))
         for name in every[0]
     }
 

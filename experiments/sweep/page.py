@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +13,8 @@ from ipu.experiments.lab.result import Result
 from ipu.experiments.sweep.metrics import compared, differs
 from ipu.experiments.sweep.panels import draw
 from ipu.experiments.sweep.sweep import Swept
-from ipu.run.pages.rendering import environment
+from ipu.run.pages import rendering
 
-TEMPLATES = Path(__file__).parent / "templates"
 #: Columns of numbers that the table shows at most.
 MOST_COLUMNS = 16
 
@@ -39,7 +37,7 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
     image = b"" if figure is None else to_png(figure)
     if image:
         write_whole(folder / store.FIGURE, image)
-    different = {title: each for title, each in measured.numbers.items() if differs(each)}
+    different = {title: numbers for title, numbers in measured.numbers.items() if differs(numbers)}
     columns = dict(list(different.items())[:MOST_COLUMNS])
     keys = list(dict.fromkeys(name for job, _ in runs for name, _ in job.settings))
     content = {
@@ -48,13 +46,10 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
         "lines": [_line(place, swept, keys, list(columns.values())) for place in range(len(runs))],
         "equal": len(measured.numbers) - len(different),
         "more_columns": len(different) - len(columns), "more_panels": left_out,
-        "image": f"data:image/png;base64,{base64.b64encode(image).decode()}" if image else "",
+        "image": rendering.png_url(image),
         "folder": folder.name,
     }
-    text = environment(TEMPLATES).get_template("sweep.html.jinja").render(content)
-    path = folder.with_name(f"{folder.name}.html")
-    write_whole(path, text.encode())
-    return path
+    return rendering.write_page(folder.with_name(f"{folder.name}.html"), "sweep", content)
 
 
 def _words(settings: Sequence[tuple[str, object]]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ipu.experiments.sweep.metrics import Compared, Curve, differs
+from ipu.experiments.sweep.metrics import ComparedRuns, Curve, differs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ LINE = 34
 
 
 def draw(
-    measured: Compared, seeds: Sequence[int], settings: Sequence[str]
+    measured: ComparedRuns, seeds: Sequence[int], settings: Sequence[str]
 ) -> tuple[Figure | None, int]:
     """The figure, and how many panels it leaves out; None where nothing differs.
 
@@ -27,11 +27,11 @@ def draw(
     """
     from ipu.run.pages.drawing import new_figure
 
-    curves = {title: each for title, each in measured.curves.items() if differs(each)}
+    curves = {title: values for title, values in measured.curves.items() if differs(values)}
     last_points = {title for title in measured.numbers
                    if any(title.startswith(f"{curve}, ") for curve in measured.curves)}
-    numbers = {title: each for title, each in measured.numbers.items()
-               if title not in last_points and differs(each)}
+    numbers = {title: values for title, values in measured.numbers.items()
+               if title not in last_points and differs(values)}
     titles = [*curves, *numbers]
     shown = titles[:MOST]
     if not shown:

@@ -116,7 +116,7 @@ def table(swept: Swept) -> Result:
     first = swept.finished[0][1]
     seeds = list(dict.fromkeys(one.job.seed for one in swept.jobs))
     settings = list(dict.fromkeys(one.job.settings for one in swept.jobs))
-    parameters = {"seeds": seeds, "settings": [dict(each) for each in settings],
+    parameters = {"seeds": seeds, "settings": [dict(setting) for setting in settings],
                   "failed": list(swept.failed)}
     return Result(collected.rows, answer(swept), first.policy, parameters, collected.units,
                   local.rows)

@@ -42,7 +42,7 @@ class AccumulatorWay(NamedTuple):
     """How the gradients are accumulated."""
 
     reduction: Reduction
-    dtype: Format
+    dtype: Format = BINARY16
     stochastic: bool = False
 
 

@@ -128,8 +128,8 @@ def rescue(rows: list[Row]) -> str:
     Undecided where FP16 does not fall behind FP32 by more than the uncertainty: then there is
     nothing to rescue.
     """
-    each = _accuracies(rows)
-    single, half, stochastic = each["FP32"], each["FP16"], each["FP16 + SR"]
+    accuracies = _accuracies(rows)
+    single, half, stochastic = accuracies["FP32"], accuracies["FP16"], accuracies["FP16 + SR"]
     share = np.mean(single) / 100
     # Of two accuracies on as many test digits, if their errors are independent. What SR wins back
     # is a share of the gap on the same digits, so the spread over the seeds is its own measure.
@@ -142,9 +142,9 @@ def rescue(rows: list[Row]) -> str:
 
 
 def _answer(rows: list[Row]) -> str:
-    each = _accuracies(rows)
-    points = {name: summary(values)[0] for name, values in each.items()}
-    spread = {name: summary(values)[1] for name, values in each.items()}
+    accuracies = _accuracies(rows)
+    points = {name: summary(values)[0] for name, values in accuracies.items()}
+    spread = {name: summary(values)[1] for name, values in accuracies.items()}
     gap, gained = points["FP32"] - points["FP16"], points["FP16 + SR"] - points["FP16"]
     table = Result(rows, "", "")
     missing = {

@@ -18,7 +18,7 @@ def transformer(torch: Any) -> Any:
     """Two encoder blocks over the 8 rows of an image, then a classifier of their mean."""
     nn, functional = torch.nn, torch.nn.functional
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class TransformerBlock(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
@@ -37,7 +37,7 @@ def transformer(torch: Any) -> Any:
             super().__init__()
             self.embed = nn.Linear(_SIDE, WIDTH)
             self.position = nn.Parameter(torch.randn(_SIDE, WIDTH) * 0.02)
-            self.blocks = nn.Sequential(Block(), Block())
+            self.blocks = nn.Sequential(TransformerBlock(), TransformerBlock())
             self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, _CLASSES)
 
         def forward(self, images: Any) -> Any:

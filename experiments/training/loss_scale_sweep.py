@@ -94,12 +94,12 @@ class ScaleProbe:
 
     def gradients(self, scale: float, policy: Policy, control: FpCtl = POWER_ON) -> Values:
         """Every gradient entry of all batches, by tensor."""
-        seen: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
 
         def network(x: Tensor) -> Tensor:
-            seen["activations"] = dense(x, digits.HIDDEN, "hidden")
-            seen["logits"] = dense(relu(seen["activations"]), digits.CLASSES, "output")
-            return seen["logits"]
+            tensors["activations"] = dense(x, digits.HIDDEN, "hidden")
+            tensors["logits"] = dense(relu(tensors["activations"]), digits.CLASSES, "output")
+            return tensors["logits"]
 
         factor = NoLossScale() if scale == 1 else StaticLossScale(scale)
         trainer = Trainer(network, SGD(RATE), policy=policy, control=control, loss_scale=factor)
@@ -109,7 +109,9 @@ class ScaleProbe:
         for batch in self.batches:
             scaled = factor.scale(trainer.loss(images[batch], self.data.labels[batch]))
             layers = [trainer.variables[name] for name in WEIGHTS]
-            sources: list[Tensor] = [seen["logits"], *layers[2:], seen["activations"], *layers[:2]]
+            sources: list[Tensor] = [
+                tensors["logits"], *layers[2:], tensors["activations"], *layers[:2]
+            ]
             one = trainer.device.context(scaled.dtype).constant(1.0)
             for name, gradient in zip(TENSORS, gradients(scaled, sources, one), strict=True):
                 assert gradient is not None

@@ -57,7 +57,7 @@ def network(x: Tensor) -> Tensor:
     return nn.dense(x, digits.CLASSES, "output")
 
 
-class Strategy(NamedTuple):
+class ScalingStrategy(NamedTuple):
     """A loss scale as it begins, and whether overflow gives NaN."""
 
     scale: LossScale
@@ -68,12 +68,12 @@ class Strategy(NamedTuple):
 
 
 STRATEGIES = {
-    "none": Strategy(NoLossScale()),
-    "static 256": Strategy(StaticLossScale(256.0)),
+    "none": ScalingStrategy(NoLossScale()),
+    "static 256": ScalingStrategy(StaticLossScale(256.0)),
     # GradScaler's own interval, 2000, is longer than this training.
-    "dynamic (GradScaler)": Strategy(DynamicLossScale(interval=50), nanoo=True),
-    "automatic (PopART)": Strategy(AutomaticLossScale(256.0)),
-    "automatic (Keras)": Strategy(KerasLossScale(256.0)),
+    "dynamic (GradScaler)": ScalingStrategy(DynamicLossScale(interval=50), nanoo=True),
+    "automatic (PopART)": ScalingStrategy(AutomaticLossScale(256.0)),
+    "automatic (Keras)": ScalingStrategy(KerasLossScale(256.0)),
 }
 
 
@@ -99,7 +99,7 @@ def run(quick: bool, seed: int) -> Result:
 class Watched:
     """A training, and the zeros among its gradients."""
 
-    def __init__(self, strategy: Strategy, seed: int) -> None:
+    def __init__(self, strategy: ScalingStrategy, seed: int) -> None:
         self.trainer = Trainer(
             network, SGD(RATE), policy=MIXED, loss_scale=strategy.scale, seed=seed,
             control=FpCtl(nanoo=strategy.nanoo), observe=self._look,
@@ -127,7 +127,7 @@ class Watched:
             }
 
 
-class Outcome(NamedTuple):
+class StrategyOutcome(NamedTuple):
     """Of one strategy: median scale and mean share of zeros in the end, and steps in all."""
 
     scale: float
@@ -136,10 +136,10 @@ class Outcome(NamedTuple):
     skipped: int
 
 
-def outcome(result: Result, name: str) -> Outcome:
+def outcome(result: Result, name: str) -> StrategyOutcome:
     """What a strategy reached in its last LAST steps, and how many steps it cost."""
     zeros = result.column("zeros", strategy=name, skipped=False)[-LAST:]
-    return Outcome(
+    return StrategyOutcome(
         float(np.median(result.column("scale", strategy=name)[-LAST:])),
         float(zeros.mean()) if zeros.size else float("nan"),
         int(result.column("overflow", strategy=name).sum()),

@@ -147,9 +147,10 @@ def ratios(result: Result) -> list[tuple[float, float]]:
 def _answer(rows: list[Row]) -> str:
     by_factor = sorted((factor, rate) for rate, factor in ratios(Result(rows, "", "")))
     (smallest, here), (largest, there) = by_factor[0], by_factor[-1]
-    each = effects(Result(rows, "", ""))
+    measured = effects(Result(rows, "", ""))
     opening = verdict(
-        all(effect.is_above(0.0) for effect in each), all(effect.is_below(0.0) for effect in each),
+        all(effect.is_above(0.0) for effect in measured),
+        all(effect.is_below(0.0) for effect in measured),
         needs="more trainings of each kind",
     )
     return (

@@ -137,9 +137,9 @@ def plot(result: Result) -> Figure:
     return figure
 
 
-def _line(axes: Axes, rates: list[float], each: list[np.ndarray], look: dict[str, Any]) -> None:
+def _line(axes: Axes, rates: list[float], by_rate: list[np.ndarray], look: dict[str, Any]) -> None:
     """Shares in %: the mean over the seeds as a line, each seed as a point."""
-    axes.semilogx(rates, [100 * values.mean() for values in each], **look)
-    for rate, values in zip(rates, each, strict=True):
+    axes.semilogx(rates, [100 * values.mean() for values in by_rate], **look)
+    for rate, values in zip(rates, by_rate, strict=True):
         axes.plot([rate] * values.size, 100 * values, "o", color=look["color"],
                   markersize=look["linewidth"] + 2, alpha=0.7)

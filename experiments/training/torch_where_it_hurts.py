@@ -86,9 +86,9 @@ def _step(name: str, steps: int, size: int) -> Callable[[int], list[float]]:
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, eps=EPS)
         learn, _ = data.split(seed)
         epochs = (digits.batches(learn, size, seed, epoch) for epoch in range(1, steps + 1))
-        chosen = (batch for batches in epochs for batch in batches)
+        all_batches = (batch for batches in epochs for batch in batches)
         losses = []
-        for _, batch in zip(range(steps), chosen, strict=False):
+        for _, batch in zip(range(steps), all_batches, strict=False):
             optimizer.zero_grad()
             output = model(images[batch].half())
             loss = torch.nn.functional.cross_entropy(output, labels[batch])
@@ -229,7 +229,7 @@ def _smooth(losses: np.ndarray, width: int = 5) -> np.ndarray:
 
 
 def tables(result: Result) -> list[Table]:
-    return [each for name in MODELS for each in (_count_table(result, name),
+    return [table for name in MODELS for table in (_count_table(result, name),
                                                  _trial_table(result, name))]
 
 

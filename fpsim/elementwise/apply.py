@@ -67,7 +67,7 @@ class _Call:
         status = processor_status(operation, settings, input_size)
         if status >= 0 and level != step.FLAGS_EACH:
             code = _CODES[operation]
-            self.loop = loop.kernel(loop.Variant(code, 0, level, False, False, 0, 0, status))
+            self.loop = loop.kernel(loop.LoopVariant(code, 0, level, False, False, 0, 0, status))
             self.constants, self.computing = processor_constants(settings), False
             return
         width = exact_width(operation, settings, input_size)
@@ -78,7 +78,7 @@ class _Call:
         if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
             residual = step.RESIDUAL_QUANTA
         self.loop = loop.kernel(
-            loop.Variant(
+            loop.LoopVariant(
                 _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
                 residual,
             )

@@ -20,14 +20,14 @@ from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
 from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.rounding.direction import FLUSH_OPERANDS, FLUSH_RESULTS, HAS_STATUS
 from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
-from fpsim.kernels.rounding.rule import Rule
+from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up
 from fpsim.records.settings import Settings
 
 __all__ = [
-    "LANES", "Lane", "Plan", "exact_width", "mode_number", "plan", "processor_constants",
+    "LANES", "KernelPlan", "Lane", "exact_width", "mode_number", "plan", "processor_constants",
     "processor_status",
 ]
 
@@ -64,7 +64,7 @@ class Lane(NamedTuple):
 LANES = {32: Lane(32, 24, 127), 64: Lane(64, 53, 1023)}
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """What one kernel call needs besides operands and random bits."""
 
     constants: NDArray[np.unsignedinteger]
@@ -160,7 +160,7 @@ def processor_status(operation: str, settings: Settings, input_size: int) -> int
 
 def processor_constants(settings: Settings) -> NDArray[np.unsignedinteger]:
     """What the kernel needs beside the processor: the NaN that results become, and its flags."""
-    rule = Rule(*[0] * len(Rule._fields))._replace(**_nan_rule(settings, LANES[32]))
+    rule = RoundingRule(*[0] * len(RoundingRule._fields))._replace(**_nan_rule(settings, LANES[32]))
     return np.array(rule, np.uint32)
 
 
@@ -294,14 +294,14 @@ def _grid(fmt: Format, emin: int, rounding: Rounding, lane: Lane) -> dict[str, i
     }
 
 
-def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
+def _rule(operation: str, settings: Settings, lane: Lane) -> RoundingRule:
     fmt = settings.format
     integral = operation == "round_to_integral"
     emin = fmt.precision - 1 if integral else fmt.emin
     values = _grid(fmt, emin, settings.rounding, lane) | _edges(settings, lane, integral)
     everything = lane.sign | (lane.sign - 1)
     flush_operands = settings.subnormals == "flush_both" and operation != "convert"
-    return Rule(
+    return RoundingRule(
         flush=0 if settings.subnormals == "keep" else everything,
         # The operand of a conversion is of another format and need not be subnormal there.
         daz=lane.bits(fmt.smallest_normal) if flush_operands else 0,
@@ -314,11 +314,11 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> Rule:
 
 
 @lru_cache(maxsize=4096)
-def plan(operation: str, settings: Settings, width: int) -> Plan:
+def plan(operation: str, settings: Settings, width: int) -> KernelPlan:
     """Constants and compile-time choices of an operation under these settings."""
     rule = _rule(operation, settings, LANES[width])
     rounding = settings.rounding
-    return Plan(
+    return KernelPlan(
         constants=np.array(rule, np.uint32 if width == 32 else np.uint64),
         mode=mode_number(rounding),
         residual=RESIDUALS.index(rounding.residual),
@@ -330,7 +330,7 @@ def plan(operation: str, settings: Settings, width: int) -> Plan:
     )
 
 
-def _in_quanta(settings: Settings, rule: Rule) -> bool:
+def _in_quanta(settings: Settings, rule: RoundingRule) -> bool:
     """Whether digits of subnormals fit 31 bits with the random ones, and none is left unseen."""
     proportional = settings.rounding.proportional and settings.rounding.residual == "truncate"
     has_whole_digits = (

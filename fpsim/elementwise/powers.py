@@ -58,14 +58,16 @@ def evaluate(
     >>> evaluate("pow", [np.float32([3.0, 300.0]), np.float32(4.0)], Settings(BINARY16))
     (array([81., inf], dtype=float32), 5)
     """
-    kept = settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
-    x, y = np.broadcast_arrays(*(as_read(operand, kept) for operand in operands))
-    wide = _wide(x, y, kept)
-    values, flags = apply("convert", [wide], kept, out=out, element_flags=element_flags, bits=bits)
+    reading = settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
+    x, y = np.broadcast_arrays(*(as_read(operand, reading) for operand in operands))
+    wide = _wide(x, y, reading)
+    values, flags = apply(
+        "convert", [wide], reading, out=out, element_flags=element_flags, bits=bits
+    )
     poles = (x == 0) & (y < 0)
     if poles.any():
-        values[poles] = _poles(x[poles], y[poles], kept)
-    own_flags = _own_flags(x, y, poles, kept)
+        values[poles] = _poles(x[poles], y[poles], reading)
+    own_flags = _own_flags(x, y, poles, reading)
     if own_flags.any():
         flags |= fold(own_flags)
         if element_flags is not None:
@@ -132,16 +134,16 @@ def _exact_products(x: Wide, y: Wide, ordinary: Truths, values: Wide) -> Truths:
     """
     done: Truths = ordinary & (y == 1)  # np.power knows that they are x
     for power in (2, 3, 4):
-        chosen = ordinary & (y == power)
-        if not chosen.any():
+        selected = ordinary & (y == power)
+        if not selected.any():
             continue
-        base = x[chosen]
+        base = x[selected]
         square = base * base
         other = 1.0 if power == 2 else base if power == 3 else square
         high = square * other
         low = _error_of_product(square, np.broadcast_to(other, square.shape), high)
-        values[chosen] = _rounded_to_odd(high, low)
-        done |= chosen
+        values[selected] = _rounded_to_odd(high, low)
+        done |= selected
     return done
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fpsim.elementwise.apply import apply
 from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.by_operation.chain import Chain
-from fpsim.products.sums import Sums
+from fpsim.products.sums import RowSums
 from fpsim.records.types import Carrier, ElementFlags, Shape
 
 __all__ = ["is_long_dot", "long_dot"]
@@ -54,7 +54,7 @@ def long_dot(
             "multiply", (x[first : first + step], y[first : first + step]), chain.settings
         )
         row = np.concatenate([total, terms])[None]
-        sums = Sums(chain.settings, order, row, 1)
+        sums = RowSums(chain.settings, order, row, 1)
         total, more, _ = sums.run(FLAGS_EACH if watched else FLAGS_STICKY, divide=False)
         flags |= raised | more
     element_flags = np.full((1, 1), flags, np.uint8) if watched else None

@@ -32,7 +32,7 @@ _Axes = tuple[NDArray[np.int64], NDArray[np.int64]]
 class _Reading(NamedTuple):
     """How an array is summed: axes of outputs and summands, the kernel's plan, numbers in all."""
 
-    kept: _Axes
+    free: _Axes
     reduced: _Axes
     plan: tuple[int, int, bool, bool, int]
     chains: int
@@ -56,9 +56,9 @@ def native_spread_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = Fal
     if reading is None:
         return native_spread_sums(np.ascontiguousarray(x), axes, squared=squared)
     source = to_read(x).reshape(-1) if x.flags.c_contiguous else origin(x)
-    kept, reduced, plan, chains, result = reading
+    free, reduced, plan, chains, result = reading
     sums, inexact = np.empty(chains, np.float32), np.zeros(plan[0] + VECTOR_WIDTH, np.uint8)
-    first = spread_sums(source, kept, reduced, plan, squared, sums, inexact)
+    first = spread_sums(source, free, reduced, plan, squared, sums, inexact)
     if first < 0:
         return None
     outputs = plan[0]
@@ -72,18 +72,18 @@ def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int)
     if any(step % itemsize for step in strides):
         return None
     left = [axis for axis in range(len(shape)) if axis not in axes]
-    kept = _axes(shape, strides, left, itemsize)
+    free = _axes(shape, strides, left, itemsize)
     reduced = _axes(shape, strides, sorted(axes), itemsize)
-    outputs, n = (math.prod(extents.tolist()) for extents, _ in (kept, reduced))
-    beside, along = abs(int(kept[1][-1])), abs(int(reduced[1][-1]))
-    by_columns = int(kept[1][-1]) == 1 and int(kept[0][-1]) >= FEWEST_COLUMNS
-    size = 1 + sum(int(((e - 1) * np.maximum(s, 0)).sum()) for e, s in (kept, reduced))
+    outputs, n = (math.prod(extents.tolist()) for extents, _ in (free, reduced))
+    beside, along = abs(int(free[1][-1])), abs(int(reduced[1][-1]))
+    by_columns = int(free[1][-1]) == 1 and int(free[0][-1]) >= FEWEST_COLUMNS
+    size = 1 + sum(int(((e - 1) * np.maximum(s, 0)).sum()) for e, s in (free, reduced))
     plan = outputs, n, by_columns, not by_columns and (outputs == 1 or beside > along), size
     chains, parts = 0, n
     while parts > 1 or not chains:
         parts = -(-parts // PART)
         chains += outputs * parts + VECTOR_WIDTH
-    return _Reading(kept, reduced, plan, chains, tuple(shape[axis] for axis in left))
+    return _Reading(free, reduced, plan, chains, tuple(shape[axis] for axis in left))
 
 
 def _axes(shape: Shape, strides: Shape, axes: list[int], itemsize: int) -> _Axes:

@@ -74,12 +74,12 @@ class _Layout(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _layout(shape: Shape, axes: tuple[int, ...]) -> _Layout:
-    chosen, kept = sorted(axes), [axis for axis in range(len(shape)) if axis not in axes]
-    result = tuple(shape[axis] for axis in kept)
-    first, last = chosen[0], chosen[-1]
+    reduced, free = sorted(axes), [axis for axis in range(len(shape)) if axis not in axes]
+    result = tuple(shape[axis] for axis in free)
+    first, last = reduced[0], reduced[-1]
     moved = None
     if len(axes) <= last - first or last == len(shape) - 1:
-        moved = (*chosen, *kept)
+        moved = (*reduced, *free)
         shape, first, last = tuple(shape[axis] for axis in moved), 0, len(axes) - 1
     outer, n = math.prod(shape[:first]), math.prod(shape[first : last + 1])
     return _Layout(moved, (outer, n, math.prod(shape[last + 1 :])), result)

@@ -23,10 +23,10 @@ from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.geometry import Geometry, Pair
 from fpsim.records.types import Carrier
 
-__all__ = ["Phase", "common_windows", "phases", "zeros_do_not_matter"]
+__all__ = ["ConvolutionPhase", "common_windows", "phases", "zeros_do_not_matter"]
 
 
-class Phase(NamedTuple):
+class ConvolutionPhase(NamedTuple):
     """Outputs that see the same terms of the kernel.
 
     outputs    where they stand, down and across.
@@ -40,7 +40,7 @@ class Phase(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def phases(spread: Geometry) -> tuple[Phase, ...]:
+def phases(spread: Geometry) -> tuple[ConvolutionPhase, ...]:
     """The phases of a convolution of stride 1 over an input spread by zeros.
 
     >>> stride2 = Geometry((2, 2), (3, 3), (1, 1), (2, 2), (4, 4), spacing=(2, 2))
@@ -50,7 +50,7 @@ def phases(spread: Geometry) -> tuple[Phase, ...]:
     return tuple(_phases(spread))
 
 
-def _phases(spread: Geometry) -> Iterator[Phase]:
+def _phases(spread: Geometry) -> Iterator[ConvolutionPhase]:
     down, across = (list(_axis(spread, axis)) for axis in (0, 1))
     for rows, top, kernel_rows, height, lines in down:
         for columns, left, kernel_columns, width, line in across:
@@ -58,7 +58,7 @@ def _phases(spread: Geometry) -> Iterator[Phase]:
                 spread, kernel=(height, width), before=(top, left), output=(lines, line),
                 spacing=(1, 1),
             )
-            yield Phase(
+            yield ConvolutionPhase(
                 (rows, columns), (kernel_rows, kernel_columns),
                 geometry if height and width else None,
             )

@@ -20,7 +20,7 @@ from fpsim.kernels.by_operation.spread_sums import PART
 from fpsim.kernels.elementwise.step import FLAGS_EACH
 from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
-from fpsim.products.sums import AxisSum, Sums
+from fpsim.products.sums import AxisSum, RowSums
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.publish import fold, publish
@@ -130,7 +130,7 @@ def _chains(settings: Settings, parts: Carrier) -> tuple[Carrier, ElementFlags]:
     """Chains of any context's additions."""
     outer, whole, length, inner = parts.shape
     rows = parts.transpose(0, 1, 3, 2).reshape(outer * whole * inner, length)
-    result, _, flags = Sums(settings, "sequential", rows, 1).run(FLAGS_EACH, divide=False)
+    result, _, flags = RowSums(settings, "sequential", rows, 1).run(FLAGS_EACH, divide=False)
     return result.reshape(outer, whole, inner), flags.reshape(outer, whole, inner)
 
 

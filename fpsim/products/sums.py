@@ -32,6 +32,7 @@ from fpsim.kernels.by_operation.sums import (
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.products.exact_sums import exact_sums
+from fpsim.products.native64 import native_sums as native_sums64
 from fpsim.products.native_sums import is_native, native_sums
 from fpsim.products.nearest_sums import is_nearest, nearest_sums
 from fpsim.products.rows import as_rows, origin, steps_of
@@ -43,7 +44,7 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 from fpsim.state.threads import run_blocks
 
-__all__ = ["ORDERS", "AxisSum", "Sums"]
+__all__ = ["ORDERS", "AxisSum", "RowSums"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 _NO_WORDS = np.zeros((1, COLUMN_BLOCK), np.uint32)
@@ -102,12 +103,12 @@ class AxisSum:
     def run(self, state: State, target: Carrier | None) -> Carrier:
         """The result, published."""
         if state.settings.native:
-            raise TypeError("binary64 is the native reference; use numpy on .values for its sums")
+            return self._run_binary64(state, target)
         watched = state.watched
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
             return native
-        rows = Sums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
+        rows = RowSums(state.settings, self.order, as_rows(self.values, self.axes), self.block)
         rows.draw(state, self.shape, self.divide)
         result, flags, element_flags = rows.run(
             FLAGS_EACH if watched else FLAGS_STICKY, self.divide
@@ -117,6 +118,15 @@ class AxisSum:
             element_flags.reshape(self.shape) if watched else None, self.elements, target,
             advances=state.settings.rounding.stochastic,
         )
+
+    def _run_binary64(self, state: State, target: Carrier | None) -> Carrier:
+        if self.order != "sequential":
+            raise TypeError(
+                f"order={self.order!r} is not offered in binary64, the native reference, whose "
+                "sums are sequential; use numpy on .values"
+            )
+        sums = native_sums64(as_rows(self.values, self.axes), divide=self.divide)
+        return publish(state, self.name, sums.reshape(self.shape), 0, target=target)
 
     def run_native(
         self, state: State, target: Carrier | None = None, *, squared: bool = False
@@ -154,7 +164,7 @@ def _axes(values: Carrier, axis: Axis) -> tuple[int, ...]:
     return checked_axes(axis, n)
 
 
-class Sums:
+class RowSums:
     """The sums of the rows of a matrix, and their division by the number of elements.
 
     Nothing is rounded stochastically before `draw`.
@@ -229,7 +239,7 @@ class Sums:
             rows = np.zeros((len(special), 1 + max(map(len, special.values()))), result.dtype)
             for row, values in zip(rows, special.values(), strict=True):
                 row[1 : 1 + len(values)] = values
-            alone = Sums(self.settings, "sequential", rows, self.block)
+            alone = RowSums(self.settings, "sequential", rows, self.block)
             result[numbers], flags, special_each = alone.run(FLAGS_EACH, divide=False)
             element_flags[numbers] |= special_each
             work.flags |= flags
@@ -255,7 +265,7 @@ class Sums:
 class _Additions:
     """Runs of the kernel for one sum; their flags together, and those of each output."""
 
-    def __init__(self, sums: Sums, level: int, element_flags: ElementFlags) -> None:
+    def __init__(self, sums: RowSums, level: int, element_flags: ElementFlags) -> None:
         self.sums, self.settings, self.level, self.element_flags = (
             sums,
             sums.settings,

@@ -26,6 +26,7 @@ __all__ = [
     "BINARY32",
     "BINARY64",
     "CATALOGUE",
+    "E1M6",
     "E2M1FN",
     "E2M3FN",
     "E3M2FN",
@@ -36,6 +37,8 @@ __all__ = [
     "F143",
     "F152",
     "TF32",
+    "UE4M3",
+    "UE5M3",
     "Format",
     "ScaleFormat",
     "find_format",
@@ -70,13 +73,15 @@ def _check_integer(label: str, value: object) -> None:
         raise TypeError(f"{label}={value!r} is not an integer; give a whole number")
 
 
-def _check_widths(exponent_bits: int, precision: int) -> None:
+def _check_widths(exponent_bits: int, precision: int, specials: str) -> None:
     _check_integer("exponent_bits", exponent_bits)
     _check_integer("precision", precision)
     if not 2 <= precision <= 26:
         raise ValueError(f"precision={precision} is out of range; use 2 to 26 (hidden bit in)")
-    if not 2 <= exponent_bits <= 11:
-        raise ValueError(f"exponent_bits={exponent_bits} is out of range; use 2 to 11")
+    # IEEE's top exponent holds no numbers: with one bit there would be no normal ones.
+    least = 2 if specials == "ieee" else 1
+    if not least <= exponent_bits <= 11:
+        raise ValueError(f"exponent_bits={exponent_bits} is out of range; use {least} to 11")
 
 
 @dataclass(frozen=True)
@@ -118,9 +123,9 @@ class Format:
         >>> Format.custom(6, 10).max
         4290772992.0
         """
-        _check_widths(exponent_bits, precision)
         if not isinstance(specials, str):
             raise TypeError(f"specials={specials!r} is not known; use one of {', '.join(SPECIALS)}")
+        _check_widths(exponent_bits, precision, specials)
         if bias is None:
             bias = (1 << (exponent_bits - 1)) - (0 if specials == "fnuz" else 1)
         if name is not None and not isinstance(name, str):
@@ -132,7 +137,7 @@ class Format:
         widths = {"exponent_bits": self.exponent_bits, "precision": self.precision}
         if (self.name, *widths.values(), self.bias, self.specials) == _NATIVE:
             return
-        _check_widths(**widths)
+        _check_widths(**widths, specials=self.specials)
         _check_integer("bias", self.bias)
         if not isinstance(self.specials, str) or self.specials not in SPECIALS:
             raise ValueError(
@@ -296,38 +301,67 @@ class Format:
 
 @dataclass(frozen=True)
 class ScaleFormat:
-    """A format of powers of two that scales a block; it has no arithmetic of its own.
+    """A format of scales of blocks; it has no arithmetic of its own.
 
-    >>> E8M0.decode(127), E8M0.encode(3.0)
-    (1.0, 129)
+    number   the format whose codes without sign these are; None: powers of two, and one NaN.
+
+    >>> E8M0.decode(127), E8M0.encode(3.0), UE4M3.decode(0x38), UE4M3.encode(1000.0)
+    (1.0, 129, 1.0, 126)
     """
 
     name: str
     bits: int
     bias: int
     source: str = field(default="", compare=False)
+    number: Format | None = None
 
     @property
     def n_codes(self) -> int:
-        return 1 << self.bits
+        return 1 << (self.bits if self.number is None else self.number.bits - 1)
 
     @property
     def nan_code(self) -> int:
         return self.n_codes - 1
 
+    @property
+    def max(self) -> float:
+        """Largest scale."""
+        return self.decode(self.nan_code - 1)
+
+    @property
+    def min(self) -> float:
+        """Smallest scale above zero."""
+        return _power_of_two(-self.bias) if self.number is None else self.number.smallest_subnormal
+
     def encode(self, x: float) -> int:
         """Code of the nearest power of two, ties up; NaN where x is not a positive number in range.
 
-        >>> E8M0.encode(0.0), E8M0.encode(2.0**-130)
-        (255, 0)
+        With digits to nearest even, and beyond the largest scale that one; NaN for what is
+        negative or no number.
+
+        >>> E8M0.encode(0.0), E8M0.encode(2.0**-130), UE4M3.encode(0.0)
+        (255, 0, 0)
         """
         x = float(x)
+        if self.number is not None:
+            return self._nearest(x, self.number)
         if not x > 0 or math.isinf(x):
             return self.nan_code
         significand, exponent = math.frexp(x)
         power = exponent - 1 + (1 if significand >= 0.75 else 0)
         code = power + self.bias
         return self.nan_code if code >= self.nan_code else max(code, 0)
+
+    def _nearest(self, x: float, number: Format) -> int:
+        if not x >= 0:
+            return self.nan_code
+        if x >= number.max:
+            return self.nan_code - 1
+        if x == 0:
+            return 0
+        above = max(math.frexp(x)[1] - 1, number.emin) - number.emin
+        quanta = round(math.ldexp(x, number.precision - 1 - number.emin - above))
+        return (above << (number.precision - 1)) + quanta
 
     def decode(self, code: int) -> float:
         """Value of a code.
@@ -340,7 +374,14 @@ class ScaleFormat:
             raise ValueError(
                 f"code={code} is out of range; {self.name} has codes 0 to {self.nan_code}"
             )
-        return math.nan if code == self.nan_code else math.ldexp(1.0, int(code) - self.bias)
+        if code == self.nan_code:
+            return math.nan
+        if self.number is None:
+            return math.ldexp(1.0, int(code) - self.bias)
+        fraction_bits = self.number.precision - 1
+        exponent, fraction = divmod(int(code), 1 << fraction_bits)
+        significand = fraction + (1 << fraction_bits if exponent else 0)
+        return math.ldexp(significand, max(exponent, 1) - self.bias - fraction_bits)
 
     def __str__(self) -> str:
         return self.name
@@ -369,14 +410,19 @@ F152 = Format("f152", 5, 3, 16, "fnuz", _ml("float8_e5m2fnuz"), _QUARTER)
 E2M3FN = Format("e2m3fn", 2, 4, 1, "finite", _ml("float6_e2m3fn"), _MX)
 E3M2FN = Format("e3m2fn", 3, 3, 3, "finite", _ml("float6_e3m2fn"), _MX)
 E2M1FN = Format("e2m1fn", 2, 2, 1, "finite", _ml("float4_e2m1fn"), _MX)
+E1M6 = Format("e1m6", 1, 7, 1, "finite", source=f"{_MX}, INT8: k/64 in sign and magnitude")
 E8M0 = ScaleFormat("e8m0", 8, 127, _MX)
+UE4M3 = ScaleFormat("ue4m3", 8, 7, "PTX ISA, block scaling", E4M3FN)
+UE5M3 = ScaleFormat(
+    "ue5m3", 8, 15, "arXiv 2509.17791", Format("e5m3fn", 5, 4, 15, "fn", source="with a sign")
+)
 
 #: Every named format, by name.
 CATALOGUE: dict[str, Format | ScaleFormat] = {
     f.name: f
     for f in (
         BINARY16, BINARY32, BINARY64, BFLOAT16, TF32, E4M3, E4M3FN, E5M2, F143, F152, E2M3FN,
-        E3M2FN, E2M1FN, E8M0,
+        E3M2FN, E2M1FN, E1M6, E8M0, UE4M3, UE5M3,
     )
 }
 

@@ -80,9 +80,9 @@ class Batches:
         return self
 
     def __next__(self) -> Batch:
-        chosen = self.images[self._rows()]
+        batch = self.images[self._rows()]
         self.position += 1
-        return chosen.values, chosen.labels
+        return batch.values, batch.labels
 
     def _rows(self) -> NDArray[np.int64]:
         if not self.shuffle:

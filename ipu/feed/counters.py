@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 __all__ = [
-    "Counters", "Launch", "QueueWaits", "Record", "Waits", "current_launch", "launch", "launching",
+    "Counters", "Launch", "LaunchRecord", "QueueWaits", "Waits", "current_launch", "launch",
+    "launching",
     "record_launches",
 ]
 
@@ -98,7 +99,7 @@ class Launch:
 
 
 @dataclass
-class Record:
+class LaunchRecord:
     """The launches of a stretch of a program, in order, and their sums."""
 
     launches: list[Launch] = field(default_factory=list)
@@ -113,7 +114,7 @@ class Record:
 
 
 _current: ContextVar[Launch | None] = ContextVar("launch", default=None)
-_records: ContextVar[tuple[Record, ...]] = ContextVar("records", default=())
+_records: ContextVar[tuple[LaunchRecord, ...]] = ContextVar("records", default=())
 
 
 def current_launch() -> Launch | None:
@@ -122,7 +123,7 @@ def current_launch() -> Launch | None:
 
 
 @contextmanager
-def record_launches() -> Iterator[Record]:
+def record_launches() -> Iterator[LaunchRecord]:
     """The launches of this thread inside, those that end with an error too.
 
     >>> from ipu.feed.loops import repeat
@@ -131,7 +132,7 @@ def record_launches() -> Iterator[Record]:
     >>> total, record.counters.launches, record.counters.iterations
     (10, 1, 10)
     """
-    record = Record()
+    record = LaunchRecord()
     token = _records.set((*_records.get(), record))
     try:
         yield record

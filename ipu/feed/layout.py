@@ -147,8 +147,8 @@ class Layout:
     def stack(self, elements: Sequence[Sequence[Leaf]]) -> Any:
         """Elements along a new first axis, in their structure."""
         by_leaf = [[leaves[i] for leaves in elements] for i in range(len(self.types))]
-        each = zip(by_leaf, self.types, self._templates, strict=True)
-        return rebuild(self.structure, [stacked(*one) for one in each])
+        columns = zip(by_leaf, self.types, self._templates, strict=True)
+        return rebuild(self.structure, [stacked(*one) for one in columns])
 
 
 def _emptied(leaf: Leaf) -> Leaf:

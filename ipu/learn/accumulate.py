@@ -115,10 +115,10 @@ class Accumulation:
     def __str__(self) -> str:
         assert isinstance(self.reduction, Reduction)
         if isinstance(self.dtype, Format):
-            kept = self.dtype.name
+            formats = self.dtype.name
         else:
-            kept = "the variable's" if self.dtype is None else "by variable"
-        return f"{self.reduction.name} of {self.count} in {kept}"
+            formats = "the variable's" if self.dtype is None else "by variable"
+        return f"{self.reduction.name} of {self.count} in {formats}"
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class Accumulation:
 class Accumulator:
     """The gradients so far; adding returns a successor.
 
-    seen    mini-batches that are in it.
+    n_added    mini-batches that are in it.
     """
 
     how: Accumulation
     variables: tuple[Variable, ...]
     values: tuple[Array, ...]
-    seen: int = 0
+    n_added: int = 0
 
     def add(
         self, pairs: Sequence[tuple[Array | Sequence[Array], Variable]], more: int | None = None
@@ -155,19 +155,19 @@ class Accumulator:
             names = ", ".join(variable.name for _, variable in pairs)
             expected = ", ".join(variable.name for variable in self.variables)
             raise ValueError(f"pairs hold gradients of {names}; pass those of {expected}, in order")
-        number = self.seen if more is None else more
-        kept, share = self.how.factors(number)
+        number = self.n_added if more is None else more
+        decay, share = self.how.factors(number)
         values = []
         for value, variable, (gradient, _) in zip(self.values, self.variables, pairs, strict=True):
             summands = [gradient] if isinstance(gradient, Array) else gradient
             with accumulating(variable, number):
-                values.append(added(value, variable.device, summands, kept, share))
-        return replace(self, values=tuple(values), seen=self.seen + (more is None))
+                values.append(added(value, variable.device, summands, decay, share))
+        return replace(self, values=tuple(values), n_added=self.n_added + (more is None))
 
     @property
     def is_full(self) -> bool:
         """Whether every mini-batch is in it."""
-        return self.seen == self.how.count
+        return self.n_added == self.how.count
 
     @property
     def pairs(self) -> list[tuple[Array, Variable]]:
@@ -176,11 +176,11 @@ class Accumulator:
 
 
 def added(
-    value: Array, device: Device, summands: Sequence[Array], kept: float, share: float
+    value: Array, device: Device, summands: Sequence[Array], decay: float, share: float
 ) -> Array:
-    """value · kept + share · (the sum of the summands), in the format of value."""
+    """value · decay + share · (the sum of the summands), in the format of value."""
     scaled = [device.multiply(g, share) if share != 1 else g for g in summands]
     gradient = reduce(device.add, scaled)
-    if kept != 1:
-        value = device.multiply(value, kept)
+    if decay != 1:
+        value = device.multiply(value, decay)
     return device.add(value, device.cast(gradient, value.format))

@@ -122,9 +122,9 @@ class Numbering:
         seed = device.source.seed
         #: Another source than Philox has no numbers: it goes on from operation to operation.
         self._common: Philox | None = None
-        self._own: Philox | None = None
+        self._of_replica: Philox | None = None
         if seed is not None:
-            self._common, self._own = Philox(seed), Philox(replica_seed(seed, replica))
+            self._common, self._of_replica = Philox(seed), Philox(replica_seed(seed, replica))
         elif replica or private:
             raise ValueError(f"replicas number their random bits by Philox, got {device.source!r}")
         self._identical = () if private else IDENTICAL
@@ -132,8 +132,8 @@ class Numbering:
         self._next: dict[tuple[Region, int, int], int] = {}
         self._indices: dict[str, int] = {}
         self._open = 0
-        if self._own is not None:
-            device.source = self._own
+        if self._of_replica is not None:
+            device.source = self._of_replica
             device.clock.operation = address(0, Region.OTHER, 0, 0)
 
     def index(self, variables: Sequence[Variable]) -> None:
@@ -177,7 +177,7 @@ class Numbering:
         most     one more than the last number that the sequence may use.
         again    number of the next operation, where recomputation repeats what was done.
         """
-        if self._own is None:
+        if self._of_replica is None:
             with self._rounding(region):
                 yield
             return
@@ -185,7 +185,7 @@ class Numbering:
         start = self._next.get(key, first) if again is None else again
         base = address(self.step, region, cell, 0)
         clock, before = self.device.clock, self.device.clock.operation
-        source = self._common if region in self._identical else self._own
+        source = self._common if region in self._identical else self._of_replica
         with Assigned(self.device, "source", source), self._rounding(region):
             clock.operation = base + start
             self._open += 1

@@ -15,10 +15,10 @@ from fpsim.array import Array
 from ipu.learn.variables import Variable
 from ipu.ops.saved import packing
 
-__all__ = ["Updates", "current_updates", "training"]
+__all__ = ["PendingUpdates", "current_updates", "training"]
 
 
-class Updates:
+class PendingUpdates:
     """New values of variables, noted but not published."""
 
     def __init__(self) -> None:
@@ -41,18 +41,18 @@ class Updates:
         self._noted.clear()
 
 
-_current: ContextVar[Updates | None] = ContextVar("updates", default=None)
+_current: ContextVar[PendingUpdates | None] = ContextVar("updates", default=None)
 
 
-def current_updates() -> Updates | None:
+def current_updates() -> PendingUpdates | None:
     """Where layers note what training changes; None where they infer."""
     return _current.get()
 
 
 @contextmanager
-def training(updates: Updates | None = None) -> Iterator[Updates]:
+def training(updates: PendingUpdates | None = None) -> Iterator[PendingUpdates]:
     """Layers inside train, and note what they update; a training may go on from block to block."""
-    updates = Updates() if updates is None else updates
+    updates = PendingUpdates() if updates is None else updates
     token = _current.set(updates)
     try:
         with packing():

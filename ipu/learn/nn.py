@@ -12,7 +12,7 @@ from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu import ops
 from ipu.learn.layer import conv2d, in_layer, matmul
-from ipu.learn.mode import Updates, current_updates
+from ipu.learn.mode import PendingUpdates, current_updates
 from ipu.learn.tensor import Tensor, checked_tensor
 from ipu.learn.variables import Variable, get_variable
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
@@ -187,7 +187,9 @@ def _moving(name: str, x: Tensor, initializer: Initialiser) -> Variable:
     return variable
 
 
-def _note(updates: Updates, moving: list[Variable], batch: norms.Statistics, weight: float) -> None:
+def _note(
+    updates: PendingUpdates, moving: list[Variable], batch: norms.Statistics, weight: float
+) -> None:
     if updates.repeating:
         return
     device = moving[0].device

@@ -33,5 +33,5 @@ def check_patterns(argument: str, patterns: Iterable[str], layers: Collection[st
         if not any(matches(layer, pattern) for layer in layers):
             close = difflib.get_close_matches(pattern, layers, 1)
             hint = f"did you mean {close[0]!r}? There are" if close else "use one of"
-            known = ", ".join(sorted(layers)) or "(no layers)"
-            raise ValueError(f"{argument}={pattern!r} matches no layer; {hint} {known}")
+            names = ", ".join(sorted(layers)) or "(no layers)"
+            raise ValueError(f"{argument}={pattern!r} matches no layer; {hint} {names}")

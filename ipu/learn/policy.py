@@ -145,7 +145,7 @@ class Policy:
         """A policy from its string form; param and compute are f32 where they are not mentioned."""
         if not isinstance(text, str):
             raise TypeError(f"text={text!r} is no text; give formats as in 'p=f32,c=f16,part=f32'")
-        chosen: dict[str, Format] = {}
+        formats: dict[str, Format] = {}
         for item in text.split(","):
             key, _, short = item.partition("=")
             if key not in _KEYS or short not in _ALLOWED[_KEYS[key]]:
@@ -153,8 +153,8 @@ class Policy:
                     f"policy item {item!r} is not known; use {', '.join(_KEYS)} with "
                     f"{'|'.join(_LONG)}, as in p=f32,c=f16,part=f32"
                 )
-            chosen[_KEYS[key]] = _LONG[short]
-        return cls(**chosen)
+            formats[_KEYS[key]] = _LONG[short]
+        return cls(**formats)
 
     @property
     def activations(self) -> Format:

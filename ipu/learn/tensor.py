@@ -24,7 +24,8 @@ from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.saved import Reading, is_packing, memory, packed
 
 __all__ = [
-    "Node", "OperationCost", "Primitive", "Tensor", "Watch", "contributions", "gradients", "inlet",
+    "OperationCost", "Primitive", "TapeNode", "Tensor", "Watch", "contributions", "gradients",
+    "inlet",
     "nodes", "pull_back", "saved_bytes", "total_cost",
 ]
 
@@ -40,7 +41,7 @@ def checked_tensor(x: Any, name: str) -> Tensor:
     return x
 
 
-def _kept(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
+def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any]:
     """What a forward rule saved, its arrays as codes; those of a computed tensor exist once.
 
     Variables and constants are alive through the step, so they are kept as they are.
@@ -60,12 +61,12 @@ def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
 INLET = Primitive("inlet", _no_forward, (), unit="none")
 
 
-class Node(NamedTuple):
+class TapeNode(NamedTuple):
     """How a tensor was computed: an entry of the tape."""
 
     primitive: Primitive
     #: Where each input comes from; computed values that no rule has saved are not kept.
-    inputs: tuple[Node | Tensor, ...]
+    inputs: tuple[TapeNode | Tensor, ...]
     saved: list[Any]
     options: dict[str, Any]
     #: Name under which its operations are counted.
@@ -77,7 +78,7 @@ class Node(NamedTuple):
 
 
 #: watch(operation that the gradient came through, gradient), called for each backward rule.
-Watch = Callable[[Node, Array], None]
+Watch = Callable[[TapeNode, Array], None]
 
 
 class Tensor:
@@ -96,25 +97,25 @@ class Tensor:
 
     #: Ahead of ndarray, so that ndarray + Tensor is refused here, with our sentence.
     __array_ufunc__ = None
-    __slots__ = ("_kept", "array", "device", "name", "node")
+    __slots__ = ("_packed", "array", "device", "name", "node")
 
     def __init__(
-        self, array: Array, device: Device, name: str = "", node: Node | None = None
+        self, array: Array, device: Device, name: str = "", node: TapeNode | None = None
     ) -> None:
         self.array = array
         self.device = device
         self.name = name
         self.node = node
-        self._kept: Array | None = None
+        self._packed: Array | None = None
 
     @property
     def kept(self) -> Array:
         """What the tape keeps of its values."""
         if self.node is None:  # a variable's values change
             return self.array
-        if self._kept is None:
-            self._kept = packed(self.array)
-        return self._kept
+        if self._packed is None:
+            self._packed = packed(self.array)
+        return self._packed
 
     @property
     def needs_gradient(self) -> bool:
@@ -147,12 +148,12 @@ class Tensor:
         if any(x.needs_gradient for x in inputs):
             for passing in primitive.passing:
                 options.pop(passing, None)
-            result.node = Node(
+            result.node = TapeNode(
                 primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
                 device.control.esr, primitive.cost(arrays, output), next(_numbers),
             )
             if saved:
-                result.node.saved.extend(_kept(saved, (*inputs, result)))
+                result.node.saved.extend(_packed_saved(saved, (*inputs, result)))
         return result
 
     def __repr__(self) -> str:
@@ -281,7 +282,7 @@ def _power(x: Tensor, n: int) -> Tensor:
     return result
 
 
-def _origin(tensor: Tensor) -> Node | Tensor:
+def _origin(tensor: Tensor) -> TapeNode | Tensor:
     """The tape entry of a computed tensor; a variable or a constant itself."""
     return tensor if tensor.node is None else tensor.node
 
@@ -295,21 +296,21 @@ def inlet(outside: Tensor) -> Tensor:
     if not outside.needs_gradient:
         return Tensor(outside.array, outside.device, outside.name)
     device = outside.device
-    node = Node(
+    node = TapeNode(
         INLET, (), [], {}, device.tensor, device.control.esr, OperationCost(), next(_numbers)
     )
     inside = Tensor(outside.array, device, outside.name, node)
-    inside._kept = outside._kept
+    inside._packed = outside._packed
     return inside
 
 
-def nodes(*targets: Tensor) -> list[Node]:
+def nodes(*targets: Tensor) -> list[TapeNode]:
     """The tape entries that the targets depend on, latest first."""
-    by_number: dict[int, Node] = {}
+    by_number: dict[int, TapeNode] = {}
     waiting = [_origin(target) for target in targets]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Node) and node.number not in by_number:
+        if isinstance(node, TapeNode) and node.number not in by_number:
             by_number[node.number] = node
             waiting.extend(node.inputs)
     return [by_number[number] for number in sorted(by_number, reverse=True)]
@@ -329,7 +330,7 @@ def gradients(
               order in which the tape is read, latest first.
     """
     summands = contributions(target, sources, seed, watch)
-    return [_sum_of(source, each) for source, each in zip(sources, summands, strict=True)]
+    return [_sum_of(source, row) for source, row in zip(sources, summands, strict=True)]
 
 
 def contributions(
@@ -385,7 +386,7 @@ def pull_back(
                         reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
             if is_packing():
                 node.saved.clear()
-    summands = {key: [packed(summand) for summand in each] for key, each in leaves.items()}
+    summands = {key: [packed(summand) for summand in row] for key, row in leaves.items()}
     return [summands.get(key) or ([reached[key]] if key in reached else []) for key in asked]
 
 
@@ -403,11 +404,11 @@ def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
 
 
 def _pull_back(
-    device: Device, node: Node, gradient: Array
-) -> Iterator[tuple[Node | Tensor, Array]]:
+    device: Device, node: TapeNode, gradient: Array
+) -> Iterator[tuple[TapeNode | Tensor, Array]]:
     saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
-        if vjp is not None and (isinstance(origin, Node) or origin.needs_gradient):
+        if vjp is not None and (isinstance(origin, TapeNode) or origin.needs_gradient):
             # The gradient of a variable is not read before the end.
             device.puts_off = isinstance(origin, Tensor)
             yield origin, vjp(device, gradient, saved, **node.options)

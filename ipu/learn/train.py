@@ -23,9 +23,9 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.learn import losses
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
-from ipu.learn.checkpoint import Number, Positioned, State, check_program, restore, take
+from ipu.learn.checkpoint import Number, Positioned, TrainingState, check_program, restore, take
 from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
-from ipu.learn.mode import Updates, training
+from ipu.learn.mode import PendingUpdates, training
 from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
 from ipu.learn.policy import FP32, PolicyLike, find_policy
 from ipu.learn.tensor import Tensor
@@ -55,7 +55,7 @@ class Gathered(NamedTuple):
     """
 
     pairs: Pairs
-    updates: Updates
+    updates: PendingUpdates
 
 
 class Trainer:
@@ -264,7 +264,7 @@ class Trainer:
                 with numbering.cell(Region.BATCH, m):
                     loss = self.loss(inputs, targets)
                     summands = self._scaled(compute_contributions, loss, statistic)
-                statistic.collect([(g, v) for each, v in summands for g in each])
+                statistic.collect([(g, v) for of_worker, v in summands for g in of_worker])
                 if accumulator is None:
                     numbering.index(self.variables.trainable)
                     accumulator = self.accumulation.start(self.variables.trainable)
@@ -286,10 +286,10 @@ class Trainer:
         """The slots of each worker after its variables have taken their step."""
         return [
             worker.update(
-                each.pairs, each.updates, self, following, applied=applied,
+                row.pairs, row.updates, self, following, applied=applied,
                 observe=self.observe if worker is self.worker else None,
             )
-            for worker, each in zip(self.workers, gathered, strict=True)
+            for worker, row in zip(self.workers, gathered, strict=True)
         ]
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
@@ -305,8 +305,8 @@ class Trainer:
 
     def _update_formats(self) -> set[Format]:
         """Formats in which the optimiser's rules compute."""
-        own = self.optimizer.format
-        return {own} if own else {policy.param for policy in self.policy.all}
+        fmt = self.optimizer.format
+        return {fmt} if fmt else {policy.param for policy in self.policy.all}
 
     def _saturates(self) -> bool:
         """Whether overflow in a format of the policy gives the largest finite value."""
@@ -323,11 +323,11 @@ class Trainer:
 
     def state(
         self, source: Positioned | None = None, progress: Mapping[str, Number] | None = None
-    ) -> State:
+    ) -> TrainingState:
         """Everything that the next step depends on, and the numbers of `progress`."""
         return take(self, source, progress)
 
-    def restore(self, state: State, source: Positioned | None = None) -> None:
+    def restore(self, state: TrainingState, source: Positioned | None = None) -> None:
         """Go on from a state; see `ipu.learn.checkpoint.restore`."""
         restore(self, state, source)
 
@@ -351,8 +351,8 @@ def by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:
         return accumulation
 
     def fmt(variable: Variable) -> Format:
-        own = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
-        return variable.dtype if own.accumulator == own.param else own.accumulator
+        rule = policy.of(variable.layer.removeprefix(f"{SCOPE}/"))
+        return variable.dtype if rule.accumulator == rule.param else rule.accumulator
 
     return replace(accumulation, dtype=fmt)
 

@@ -19,7 +19,7 @@ from ipu import ops
 from ipu.learn import losses
 from ipu.learn.address import Numbering, Region
 from ipu.learn.loss_scale import LossScale
-from ipu.learn.mode import Updates
+from ipu.learn.mode import PendingUpdates
 from ipu.learn.optim import Observer, Optimizer, Pairs
 from ipu.learn.policy import PolicyLike
 from ipu.learn.tensor import Tensor
@@ -111,7 +111,8 @@ class Worker:
     # Steps ----------------------------------------------------------------------------------
 
     def update(
-        self, pairs: Pairs, updates: Updates, rules: Rules, following: LossScale, *, applied: bool,
+        self, pairs: Pairs, updates: PendingUpdates, rules: Rules, following: LossScale, *,
+        applied: bool,
         observe: Observer | None, slots: dict[str, tuple[Array, ...]] | None = None,
     ) -> dict[str, tuple[Array, ...]]:
         """The slots after the variables have taken their step.

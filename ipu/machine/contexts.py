@@ -25,10 +25,10 @@ from ipu.machine.control import FpCtl, choices, status_words
 from ipu.machine.options import DeviceOptions
 from ipu.machine.vector import operation_loops
 
-__all__ = ["Machine", "MachineContext", "MachineCore"]
+__all__ = ["DeviceLike", "MachineContext", "MachineCore"]
 
 
-class Machine(Protocol):
+class DeviceLike(Protocol):
     """What a context knows of its device; `Device` says what each is."""
 
     options: DeviceOptions
@@ -52,7 +52,7 @@ class Machine(Protocol):
 class MachineCore(Core):
     """What stands behind a format's arithmetic on a device: its control bits rule it."""
 
-    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
+    def __init__(self, context: Context, device: DeviceLike, fmt: Format) -> None:
         rules = choices(device.control, fmt, device.options.f32_denormals)
         traps = rules.pop("traps")
         super().__init__(context, Settings(fmt, **rules), device.source, traps, count=False)
@@ -127,7 +127,7 @@ class MachineContext(Context):
     #: What is made of a context, a device and a format.
     core_class: type[MachineCore] = MachineCore
 
-    def __init__(self, device: Machine, fmt: Format) -> None:
+    def __init__(self, device: DeviceLike, fmt: Format) -> None:
         self.device = device
         self.core = self.core_class(self, device, fmt)
 

@@ -113,8 +113,8 @@ class FpCtl:
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name}={getattr(self, name)!r} is not a bit; use True or False")
         if isinstance(self.rnd, bool) or self.rnd not in ROUNDINGS:
-            known = ", ".join(f"{code} ({mode})" for code, mode in ROUNDINGS.items())
-            raise ValueError(f"rnd={self.rnd!r} is not a rounding mode; use {known}")
+            modes = ", ".join(f"{code} ({mode})" for code, mode in ROUNDINGS.items())
+            raise ValueError(f"rnd={self.rnd!r} is not a rounding mode; use {modes}")
 
     @property
     def word(self) -> int:
@@ -178,8 +178,8 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
     """Arguments of the `Context` that computes in fmt under these control bits.
 
     >>> from fpsim.records.formats import BINARY16
-    >>> chosen = choices(FpCtl(nanoo=True), BINARY16)
-    >>> chosen["overflow"], chosen["divide_by_zero"], chosen["rounding"]
+    >>> rules = choices(FpCtl(nanoo=True), BINARY16)
+    >>> rules["overflow"], rules["divide_by_zero"], rules["rounding"]
     ('nan', 'nan', RNE)
     """
     if not isinstance(f32_denormals, str) or f32_denormals not in DENORMALS:
@@ -188,20 +188,20 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
         )
     if fmt == BINARY64:
         return {"traps": Flags.NONE}  # the processor's own arithmetic has no choices
-    chosen: dict[str, Any] = {
+    rules: dict[str, Any] = {
         "rounding": ROUNDINGS[control.rnd],
         "quiet_nan_raises": True,
         "traps": traps(control, fmt),
     }
     if control.esr and fmt in STOCHASTIC:
-        chosen["rounding"] = STOCHASTIC[fmt]
+        rules["rounding"] = STOCHASTIC[fmt]
     if fmt in _NARROW:
-        chosen["overflow"] = "nan" if control.nanoo else "saturate"
-        chosen["infinite_input"] = "keep" if fmt.has_infinity else "nan"
-        chosen["divide_by_zero"] = "nan"
+        rules["overflow"] = "nan" if control.nanoo else "saturate"
+        rules["infinite_input"] = "keep" if fmt.has_infinity else "nan"
+        rules["divide_by_zero"] = "nan"
     if fmt == BINARY32:
-        chosen["subnormals"] = DENORMALS[f32_denormals]
-    return chosen
+        rules["subnormals"] = DENORMALS[f32_denormals]
+    return rules
 
 
 def traps(control: FpCtl, fmt: Format) -> Flags:

@@ -185,10 +185,10 @@ class Device:
         >>> Device(sums="chain", seed=7).twin().options.sums
         'chain'
         """
-        chosen = {name: getattr(self.options, name) for name in CHOSEN}
+        options = {name: getattr(self.options, name) for name in CHOSEN}
         return type(self)(
             self.target, self._control, seed=self._source.seed or 0, partials=self.partials,
-            conv_partials=self.conv_partials, count=self.counts is not None, **chosen,
+            conv_partials=self.conv_partials, count=self.counts is not None, **options,
         )
 
     # State ----------------------------------------------------------------------------------

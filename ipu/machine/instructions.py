@@ -72,24 +72,24 @@ _FICTION = (Evidence.ASSUMED, "as the f16 form; not an IPU feature")
 
 
 def _amp(
-    name: str, unit: str, columns: int, known: tuple[Evidence, str], leaves: Format | None = None
+    name: str, unit: str, columns: int, evidence: tuple[Evidence, str], leaves: Format | None = None
 ) -> Instruction:
     """As many units as columns, each adding one call's terms per cycle."""
     record = find_unit(unit)
     return Instruction(
-        name, record, columns, Fact(columns * record.terms, *known), Fact(32 * columns, *_LOAD),
+        name, record, columns, Fact(columns * record.terms, *evidence), Fact(32 * columns, *_LOAD),
         leaves or record.partials,
     )
 
 
 def _slic(
-    name: str, unit: str, macs: int, known: tuple[Evidence, str], leaves: Format | None = None
+    name: str, unit: str, macs: int, evidence: tuple[Evidence, str], leaves: Format | None = None
 ) -> Instruction:
     """Four outputs of a window, in two turns where an instruction makes two."""
     record = find_unit(unit)
-    load = _AS_AMP if known is _AS_AMP else _WINDOW
+    load = _AS_AMP if evidence is _AS_AMP else _WINDOW
     return Instruction(
-        name, record, 4, Fact(macs, *known), Fact(128, *load), leaves or record.partials
+        name, record, 4, Fact(macs, *evidence), Fact(128, *load), leaves or record.partials
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fpsim.records.formats import BINARY32, Format
 
-__all__ = ["RATES", "Loop", "Rate", "operation_loops", "thread_cycles"]
+__all__ = ["RATES", "LoopCost", "Rate", "operation_loops", "thread_cycles"]
 
 
 class Rate(NamedTuple):
@@ -40,14 +40,14 @@ RATES: dict[str, Rate] = {
 _VERBS = {"convert": "cast", "copy": "cast", "round_to_integral": "cast", "fmax": "maximum"}
 
 
-class Loop(NamedTuple):
+class LoopCost(NamedTuple):
     """Cycles of a loop, and the elements that it takes."""
 
     cycles: int
     elements: int
 
 
-def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
+def operation_loops(fmt: Format) -> defaultdict[str, LoopCost]:
     """The loop of each operation, by the context's name; 1 cycle where none is known.
 
     >>> from fpsim import BINARY16
@@ -61,9 +61,9 @@ def operation_loops(fmt: Format) -> defaultdict[str, Loop]:
 
 
 @lru_cache(maxsize=128)
-def _loop(verb: str, fmt: Format) -> Loop:
+def _loop(verb: str, fmt: Format) -> LoopCost:
     rate = RATES[verb]
-    return Loop(rate.single, _SINGLES) if fmt == BINARY32 else Loop(rate.half, _HALVES)
+    return LoopCost(rate.single, _SINGLES) if fmt == BINARY32 else LoopCost(rate.half, _HALVES)
 
 
 def thread_cycles(verb: str, fmt: Format, elements: int) -> int:

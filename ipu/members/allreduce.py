@@ -136,9 +136,9 @@ def all_reduce(
     Rounding  each addition once in the tensors' format, in the order of the chunk's tree.
     Raises    StoppedError where a worker is gone or sends anything else than is expected.
     """
-    own = [replica for replica, owner in enumerate(owners) if owner == channel.rank]
-    works = [work for job in jobs for work in _works(channel, owners, own, job, order, ring)]
-    run = _Run(channel, len(owners), numberings)
+    replicas = [replica for replica, owner in enumerate(owners) if owner == channel.rank]
+    works = [work for job in jobs for work in _works(channel, owners, replicas, job, order, ring)]
+    run = _Pass(channel, len(owners), numberings)
     for level in range(1 + max((work.values[-1].level for work in works), default=0)):
         for work in works:
             run.compute(work, level)
@@ -150,15 +150,15 @@ def all_reduce(
     for work in works:
         by_collective.setdefault(work.collective, []).append(work)
     rows = iter(by_collective.values())
-    return [_joined(job, next(rows) if job.tensors[0].size else [], numberings[own[0]])
+    return [_joined(job, next(rows) if job.tensors[0].size else [], numberings[replicas[0]])
             for job in jobs]
 
 
 def _works(
-    channel: Channel, owners: Sequence[int], own: Sequence[int], job: Summands,
+    channel: Channel, owners: Sequence[int], here: Sequence[int], job: Summands,
     order: Order | str, ring: Ring | str,
 ) -> list[_Work]:
-    check_kinds(job.tensors, len(own))
+    check_kinds(job.tensors, len(here))
     collective, first, replicas = channel.begin(), job.tensors[0], len(owners)
     how = method(order, first.size, first.storage_bytes, replicas)
     flat = [tensor.reshape(-1) for tensor in job.tensors]
@@ -168,13 +168,13 @@ def _works(
             job.name or f"tensor {job.cell}", first.format, job.cell, collective, number, part,
             placed(part, how, owners), additions(part.tree),
         )
-        for replica, tensor in zip(own, flat, strict=True):
+        for replica, tensor in zip(here, flat, strict=True):
             work.operands[replica] = tensor[part.start : part.stop]
         works.append(work)
     return works
 
 
-class _Run:
+class _Pass:
     """One pass over the levels of all trees."""
 
     def __init__(

@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = ["FOLDER", "Stage", "arrivals", "joining", "tell"]
+__all__ = ["FOLDER", "ArrivalStage", "arrivals", "joining", "tell"]
 
 #: The variable that names the folder.
 FOLDER = "FPSIM_ARRIVALS"
@@ -35,7 +35,7 @@ _INDEX = "POPDIST_INSTANCE_INDEX"
 _NAME = re.compile("([0-9]{1,9})[.]([0-9])")
 
 
-class Stage(IntEnum):
+class ArrivalStage(IntEnum):
     """How far a worker has come."""
 
     STARTED = 0
@@ -47,7 +47,7 @@ class Stage(IntEnum):
     ENDED = 6
 
 
-def tell(stage: Stage, index: str | None = None) -> None:
+def tell(stage: ArrivalStage, index: str | None = None) -> None:
     """This worker has reached a stage.
 
     index    its number; None: as the launcher's environment says.
@@ -61,21 +61,21 @@ def tell(stage: Stage, index: str | None = None) -> None:
 @contextmanager
 def joining() -> Iterator[None]:
     """Inside, this worker waits for the others' answers; it joins, or an error says why not."""
-    tell(Stage.JOINS)
+    tell(ArrivalStage.JOINS)
     try:
         yield
     except BaseException:
-        tell(Stage.GAVE_UP)
+        tell(ArrivalStage.GAVE_UP)
         raise
-    tell(Stage.HAS_JOINED)
+    tell(ArrivalStage.HAS_JOINED)
 
 
-def arrivals(folder: Path) -> dict[int, set[Stage]]:
+def arrivals(folder: Path) -> dict[int, set[ArrivalStage]]:
     """The stages that each worker has reached, of those that have told any."""
-    stages: dict[int, set[Stage]] = {}
+    stages: dict[int, set[ArrivalStage]] = {}
     with suppress(OSError):
         for name in os.listdir(folder):
             match = _NAME.fullmatch(name)
-            if match and int(match[2]) in list(Stage):
-                stages.setdefault(int(match[1]), set()).add(Stage(int(match[2])))
+            if match and int(match[2]) in list(ArrivalStage):
+                stages.setdefault(int(match[1]), set()).add(ArrivalStage(int(match[2])))
     return stages

@@ -77,29 +77,29 @@ class Channel:
 
     # Bytes ----------------------------------------------------------------------------------
 
-    def gather(self, own: bytes, what: str = "bytes", *, equal: bool = False) -> list[bytes]:
+    def gather(self, content: bytes, what: str = "bytes", *, equal: bool = False) -> list[bytes]:
         """The bytes of every worker, on every worker.
 
         equal    they have one length; else they may differ.
 
         Raises   StoppedError, on every worker, for a piece that is not the expected one.
         """
-        label = Label(BYTES, len(own), self.step, self.begin())
+        label = Label(BYTES, len(content), self.step, self.begin())
         for other in self.others:
-            self.send(other, label, own)
+            self.send(other, label, content)
         return [
-            own if rank == self.rank else self._receive_bytes(rank, label, what, equal=equal)
+            content if rank == self.rank else self._receive_bytes(rank, label, what, equal=equal)
             for rank in range(self.size)
         ]
 
-    def broadcast(self, own: bytes, root: int = 0, what: str = "bytes") -> bytes:
+    def broadcast(self, content: bytes, root: int = 0, what: str = "bytes") -> bytes:
         """The bytes of one worker on all of them."""
-        label = Label(BYTES, len(own), self.step, self.begin())
+        label = Label(BYTES, len(content), self.step, self.begin())
         if self.rank != root:
             return self._receive_bytes(root, label, what)
         for other in self.others:
-            self.send(other, label, own)
-        return own
+            self.send(other, label, content)
+        return content
 
     def barrier(self, what: str = "barrier") -> None:
         """Return when every worker has come here, or somewhere else.

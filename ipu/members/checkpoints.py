@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fpsim.state.files import write_whole
-from ipu.learn.checkpoint import State, load, save, take
+from ipu.learn.checkpoint import TrainingState, load, save, take
 from ipu.learn.checkpoint.file import check_folder
 from ipu.learn.checkpoint.lock import FolderLock
 from ipu.learn.checkpoint.state import Kept, Positioned, Replica
@@ -108,12 +108,12 @@ class Checkpoints:
             if channel.rank == 0:
                 path.touch()
         channel.barrier("the folder")
-        seen = channel.gather(b"seen" * path.exists(), "the folder")
+        replies = channel.gather(b"seen" * path.exists(), "the folder")
         with suppress(OSError):
             if channel.rank == 0:
                 path.unlink()
-        if b"" in seen:
-            who = self.group.transport.describe(seen.index(b""))
+        if b"" in replies:
+            who = self.group.transport.describe(replies.index(b""))
             raise ValueError(
                 f"checkpoint={str(folder)!r} of {who} is not the folder of worker 0; name a "
                 "folder that all workers reach, such as one of a network file system"
@@ -158,7 +158,7 @@ class Checkpoints:
             manifest = {
                 "version": VERSION, "step": training.steps, "replicas": group.replicas,
                 "built": group.built(training),
-                "files": {name: known for row in rows for name, known in row.items()},
+                "files": {name: digest for row in rows for name, digest in row.items()},
             }
             write_whole(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
             self._prune()
@@ -166,7 +166,7 @@ class Checkpoints:
         group.saved = training.steps
 
     @staticmethod
-    def _written(folder: Path, files: Mapping[str, State]) -> bytes:
+    def _written(folder: Path, files: Mapping[str, TrainingState]) -> bytes:
         """Write this worker's files; their digests and sizes as JSON."""
         try:
             for name, state in files.items():
@@ -176,10 +176,10 @@ class Checkpoints:
             return json.dumps({"error": str(error)}).encode()
         return json.dumps(rows).encode()
 
-    def _states(self, training: Trainer, source: Positioned | None) -> dict[str, State]:
+    def _states(self, training: Trainer, source: Positioned | None) -> dict[str, TrainingState]:
         """What this worker writes, by file name."""
         state = take(training, source)
-        own = self.group.own(self.group.replicas)
+        replica_numbers = self.group.own(self.group.replicas)
         shared = {v.name for v in training.variables.trainable}
         files = {}
         if self.group.channel.rank == 0:
@@ -187,12 +187,12 @@ class Checkpoints:
                 state, built=self.group.built(training), flags={}, status=0, counts=None,
                 replicas=(), operation=0,
             )
-        replicas: list[State | Replica] = [state, *state.replicas]
-        for replica, one in zip(own, replicas, strict=True):
+        replicas: list[TrainingState | Replica] = [state, *state.replicas]
+        for replica, one in zip(replica_numbers, replicas, strict=True):
             everything = {**state.parameters, **one.parameters}
             slots = {**state.slots, **one.slots}
             drift = self._drifts(training)
-            files[f"worker-{replica}.npz"] = State(
+            files[f"worker-{replica}.npz"] = TrainingState(
                 built={},
                 parameters={n: k for n, k in everything.items() if drift or n not in shared},
                 slots={n: k for n, k in slots.items() if drift or n not in shared},
@@ -208,9 +208,9 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove all but the last complete steps, and what was cut short before them."""
-        *_, last = kept = self.steps()[-KEPT:]
+        *_, last = latest = self.steps()[-KEPT:]
         for step, path in self._folders():
-            if step < last and step not in kept:
+            if step < last and step not in latest:
                 _remove_step(path)
 
     # Resuming ---------------------------------------------------------------------------------
@@ -246,14 +246,14 @@ class Checkpoints:
                 f"has {group.replicas}; any number of processes may go on, with the same replicas"
             )
         _check_files(folder / MANIFEST, manifest)
-        own = [f"worker-{replica}.npz" for replica in group.own(group.replicas)]
-        for name in (SHARED, *own):
+        names = [f"worker-{replica}.npz" for replica in group.own(group.replicas)]
+        for name in (SHARED, *names):
             if not _matches(folder / name, manifest["files"][name]):
                 raise ValueError(
                     f"checkpoint={str(folder / name)!r} is not the file of its manifest: it is "
                     f"missing or damaged; {_ADVICE}"
                 )
-        state = _assembled(load(folder / SHARED), [load(folder / name) for name in own])
+        state = _assembled(load(folder / SHARED), [load(folder / name) for name in names])
         here, there = group.built(training), dict(state.built)
         if there.get("bits") == here["bits"]:
             # Each process knows the random bits of its own first replica.
@@ -261,18 +261,18 @@ class Checkpoints:
         training.restore(replace(state, built=there), source)
 
 
-def _assembled(shared: State, own: list[State]) -> State:
+def _assembled(shared: TrainingState, of_replicas: list[TrainingState]) -> TrainingState:
     """The state of a process: what is equal on all replicas, and its replicas' own."""
-    first, *others = own
+    first, *others = of_replicas
     return replace(
         shared, parameters={**shared.parameters, **first.parameters},
         slots={**shared.slots, **first.slots}, operation=first.operation, flags=first.flags,
         status=first.status, counts=first.counts, position=first.position,
-        replicas=tuple(_replica(each) for each in others),
+        replicas=tuple(_replica(state) for state in others),
     )
 
 
-def _replica(state: State) -> Replica:
+def _replica(state: TrainingState) -> Replica:
     parameters: Mapping[str, Kept] = state.parameters
     return Replica(
         parameters, state.slots, state.operation, state.flags, state.status, state.counts

@@ -234,7 +234,7 @@ def _tf_addresses(cluster: object) -> tuple[tuple[str, ...], int]:
                 f"evaluators here, only worker and chief; {EXAMPLE}"
             )
     lists = [cluster.get(kind, []) for kind in ("chief", "worker")]
-    if "worker" not in cluster or not all(isinstance(each, list) for each in lists) or not lists[1]:
+    if "worker" not in cluster or not all(isinstance(row, list) for row in lists) or not lists[1]:
         raise ClusterError(f"TF_CONFIG has no list 'worker' in 'cluster'; {EXAMPLE}")
     if len(lists[0]) > 1:
         raise ClusterError(f"TF_CONFIG has {len(lists[0])} chiefs; use one, or none")

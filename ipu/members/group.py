@@ -25,7 +25,7 @@ from ipu.learn import train
 from ipu.learn.address import Numbering
 from ipu.learn.checkpoint import take
 from ipu.learn.loss_scale import Statistic
-from ipu.learn.loss_scale.histogram import Histogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Worker
 from ipu.members.allreduce import all_reduce
@@ -110,9 +110,9 @@ class Processes(Group):
     def prepare(self, worker: Callable[[int], Worker]) -> None:
         if self._worker is not None:
             raise ValueError("a group is of one training; make another one for this")
-        own = self.own(self.replicas)
+        replicas = self.own(self.replicas)
         self._worker = worker
-        others = [r for r in range(self.replicas) if r not in own]
+        others = [r for r in range(self.replicas) if r not in replicas]
         self._stand_ins = {replica: worker(replica).numbering for replica in others}
 
     @contextmanager
@@ -128,11 +128,12 @@ class Processes(Group):
 
     def agree(self, losses: NDArray[Any], statistic: Statistic) -> NDArray[Any]:
         self.members.compare_programs(Meeting("the losses", self.channel.step))
-        own = np.array([*_counts(statistic), int(self.interrupted())], np.int64)
-        text = own.tobytes() + losses.astype("<f8").tobytes()
+        numbers = np.array([*_counts(statistic), int(self.interrupted())], np.int64)
+        text = numbers.tobytes() + losses.astype("<f8").tobytes()
         rows = self.channel.gather(text, "the losses", equal=True)
-        split = [(np.frombuffer(row[: own.nbytes], np.int64), row[own.nbytes :]) for row in rows]
-        if isinstance(statistic, Histogram):
+        size = numbers.nbytes
+        split = [(np.frombuffer(row[:size], np.int64), row[size:]) for row in rows]
+        if isinstance(statistic, EdgeHistogram):
             statistic.upper = sum(int(counts[0]) for counts, _ in split)
             statistic.lower = sum(int(counts[1]) for counts, _ in split)
         self.stopping = tuple(rank for rank, (counts, _) in enumerate(split) if counts[-1])
@@ -177,10 +178,10 @@ class Processes(Group):
     def _scratch(self, training: Trainer, x: ArrayLike | Array) -> Worker:
         """A worker with the variables that the first step is going to create."""
         assert self._worker is not None
-        own = self.own(self.replicas)
-        worker = self._worker(own[0])
+        replicas = self.own(self.replicas)
+        worker = self._worker(replicas[0])
         batch = x if isinstance(x, Array) else np.asarray(x)
-        size = training.plan.micro_batch(len(batch), len(own))
+        size = training.plan.micro_batch(len(batch), len(replicas))
         training.build(worker, batch[:size])
         return worker
 
@@ -191,11 +192,11 @@ class Processes(Group):
             codes = to_codes(array.carrier, array.format)
             wire = codes.dtype.newbyteorder("<")
             text = self.members.root(codes.astype(wire).tobytes(), variable.name)
-            own = np.frombuffer(text, wire).astype(codes.dtype).reshape(codes.shape)
+            codes_of_root = np.frombuffer(text, wire).astype(codes.dtype).reshape(codes.shape)
             for worker in training.workers:
                 target = worker.variables[variable.name]
                 context = worker.device.context(array.format)
-                target.assign(context.wrap(from_codes(own, array.format), copy=False))
+                target.assign(context.wrap(from_codes(codes_of_root, array.format), copy=False))
 
     def check(self, training: train.Trainer) -> None:
         """Compare what must be equal on all replicas: trainable variables and slots.
@@ -213,11 +214,11 @@ class Processes(Group):
     def settle(self, training: train.Trainer) -> None:
         """Bring flags, status and counts of sums to the replicas that they belong to."""
         rows = self.channel.gather(to_text(self._stand_ins), "registers")
-        own = dict(zip(self.own(self.replicas), training.workers, strict=True))
+        workers = dict(zip(self.own(self.replicas), training.workers, strict=True))
         for row in rows:
             for replica, taken in from_text(row).items():
-                if replica in own:
-                    add_registers(own[replica].device, taken)
+                if replica in workers:
+                    add_registers(workers[replica].device, taken)
 
     def digest(self, training: train.Trainer) -> str:
         """SHA-256 of variables and slots of all replicas, the same on every process."""
@@ -235,9 +236,9 @@ class Processes(Group):
         Rounding  computed in binary64 from replica 0 on, rounded once to the variable's format.
         """
         first = variables[0].array
-        own = np.stack([v.array.carrier for v in variables]).astype("<f8")
-        rows = self.channel.gather(own.tobytes(), variables[0].name, equal=True)
-        every = np.concatenate([np.frombuffer(r, "<f8").reshape(own.shape) for r in rows])
+        values = np.stack([v.array.carrier for v in variables]).astype("<f8")
+        rows = self.channel.gather(values.tobytes(), variables[0].name, equal=True)
+        every = np.concatenate([np.frombuffer(r, "<f8").reshape(values.shape) for r in rows])
         total = np.zeros(first.shape)
         for replica in every:
             total = total + replica
@@ -254,7 +255,7 @@ class Processes(Group):
 
 def _counts(statistic: Statistic) -> list[int]:
     """What is summed over processes."""
-    if isinstance(statistic, Histogram):
+    if isinstance(statistic, EdgeHistogram):
         return [statistic.upper, statistic.lower]
     if type(statistic) is not Statistic:
         raise TypeError(

@@ -83,8 +83,8 @@ class _Servicer(services.RingServicer):  # type: ignore[misc, name-defined]
     def Join(self, hello: Any, context: Any) -> Any:
         """See ring.proto."""
         token, refusal = self.transport.greet(from_message(hello))
-        own = to_message(self.transport.hello)
-        return messages.Welcome(hello=own, token=token, refusal=refusal)
+        hello_here = to_message(self.transport.hello)
+        return messages.Welcome(hello=hello_here, token=token, refusal=refusal)
 
     def Stream(self, pieces: Iterator[Any], context: Any) -> Any:
         """See ring.proto."""
@@ -145,8 +145,8 @@ def from_reason(reason: Reason) -> Any:
 
 def to_reason(message: Any) -> Reason:
     """The reason in a message; of a kind that is not known, it is a failure."""
-    known = message.kind in [kind.value for kind in Kind]
-    return Reason(Kind(message.kind) if known else Kind.FAILED, message.rank, message.text)
+    is_known = message.kind in [kind.value for kind in Kind]
+    return Reason(Kind(message.kind) if is_known else Kind.FAILED, message.rank, message.text)
 
 
 def serve(cluster: Cluster, transport: Served) -> Any:

@@ -227,9 +227,9 @@ class GrpcTransport:
     def enters(self, sender: int, context: Any) -> None:
         """The one stream of a worker begins; a second one is refused, and changes nothing."""
         with self.health.changed:
-            known = sender in self._entered
+            has_entered = sender in self._entered
             self._entered.add(sender)
-        if known:
+        if has_entered:
             context.abort(grpc.StatusCode.ALREADY_EXISTS, self._begun(sender))
 
     def caller(self, context: Any) -> int:

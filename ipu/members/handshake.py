@@ -55,11 +55,11 @@ class Hello:
 
 
 def difference(
-    own: Sequence[str], other: Sequence[str], own_name: str, other_name: str
+    lines_here: Sequence[str], other: Sequence[str], own_name: str, other_name: str
 ) -> str | None:
     """A sentence about the first lines that differ; None if there are none."""
-    for i in range(max(len(own), len(other))):
-        mine, its = (lines[i] if i < len(lines) else "nothing" for lines in (own, other))
+    for i in range(max(len(lines_here), len(other))):
+        mine, its = (lines[i] if i < len(lines) else "nothing" for lines in (lines_here, other))
         if mine != its:
             mine, its = _shown(mine), _shown(its)
             return f"{own_name} has {mine}, {other_name} has {its}; start all workers alike"
@@ -82,12 +82,12 @@ def compare(channel: Channel, lines: Iterable[str]) -> None:
     Raises    JoinError, on every worker, with the first lines that differ.
     """
     text = "\n".join(lines)
-    own = hashlib.sha256(text.encode()).digest()
-    digests = channel.gather(own, "the plan's digest")
+    digest = hashlib.sha256(text.encode()).digest()
+    digests = channel.gather(digest, "the plan's digest")
     if len(set(digests)) == 1:
         return
-    texts = [each.decode() for each in channel.gather(text.encode(), "the plan")]
-    other = next(rank for rank, each in enumerate(digests) if each != own)
+    texts = [row.decode() for row in channel.gather(text.encode(), "the plan")]
+    other = next(rank for rank, row in enumerate(digests) if row != digest)
     names = channel.transport.describe(channel.rank), channel.transport.describe(other)
     channel.barrier("the plan")  # nobody leaves before all have both texts
     sentence = difference(text.splitlines(), texts[other].splitlines(), *names)

@@ -82,9 +82,9 @@ class Members:
         """
         compare(self.channel, lines)
 
-    def root(self, own: bytes, what: str) -> bytes:
+    def root(self, text: bytes, what: str) -> bytes:
         """The bytes of the first process, on all."""
-        return self.channel.broadcast(own, what=what)
+        return self.channel.broadcast(text, what=what)
 
     def compare_programs(self, meeting: Meeting) -> None:
         """Return when all processes have run the same operations until this meeting; once.
@@ -107,9 +107,9 @@ class Members:
         rows = self.meet_bytes(meeting, text.encode() if isinstance(text, str) else text)
         return [row.decode() for row in rows]
 
-    def meet_bytes(self, meeting: Meeting, own: bytes) -> list[bytes]:
+    def meet_bytes(self, meeting: Meeting, content: bytes) -> list[bytes]:
         """As `meet`, of bytes."""
-        gathered = self.channel.gather(f"{meeting}\n".encode() + own, str(meeting))
+        gathered = self.channel.gather(f"{meeting}\n".encode() + content, str(meeting))
         rows = [row.partition(b"\n")[::2] for row in gathered]
         # Nothing is sent by the barrier at the end of a program.
         places = [where.decode() or END for where, _ in rows]
@@ -132,14 +132,15 @@ class Members:
         rows = [text.splitlines() for text in self.meet(meeting, "\n".join(lines))]
         for rank, row in enumerate(rows):
             if row != rows[0]:
-                own, first = (
+                here, first = (
                     next((line for line in a if line not in b), "nothing more")
                     for a, b in ((row, rows[0]), (rows[0], row))
                 )
                 self.stop(
                     rank,
-                    f"{self.name(rank)} has {own}, {self.name(0)} {first}, in step {meeting.step}; "
-                    "run the same program on all processes, with the same parameters in each step",
+                    f"{self.name(rank)} has {here}, {self.name(0)} {first}, in step "
+                    f"{meeting.step}; run the same program on all processes, with the same "
+                    "parameters in each step",
                 )
 
     def check(self, what: str, digest: str, step: int, place: str | None = None) -> None:

@@ -30,7 +30,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from ipu.installation import how_to_install
-from ipu.members.arrival import Stage, joining, tell
+from ipu.members.arrival import ArrivalStage, joining, tell
 from ipu.members.cluster import Cluster
 from ipu.members.handshake import Hello
 from ipu.members.health import Health
@@ -60,7 +60,7 @@ def import_mpi() -> Any:
     Raises    ImportError where mpi4py or an MPI library is not installed.
     """
     if "mpi4py.MPI" not in sys.modules:
-        tell(Stage.STARTS_MPI)
+        tell(ArrivalStage.STARTS_MPI)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -69,7 +69,7 @@ def import_mpi() -> Any:
             f"your system's package manager, or: {how_to_install('mpi')}"
         ) from error
     finally:
-        tell(Stage.HAS_MPI)
+        tell(ArrivalStage.HAS_MPI)
     return MPI
 
 
@@ -265,9 +265,9 @@ class MpiTransport:
 
         Raises    JoinError for workers that differ, or do not answer.
         """
-        own = Hello(self.rank, self.size, plan)
+        hello_here = Hello(self.rank, self.size, plan)
         host = socket.gethostname()
-        text = json.dumps([host, asdict(own)]).encode()
+        text = json.dumps([host, asdict(hello_here)]).encode()
         for other in range(self.size):
             if other != self.rank:
                 self.send(other, text)
@@ -278,7 +278,7 @@ class MpiTransport:
                 self._hosts[other], fields = json.loads(self._answer(other, cluster.join_timeout))
                 hellos[other] = Hello(**fields)
         for other, hello in hellos.items():
-            sentence = own.difference(hello, self.describe(self.rank), self.describe(other))
+            sentence = hello_here.difference(hello, self.describe(self.rank), self.describe(other))
             if sentence is not None:
                 self._refuse(other, sentence)
         self._has_joined = True

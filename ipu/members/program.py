@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-__all__ = ["Listing"]
+__all__ = ["ProgramListing"]
 
 #: Operations that are listed; a step has more in long sequences alone.
 LONGEST = 1 << 16
 
 
-class Listing:
+class ProgramListing:
     """Operations in the order in which a program runs them.
 
     lines    one for each, at its place, with shapes and options.
     is_open  it is still written: the processes have not met.
 
-    >>> listing = Listing()
+    >>> listing = ProgramListing()
     >>> listing.add("net.1 forward", "relu", ["binary16 (4, 8)"])
     >>> listing.lines
     ['net.1 forward: relu of binary16 (4, 8)']

@@ -18,10 +18,10 @@ from ipu.members.channel import Channel
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order, check_order
 
-__all__ = ["Sums"]
+__all__ = ["ReplicaSums"]
 
 
-class Sums:
+class ReplicaSums:
     """Sums over R replicas, of which each process has R/P consecutive ones.
 
     device    makes a device; every replica adds its chunks on one of its own.
@@ -30,7 +30,7 @@ class Sums:
     >>> from fpsim import BINARY16
     >>> from ipu.members.local_transport import run_local
     >>> def work(transport):
-    ...     sums = Sums(Channel(transport), 2, Device)
+    ...     sums = ReplicaSums(Channel(transport), 2, Device)
     ...     own = Device().from_host([1.0, transport.rank], BINARY16)
     ...     return sums.of([Summands([own], 0)], step=0)[0].values.tolist()
     >>> run_local(2, work)
@@ -76,9 +76,9 @@ class Sums:
 
         Rounding  as `of`, then one multiplication by fl(1/R).
         """
-        own = self._numberings[self.first]
+        numbering = self._numberings[self.first]
         means = []
         for job, total in zip(jobs, self.of(jobs, step), strict=True):
-            with own.cell(Region.UPDATE, job.cell, again=0):
-                means.append(own.device.multiply(total, 1 / self.replicas))
+            with numbering.cell(Region.UPDATE, job.cell, again=0):
+                means.append(numbering.device.multiply(total, 1 / self.replicas))
         return means

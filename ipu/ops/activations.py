@@ -29,7 +29,7 @@ from fpsim.records.evidence import Evidence
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.bounds import clamp
-from ipu.ops.curves import INSIDE, chosen, curve, rounded_curve, sloped
+from ipu.ops.curves import INSIDE, curve, rounded_curve, selected, sloped
 from ipu.ops.functions import expm1, log1p
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
@@ -159,7 +159,7 @@ def _relu6_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
 def _leaking(device: Device, values: Array, by: Array, slope: Operand) -> Array:
     """Values where `by` is positive, values times the slope elsewhere."""
     positive = by.carrier > 0
-    return chosen(positive, values, device.multiply(device.select(~positive, values), slope))
+    return selected(positive, values, device.multiply(device.select(~positive, values), slope))
 
 
 def _leaky_relu(device: Device, x: Array, *, slope: Operand = 0.01) -> tuple[Array, Saved]:
@@ -235,12 +235,12 @@ def _softplus_by(beta: float, threshold: float) -> tuple[Function, Function]:
         inner = scaled(device, x)
         y = softplus_of(device, inner)
         y = y if beta == 1 else device.divide(y, beta)
-        return chosen(inner.carrier > threshold, x, y)
+        return selected(inner.carrier > threshold, x, y)
 
     def slope(device: Device, x: Array) -> Array:
         inner = scaled(device, x)
         y = device.sigmoid(inner)
-        return chosen(inner.carrier > threshold, y.like(np.ones_like(y.carrier)), y)
+        return selected(inner.carrier > threshold, y.like(np.ones_like(y.carrier)), y)
 
     return value, slope
 
@@ -277,7 +277,7 @@ def _elu_by(
         y = expm1.value(device, low if input_scale == 1 else device.multiply(low, input_scale))
         if alpha != 1:
             y = device.multiply(y, alpha)
-        y = chosen(x.carrier > 0, x, y)
+        y = selected(x.carrier > 0, x, y)
         return y if scale == 1 else device.multiply(y, scale)
 
     def slope(device: Device, x: Array) -> Array:
@@ -290,7 +290,7 @@ def _elu_by(
         if input_scale != 1:
             y = device.multiply(y, input_scale)
         above = x.carrier >= 0 if zero_is_above else x.carrier > 0
-        return chosen(above, y.like(np.full_like(y.carrier, scale)), y)
+        return selected(above, y.like(np.full_like(y.carrier, scale)), y)
 
     return value, slope
 

@@ -14,7 +14,7 @@ from fpsim.array import Array
 from fpsim.core import Operand
 from fpsim.elementwise.apply import as_read
 from ipu.machine.device import Device
-from ipu.ops.curves import chosen
+from ipu.ops.curves import selected
 from ipu.ops.functions import log1p
 from ipu.ops.primitive import Primitive, Saved, Vjp
 from ipu.ops.rules import check_broadcast, free, same, steps, sum_to
@@ -112,7 +112,7 @@ def _absolute(device: Device, x: Array) -> tuple[Array, Saved]:
 def _absolute_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """The gradient with the sign of x; none at 0."""
     (x,) = saved
-    signed = chosen(x.carrier < 0, device.negative(gradient), gradient)
+    signed = selected(x.carrier < 0, device.negative(gradient), gradient)
     return device.select(x.carrier != 0, signed)
 
 

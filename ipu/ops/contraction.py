@@ -61,10 +61,10 @@ def _gradient(device: Device, gradient: Array, saved: Saved, argument: int) -> A
     unique = "".join(dict.fromkeys(labels))
     reached = "".join(c for c in unique if c in wanted or any(c in b for _, b in others))
     slope = _of_terms(device, [(gradient, wanted), *others], reached, partials)
-    known = dict(zip(reached, slope.shape, strict=True))
+    sizes_of = dict(zip(reached, slope.shape, strict=True))
     sizes = dict(zip(labels, x.shape, strict=True))
-    shape = tuple(known.get(c, 1) for c in unique)
-    narrow = tuple(1 if sizes[c] == 1 else known.get(c, 1) for c in unique)
+    shape = tuple(sizes_of.get(c, 1) for c in unique)
+    narrow = tuple(1 if sizes[c] == 1 else sizes_of.get(c, 1) for c in unique)
     slope = sum_to(device, slope.reshape(shape), narrow, slope.format)
     shape = tuple(sizes[c] for c in unique)
     slope = slope.like(np.array(np.broadcast_to(slope.carrier, shape)))
@@ -100,8 +100,8 @@ def _plain(x: Array, labels: str) -> tuple[Array, str]:
 
 def _numpys(values: Any, before: str, after: str) -> Any:
     """numpy's view of a tensor with other labels; nothing is computed."""
-    known = {label: i for i, label in enumerate(dict.fromkeys(before))}
-    return np.einsum(values, [known[c] for c in before], [known[c] for c in after])
+    numbers = {label: i for i, label in enumerate(dict.fromkeys(before))}
+    return np.einsum(values, [numbers[c] for c in before], [numbers[c] for c in after])
 
 
 def _summed(device: Device, x: Array, labels: str, needed: str) -> tuple[Array, str]:
@@ -109,9 +109,9 @@ def _summed(device: Device, x: Array, labels: str, needed: str) -> tuple[Array, 
     axes = tuple(i for i, label in enumerate(labels) if label not in needed)
     if not axes:
         return x, labels
-    kept = "".join(label for label in labels if label in needed)
+    remaining = "".join(label for label in labels if label in needed)
     shape = [n for i, n in enumerate(x.shape) if i not in axes]
-    return device.reduce_sum(x, axes).reshape(shape), kept
+    return device.reduce_sum(x, axes).reshape(shape), remaining
 
 
 def _ordered(x: Array, labels: str, wanted: str) -> Array:

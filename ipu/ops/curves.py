@@ -17,12 +17,12 @@ from ipu.ops.primitive import Primitive, Saved
 from ipu.ops.rules import steps
 from ipu.ops.tabulated import Function, tabulated
 
-__all__ = ["INSIDE", "chosen", "curve", "rounded_curve", "sloped"]
+__all__ = ["INSIDE", "curve", "rounded_curve", "selected", "sloped"]
 
 INSIDE = "binary32 inside, once at the end"
 
 
-def chosen(where: Any, x: Array, y: Array) -> Array:
+def selected(where: Any, x: Array, y: Array) -> Array:
     """x where true, y elsewhere; nothing is computed."""
     return x.like(np.where(where, x.carrier, y.carrier))
 

@@ -152,8 +152,8 @@ def _pow_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     positive = x.carrier > 0
     safe = x.like(np.where(positive, x.carrier, x.carrier.dtype.type(1)))
     share = device.multiply(gradient, device.multiply(z, device.log(safe)))
-    kept = device.select(np.broadcast_to(positive, share.shape), share)
-    return sum_to(device, kept, y.shape, y.format)
+    positive_share = device.select(np.broadcast_to(positive, share.shape), share)
+    return sum_to(device, positive_share, y.shape, y.format)
 
 
 #: x to the power y, which broadcast: one function, whole powers included. `x ** n` of tensors and
@@ -184,15 +184,17 @@ def _in_binary64(function: Callable[..., Any], overflows: bool) -> Any:
         pole = np.isinf(wide) & finite
         if overflows:
             wide = np.where(pole, np.copysign(np.finfo(np.float64).max, wide), wide)
-        kept = settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
+        reading = settings
+        if settings.format.has_infinity:
+            reading = settings.replace(infinite_input="keep")
         values, flags = apply(
-            "convert", [wide], kept, out=out, element_flags=element_flags, bits=bits
+            "convert", [wide], reading, out=out, element_flags=element_flags, bits=bits
         )
         of_numbers = ~reduce(np.logical_or, map(np.isnan, numbers))
         own_flags = (np.isnan(wide) & of_numbers) * np.uint8(Flags.INVALID)
         if pole.any() and not overflows:
             own_flags |= pole * np.uint8(Flags.DIVBYZERO)
-            values[pole] = _poles(wide[pole], kept)
+            values[pole] = _poles(wide[pole], reading)
         if element_flags is not None:
             element_flags |= own_flags
         return values, flags | int(np.bitwise_or.reduce(own_flags, axis=None))

@@ -103,8 +103,8 @@ class Pages:
             self._shrink()
 
     def _shrink(self) -> None:
-        kept = min(self.limit, self._most - self._in_use)
-        while self._free and sum(map(len, self._free)) > kept:
+        most = min(self.limit, self._most - self._in_use)
+        while self._free and sum(map(len, self._free)) > most:
             self._free.pop(0)
 
     def give_back(self) -> None:

@@ -86,7 +86,7 @@ def _pad_x(device: Device, gradient: Array, saved: Saved, *, paddings: Paddings)
 
 def _strided_slice(device: Device, x: Array, *, index: Index) -> tuple[Array, Saved]:
     slices = index if isinstance(index, tuple) else (index,)
-    if not all(isinstance(each, slice) for each in slices):
+    if not all(isinstance(part, slice) for part in slices):
         raise TypeError(f"index={index!r} does not consist of slices; use np.s_[:, ::2]")
     return x[slices], (x.shape,)
 

@@ -126,9 +126,9 @@ def _batch_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
     stable: bool = False, unbiased: bool = False, statistics: Statistics | None = None,
 ) -> tuple[Array, Saved]:
-    known = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
-    whitened = device.multiply(known.centred, known.inverse)
-    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
+    stats = statistics or batch_statistics(device, x, epsilon, stable, unbiased)
+    whitened = device.multiply(stats.centred, stats.inverse)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, stats.inverse)
 
 
 def _batch_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -169,9 +169,9 @@ def _group_norm(
     epsilon: float = 1e-3, stable: bool = False, unbiased: bool = False,
 ) -> tuple[Array, Saved]:
     together, axes = _grouped(x, groups, strided)
-    known = _statistics(device, together, axes, epsilon, stable, unbiased)
-    whitened = device.multiply(known.centred, known.inverse).reshape(x.shape)
-    return _scaled(device, whitened, gamma, beta), (whitened, gamma, known.inverse)
+    stats = _statistics(device, together, axes, epsilon, stable, unbiased)
+    whitened = device.multiply(stats.centred, stats.inverse).reshape(x.shape)
+    return _scaled(device, whitened, gamma, beta), (whitened, gamma, stats.inverse)
 
 
 def _group_norm_x(

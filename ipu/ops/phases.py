@@ -128,8 +128,8 @@ def _cut(x: Array, positions: Positions, extent: Pair) -> Array:
 
 
 def _joined(x: Array, positions: Positions, extent: Pair) -> Array:
-    rows, columns = (each.reshape(-1) for each in positions)
-    counts, (_, *grid, channels) = [len(each) for each in positions], x.shape
+    rows, columns = (axis.reshape(-1) for axis in positions)
+    counts, (_, *grid, channels) = [len(axis) for axis in positions], x.shape
     phases: Any = x.carrier.reshape(*counts, -1, *grid, channels).transpose(2, 0, 3, 1, 4, 5)
     phases = phases.reshape(-1, rows.size, columns.size, channels)
     (height, width), batch = extent, len(phases)

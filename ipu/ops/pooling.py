@@ -93,12 +93,12 @@ def _max_pool(
     first, context = ties == "first", device.context(x.format)
     plain = context.counts is None and context.settings.subnormals != "flush_both"
     if x.size and plain and x.carrier.itemsize == 4:
-        chosen = window_maxima(x.carrier, g, first=first)
-        if chosen is not None:
-            largest = Array(chosen[0], context)
-            seen = largest.size * math.prod(g.kernel)
-            device.vector_cycles += thread_cycles("maximum", x.format, seen)
-            return largest, (chosen[1], x.shape, g)
+        native = window_maxima(x.carrier, g, first=first)
+        if native is not None:
+            largest = Array(native[0], context)
+            elements = largest.size * math.prod(g.kernel)
+            device.vector_cycles += thread_cycles("maximum", x.format, elements)
+            return largest, (native[1], x.shape, g)
     return _by_positions(device, x, g, first)
 
 
@@ -111,30 +111,30 @@ def _by_positions(device: Device, x: Array, g: Geometry, first: bool) -> tuple[A
         field[image] = x.carrier
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
-    chosen = np.stack(_chosen(windows, largest.carrier, first))
-    return largest, (np.packbits(chosen, axis=0, bitorder="little"), x.shape, g)
+    masks = np.stack(_masks(windows, largest.carrier, first))
+    return largest, (np.packbits(masks, axis=0, bitorder="little"), x.shape, g)
 
 
-def _chosen(windows: list[Values], largest: Values, first: bool) -> list[NDArray[np.bool_]]:
+def _masks(windows: list[Values], largest: Values, first: bool) -> list[NDArray[np.bool_]]:
     """For each position, the windows whose maximum is there."""
     taken = np.zeros(largest.shape, np.bool_)
-    chosen = []
+    masks = []
     for window in windows:
         equal = (window == largest) | (np.isnan(window) & np.isnan(largest))
-        chosen.append(equal & ~taken if first else equal)
+        masks.append(equal & ~taken if first else equal)
         taken |= equal
-    return chosen
+    return masks
 
 
 def _max_pool_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    chosen, shape, g = saved
+    packed, shape, g = saved
     positions = math.prod(g.kernel)
     if not _overlap(g):
-        each = thread_cycles("select", gradient.format, gradient.size)
-        device.vector_cycles += positions * each
-        spread = spread_windows(gradient.carrier, chosen, g)
+        cycles = thread_cycles("select", gradient.format, gradient.size)
+        device.vector_cycles += positions * cycles
+        spread = spread_windows(gradient.carrier, packed, g)
         return Array(spread, device.context(gradient.format))
-    masks = np.unpackbits(chosen, axis=0, count=positions, bitorder="little").view(np.bool_)
+    masks = np.unpackbits(packed, axis=0, count=positions, bitorder="little").view(np.bool_)
     return _spread(device, (device.select(where, gradient) for where in masks), shape, g)
 
 

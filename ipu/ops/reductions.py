@@ -40,8 +40,8 @@ def _shaped(x: Array, reduced: Array, axes: tuple[int, ...], keepdims: bool) -> 
 
 def _spread(gradient: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     """The gradient for every element that was reduced."""
-    kept = gradient.reshape([1 if a in axes else n for a, n in enumerate(shape)])
-    return Array(np.broadcast_to(kept.carrier, shape), gradient.context)
+    aligned = gradient.reshape([1 if a in axes else n for a, n in enumerate(shape)])
+    return Array(np.broadcast_to(aligned.carrier, shape), gradient.context)
 
 
 def _sum(
@@ -84,16 +84,16 @@ def _max(
     together = _last(x.carrier, axes)
     largest = device.reduce_max(Array(together, x.context), axis=-1)
     first = (together == largest.carrier) | (np.isnan(together) & np.isnan(largest.carrier))
-    kept = largest.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
-    return _shaped(x, kept, axes, keepdims), (x.shape, axes, first.argmax(axis=-1))
+    aligned = largest.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
+    return _shaped(x, aligned, axes, keepdims), (x.shape, axes, first.argmax(axis=-1))
 
 
 def _max_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     shape, axes, first = saved
-    chosen = np.arange(count(shape, axes)) == first[..., None]
-    kept = [n for a, n in enumerate(shape) if a not in axes]
+    winners = np.arange(count(shape, axes)) == first[..., None]
+    free = [n for a, n in enumerate(shape) if a not in axes]
     order = [a for a in range(len(shape)) if a not in axes] + list(axes)
-    apart = chosen.reshape(kept + [shape[a] for a in axes]).transpose(np.argsort(order))
+    apart = winners.reshape(free + [shape[a] for a in axes]).transpose(np.argsort(order))
     return device.select(apart, _spread(gradient, shape, axes))
 
 

@@ -111,11 +111,11 @@ def packed(x: Array) -> Array:
     return Packed(to_codes(carrier, fmt, out=codes), x.context)
 
 
-def memory(kept: Array) -> tuple[int, int]:
+def memory(array: Array) -> tuple[int, int]:
     """A number that names the memory of what is kept, and its bytes in the packed format."""
-    if isinstance(kept, Packed):
-        return id(kept.stored), kept.stored.nbytes
-    return id(kept.carrier), kept.storage_bytes
+    if isinstance(array, Packed):
+        return id(array.stored), array.stored.nbytes
+    return id(array.carrier), array.storage_bytes
 
 
 @lru_cache(maxsize=64)

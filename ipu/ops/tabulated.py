@@ -51,8 +51,8 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     [0.0, 0.03125, 0.125]
     """
     context = device.context(BINARY32)
-    known = x.format.bits == 16 and x.format in device.target.formats
-    if not known or x.size < _LEAST or context.core.watched:
+    is_listed = x.format.bits == 16 and x.format in device.target.formats
+    if not is_listed or x.size < _LEAST or context.core.watched:
         return function(device, device.cast(x, wide(x.format)))
     options = device.options
     table = _table(

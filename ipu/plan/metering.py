@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +19,16 @@ from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.ops.saved import memory
-from ipu.plan.cycles import compute_cycles
+from ipu.plan.loop import Spent
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, used_variables
 
-__all__ = ["StageMeter"]
+__all__ = ["CYCLES", "Holding", "StageMeter", "stage_figures"]
 
-_FIELDS = {
+#: Fields of `StageFigures` by phase.
+CYCLES = {
     Phase.FORWARD: "forward_cycles", Phase.BACKWARD: "backward_cycles",
     Phase.RECOMPUTE: "recompute_cycles",
 }
@@ -55,18 +55,6 @@ def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
     return sum(saved.values()), sum(kept.values())
 
 
-@dataclass
-class _Spent:
-    """Cycles of a device since it was created."""
-
-    products: int
-    vector: int
-
-    @classmethod
-    def by(cls, device: Device) -> _Spent:
-        return cls(device.ledger.cycles, device.vector_cycles)
-
-
 class StageMeter:
     """Measures the first micro-batch of a step on one replica.
 
@@ -86,19 +74,16 @@ class StageMeter:
         if program.micro_batch:
             yield
             return
-        before = _Spent.by(self.device)
+        before = Spent.by(self.device)
         yield
         cycles = self._since(before)
         row = self._measured[program.stage, program.branch]
-        row[_FIELDS[program.phase]] = cycles
+        row[CYCLES[program.phase]] = cycles
         if program.phase is Phase.FORWARD:
             row.update(self._activations(program, flight))
 
-    def _since(self, before: _Spent) -> int:
-        now = _Spent.by(self.device)
-        return compute_cycles(
-            now.products - before.products, now.vector - before.vector, self.device.target
-        )
+    def _since(self, before: Spent) -> int:
+        return (Spent.by(self.device) - before).cycles(self.device.target)
 
     def _activations(self, program: Program, flight: Flight) -> dict[str, int]:
         outputs = flight.outputs[program.branch]
@@ -119,7 +104,7 @@ class StageMeter:
     @contextmanager
     def updating(self) -> Iterator[None]:
         """A block around the update of all variables."""
-        before = _Spent.by(self.device)
+        before = Spent.by(self.device)
         yield
         self._update_cycles = self._since(before)
 
@@ -129,33 +114,70 @@ class StageMeter:
     ) -> tuple[StageFigures, ...]:
         """The figures of every entry of the plan.
 
-        used    variables of each entry; one of several entries counts at the first.
+        used    variables of each entry.
         """
-        rows: list[StageFigures] = []
-        seen: set[str] = set()
-        total = sum(
-            v.array.storage_bytes for vs in used.values() for v in {id(v): v for v in vs}.values()
-        )
-        for entry in self.plan.entries:
-            own = [v for v in used[entry.stage, entry.branch] if v.name not in seen]
-            seen |= {variable.name for variable in own}
-            parameters = sum(variable.array.storage_bytes for variable in own)
-            state = [
-                slot for variable in own for slot in slots.get(variable.name, ())
-                if isinstance(slot, Array)
-            ]
-            measured = self._measured[entry.stage, entry.branch]
-            rows.append(
-                StageFigures(
-                    parameter_bytes=parameters,
-                    state_bytes=sum(slot.storage_bytes for slot in state),
-                    state_tensors=tuple(slot.storage_bytes for slot in state),
-                    state_itemsize=state[0].storage_bytes // max(state[0].size, 1) if state else 4,
-                    accumulator_bytes=sum(
-                        accumulators[v.name].storage_bytes for v in own if v.name in accumulators
-                    ),
-                    update_cycles=-(-self._update_cycles * parameters // total) if total else 0,
-                    **measured,
-                )
-            )
-        return tuple(rows)
+        holdings = {
+            key: {v.name: _holding(v, slots, accumulators) for v in variables}
+            for key, variables in used.items()
+        }
+        return stage_figures(self.plan, self._measured, holdings, self._update_cycles)
+
+
+def _holding(
+    variable: Variable, slots: Mapping[str, tuple[Array, ...]], accumulators: Mapping[str, Array]
+) -> Holding:
+    state = [slot for slot in slots.get(variable.name, ()) if isinstance(slot, Array)]
+    sum_ = accumulators.get(variable.name)
+    return Holding(
+        variable.array.storage_bytes, 0 if sum_ is None else sum_.storage_bytes,
+        tuple(slot.storage_bytes for slot in state),
+        state[0].storage_bytes // max(state[0].size, 1) if state else 4,
+    )
+
+
+class Holding(NamedTuple):
+    """Bytes that a variable holds: its values, its accumulator, each tensor of its state.
+
+    itemsize    of an element of the state.
+    """
+
+    values: int
+    accumulator: int = 0
+    state: tuple[int, ...] = ()
+    itemsize: int = 4
+
+
+def stage_figures(
+    plan: Plan, measured: Mapping[tuple[int, int], Mapping[str, Any]],
+    holdings: Mapping[tuple[int, int], Mapping[Any, Holding]], update_cycles: int,
+) -> tuple[StageFigures, ...]:
+    """The figures of every entry of a plan.
+
+    measured         of each stage and branch: fields of `StageFigures`.
+    holdings         of each, its variables; one of several entries counts at the first.
+    update_cycles    of all variables; each entry has its share by bytes.
+
+    >>> holdings = {(0, 0): {"w": Holding(6)}, (1, 0): {"w": Holding(6)}}
+    >>> own = stage_figures(Plan([abs, abs], count=4), {}, holdings, 10)
+    >>> [(figures.parameter_bytes, figures.update_cycles) for figures in own]
+    [(6, 10), (0, 0)]
+    """
+    total = sum({
+        name: holding.values for row in holdings.values() for name, holding in row.items()
+    }.values())
+    counted: set[Any] = set()
+    rows = []
+    for entry in plan.entries:
+        key = entry.stage, entry.branch
+        first = {n: h for n, h in holdings.get(key, {}).items() if n not in counted}
+        counted |= first.keys()
+        values = sum(holding.values for holding in first.values())
+        state = tuple(size for holding in first.values() for size in holding.state)
+        rows.append(StageFigures(
+            parameter_bytes=values, state_bytes=sum(state), state_tensors=state,
+            state_itemsize=next((h.itemsize for h in first.values() if h.state), 4),
+            accumulator_bytes=sum(holding.accumulator for holding in first.values()),
+            update_cycles=-(-update_cycles * values // total) if total else 0,
+            **measured.get(key, {}),
+        ))
+    return tuple(rows)

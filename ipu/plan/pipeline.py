@@ -18,7 +18,7 @@ from ipu import ops
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
 from ipu.learn.loss_scale import LossScale, Statistic
-from ipu.learn.mode import Updates, training
+from ipu.learn.mode import PendingUpdates, training
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.train import Gathered
 from ipu.learn.variables import Variable
@@ -64,7 +64,7 @@ class Pipeline:
         self.replica = replica
         self.batches = batches
         self.accumulation = accumulation
-        self.updates = Updates()
+        self.updates = PendingUpdates()
         #: Loss of each micro-batch, unscaled.
         self.losses: dict[int, float] = {}
         self._scale, self._statistic, self._meter = scale, statistic, meter

@@ -77,13 +77,29 @@ def test_wrong_operands_and_choices_are_refused():
         rounded_matmul(a, b, fused=True, kahan=True)
     with pytest.raises(TypeError, match="b is ndarray, not an Array"):
         rounded_matmul(a, b.values)
-    with pytest.raises(TypeError, match="native reference"):
-        rounded_matmul(native.array([[1.0]]), native.array([[1.0]]))
+    with pytest.raises(TypeError, match="fused=True and kahan=True are not offered in binary64"):
+        rounded_matmul(native.array([[1.0]]), native.array([[1.0]]), kahan=True)
+    with pytest.raises(TypeError, match="order='pairwise' is not offered in binary64"):
+        native.sum(native.array([1.0]), order="pairwise")
     with pytest.raises(ValueError, match="last dimension of a"):
         rounded_matmul(a, a)
     for x, y in ((a, a), (a.reshape(-1), b.reshape(-1)[:2])):
         with pytest.raises(ValueError, match="two equal vectors"):
             dot(x, y)
+
+
+def test_binary64_takes_terms_in_ascending_order():
+    native, n = fp.Context(fp.BINARY64), 40
+    a, b = np.random.default_rng(0).standard_normal((2, 3, n, n))
+    wanted, sums = a[..., :, :1] * b[..., :1, :], a[..., 0]
+    for k in range(1, n):
+        wanted, sums = wanted + a[..., :, k : k + 1] * b[..., k : k + 1, :], sums + a[..., k]
+    assert np.array_equal((native.array(a) @ native.array(b)).values, wanted)
+    assert np.array_equal(native.array(a).sum(-1).values, sums)
+    assert np.array_equal(native.array(a).mean(-1).values, sums / n)
+    nothing = native.matmul(native.zeros((2, 0)), native.zeros((0, 3)))
+    assert nothing.values.tolist() == [[0] * 3] * 2
+    assert np.isnan(float(native.array([np.nan, 1.0]).sum()))
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -76,6 +76,9 @@ ARGUMENTS: list[Callable[[Operands], tuple[Any, ...]]] = [
     lambda o: (o.matrix, o.matrix.T, UNIT), lambda o: (o.matrix, o.matrix.T, UNIT, 1),
     lambda o: (o.image, o.kernel, UNIT), lambda o: (o.image, o.kernel, UNIT, o.image.shape),
     lambda o: (o.image, o.image, UNIT, o.kernel.shape),
+    lambda o: (o.matrix[:2, 1:3],), lambda o: (o.matrix[1:, 1:], o.x[1:4]),
+    lambda o: (o.x[[7, 1, 1, 7]].reshape(2, 2), o.x[1:3]),
+    lambda o: (o.x[[7, 1, 1, 7]].reshape(2, 2),),
 ]
 
 
@@ -165,9 +168,9 @@ def calls() -> Iterator[tuple[str, Call]]:
     yield from special()
 
 
-#: Functions of `fpsim` that read no array.
+#: Functions of `fpsim` that read no array, and one that is called by names (see `special`).
 NOT_OF_VALUES = {
-    "find_format", "find_rounding", "find_unit", "get_threads", "set_threads", "register",
+    "find_format", "find_rounding", "find_unit", "get_threads", "set_threads", "register", "refine",
 }
 
 
@@ -197,6 +200,14 @@ def special() -> Iterator[tuple[str, Call]]:
             getattr(Operands().x.__array_namespace__(), name)(Operands().x, *arguments)
         )
 
+    def refined(residual: str) -> Any:
+        o = Operands()
+        a, b = o.x[[7, 1, 1, 7]].reshape(2, 2), o.x[1:3]
+        work = "binary64" if residual == "pairs" else "binary32"
+        return bits_of(linalg.refine(a, b, factor="bfloat16", work=work, residual=residual).x)
+
+    yield "fpsim.refine", lambda: refined("binary64")
+    yield "fpsim.refine in pairs", lambda: refined("pairs")
     yield "numpy.save", saved
     yield "pickle", lambda: pickle.dumps(Operands().x.to_numpy())
     for take in OF_ONE:

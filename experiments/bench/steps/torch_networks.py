@@ -122,7 +122,7 @@ def _resnet(torch: Any) -> Any:
 def _block(nn: Any, before: int, filters: int, stride: int) -> Any:
     """Batch norm, then two convolutions beside the way around them."""
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class ResidualBlock(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.norm, self.relu = nn.BatchNorm2d(before), nn.ReLU()
@@ -134,7 +134,7 @@ def _block(nn: Any, before: int, filters: int, stride: int) -> Any:
             x = self.norm(x)
             return self.relu(self.second(self.relu(self.first(x))) + self.around(x))
 
-    return Block()
+    return ResidualBlock()
 
 
 _MODELS: dict[str, Callable[[Any], Any]] = {

@@ -15,7 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from ipu.run.advising import Advised
-    from ipu.run.pages.comparison import Run
+    from ipu.run.pages.comparison import Compared
     from ipu.run.ways import Way
 
 __all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
@@ -48,8 +48,8 @@ def compare(
     return max(run.status for run in runs)
 
 
-def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
-    from ipu.run.pages.comparison import Run
+def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:
+    from ipu.run.pages.comparison import Compared
     from ipu.run.pages.page import read_report
 
     (folder / "report.json").unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Run:
             printed.append(text)
     report = read_report(folder / "report.json")
     page = f"{folder.name}/index.html" if (folder / "index.html").exists() else ""
-    return Run(way, report, "".join(printed), page, process.returncode)
+    return Compared(way, report, "".join(printed), page, process.returncode)
 
 
 def _same_input() -> Any:
@@ -104,10 +104,10 @@ def tell_page(
     Raises        UsageError where the disk takes no page; the report goes to the terminal instead.
     """
     from fpsim.state.files import refusal
-    from ipu.run.pages.page import write_page
+    from ipu.run.pages.page import write_run
 
     try:
-        page = write_page(out, report, advised, title)
+        page = write_run(out, report, advised, title)
     except OSError as error:
         if not refusal(error):
             raise

@@ -67,12 +67,12 @@ def command(program: tuple[str, ...], only_output_from_instance: int | None, **c
     instance i begin with [i]. The first status that is not 0 is poprun's; ^C ends all processes.
     gRPC starts processes on this computer; MPI trusts its network and does not encrypt.
     """
-    from ipu.frontends.popdist.launch import Launch, free_ports
+    from ipu.frontends.popdist.launch import PoprunOptions, free_ports
     from ipu.frontends.popdist.processes import run
 
     arguments = choices["mpi_global_args"], choices["mpi_local_args"]
     with bad_input():
-        launch = Launch(
+        launch = PoprunOptions(
             instances=choices["num_instances"], replicas=choices["num_replicas"],
             ipus_per_replica=choices["ipus_per_replica"], transport=choices["transport"],
             order=choices["order"], timeout=choices["timeout"], hosts=choices["host"],

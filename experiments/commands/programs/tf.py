@@ -96,8 +96,8 @@ def command(
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
 
-    def line_of(each: Way, folder: Path) -> list[str]:
-        return ["tf", "--policy", str(each), "--sr" if each.sr else "--no-sr", "--report",
+    def line_of(variant: Way, folder: Path) -> list[str]:
+        return ["tf", "--policy", str(variant), "--sr" if variant.sr else "--no-sr", "--report",
                 str(folder), *as_options(choices), str(program), *arguments]
 
     from ipu.members.ending import name_of_process

@@ -92,8 +92,8 @@ def command(
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
-        chosen = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
-        return _in_replicas(replicas, [*as_options(chosen), *line])
+        options = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        return _in_replicas(replicas, [*as_options(options), *line])
     if ways:
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
@@ -105,7 +105,7 @@ def command(
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
     """The same command in each of so many processes of this computer."""
-    from ipu.frontends.popdist.launch import Launch
+    from ipu.frontends.popdist.launch import PoprunOptions
     from ipu.frontends.popdist.processes import run
 
     if find_spec("grpc") is None or find_spec("grpc_tools") is None:
@@ -113,7 +113,7 @@ def _in_replicas(replicas: int, line: list[str]) -> int:
             f"--replicas {replicas}: replicas exchange gradients by gRPC, which is not installed; "
             f"install it with: {how_to_install('grpc')}"
         )
-    launch = Launch(instances=replicas, replicas=replicas, transport="grpc")
+    launch = PoprunOptions(instances=replicas, replicas=replicas, transport="grpc")
     return run(launch, ["fpsim", "torch", *line])
 
 

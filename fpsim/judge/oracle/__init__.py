@@ -18,11 +18,18 @@ from fpsim.judge.oracle.random import (
     product_word,
     spawn_seed,
 )
-from fpsim.judge.oracle.rounding import Datum, Settings, canonical_nan, decode, encode, round_exact
+from fpsim.judge.oracle.rounding import (
+    Datum,
+    OracleSettings,
+    canonical_nan,
+    decode,
+    encode,
+    round_exact,
+)
 
 __all__ = [
     "Datum",
-    "Settings",
+    "OracleSettings",
     "canonical_nan",
     "convert",
     "decode",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["Convolution"]
+__all__ = ["ExactConvolution"]
 
 Index = tuple[int, ...]
 Codes = NDArray[Any]
@@ -24,7 +24,7 @@ Terms = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ExactConvolution:
     """One convolution: images (batch, height, width, channels), kernels as `fpsim.products.conv`
     takes them.
 
@@ -61,7 +61,7 @@ class Convolution:
                 terms.append((0, 0))
                 continue
             ky, kx, c = term
-            terms.append((self._seen(x, n, oy, ox, ky, kx, first + c), int(w[ky, kx, c, o])))
+            terms.append((self._element(x, n, oy, ox, ky, kx, first + c), int(w[ky, kx, c, o])))
         return terms
 
     def input_gradient(self, g: Codes, w: Codes, at: Index) -> Terms:
@@ -90,13 +90,13 @@ class Convolution:
         channels = x.shape[3] // self.groups
         first = o // (g.shape[3] // self.groups) * channels
         return [
-            (self._seen(x, n, oy, ox, ky, kx, first + c), int(g[n, oy, ox, o]))
+            (self._element(x, n, oy, ox, ky, kx, first + c), int(g[n, oy, ox, o]))
             for n in range(x.shape[0])
             for oy in range(self.output[0])
             for ox in range(self.output[1])
         ]
 
-    def _seen(self, x: Codes, n: int, oy: int, ox: int, ky: int, kx: int, c: int) -> int:
+    def _element(self, x: Codes, n: int, oy: int, ox: int, ky: int, kx: int, c: int) -> int:
         """What a window's position sees: an element of x, or a zero around it."""
         row = oy * self.stride[0] + ky * self.dilation[0] - self.before[0]
         column = ox * self.stride[1] + kx * self.dilation[1] - self.before[1]

@@ -13,7 +13,7 @@ from fpsim.judge.oracle.rounding import (
     HALF,
     PAYLOAD_BITS,
     Datum,
-    Settings,
+    OracleSettings,
     canonical_nan,
     decode,
     encode,
@@ -49,19 +49,19 @@ def no_number(fmt: Format, flags: Flags) -> tuple[int, Flags] | None:
     return None if fmt.has_nan else (largest(0, fmt), flags | Flags.INVALID)
 
 
-def created_nan(fmt: Format, s: Settings, flags: Flags = Flags.INVALID) -> tuple[int, Flags]:
+def created_nan(fmt: Format, s: OracleSettings, flags: Flags = Flags.INVALID) -> tuple[int, Flags]:
     """The NaN of an invalid operation on numbers."""
     return no_number(fmt, flags) or (canonical_nan(fmt, int(s.nan == "x86")), flags)
 
 
-def nan_flags(operands: list[Datum], s: Settings) -> Flags:
+def nan_flags(operands: list[Datum], s: OracleSettings) -> Flags:
     """INVALID for a signalling NaN, and for every NaN with `quiet_nan_raises`."""
     nans = [d for d in operands if d.kind == "nan"]
     raises = any(d.signalling for d in nans) or (bool(nans) and s.quiet_nan_raises)
     return Flags.INVALID if raises else Flags.NONE
 
 
-def nan_result(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, Flags] | None:
+def nan_result(operands: list[Datum], fmt: Format, s: OracleSettings) -> tuple[int, Flags] | None:
     """The result where an operand is NaN, None where none is."""
     first = next((d for d in operands if d.kind == "nan"), None)
     if first is None:
@@ -80,7 +80,7 @@ def nan_result(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, Fl
 # Operations ----------------------------------------------------------------------------------
 
 
-def read(code: int, fmt: Format, s: Settings) -> Datum:
+def read(code: int, fmt: Format, s: OracleSettings) -> Datum:
     """An operand; `flush_both` reads a subnormal as a zero, of its sign where zeros have one."""
     d = decode(code, fmt)
     if s.subnormals == "flush_both" and d.kind == "finite" and d.magnitude < power(fmt.emin):
@@ -88,7 +88,7 @@ def read(code: int, fmt: Format, s: Settings) -> Datum:
     return d
 
 
-def add(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def add(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     if x.kind == y.kind == "infinite" and x.sign != y.sign:
         return created_nan(fmt, s)
     for d in (x, y):
@@ -97,16 +97,16 @@ def add(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
     return round_real(x.value + y.value, fmt, s, zero_sum_sign(x.sign, y.sign, s))
 
 
-def zero_sum_sign(x: int, y: int, s: Settings) -> int:
+def zero_sum_sign(x: int, y: int, s: OracleSettings) -> int:
     """Sign of an exactly zero sum: the common sign, else + except when rounding down."""
     return x if x == y else int(s.rounding.name == "RTN")
 
 
-def subtract(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def subtract(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     return add(x, y._replace(sign=1 - y.sign), fmt, s)
 
 
-def multiply(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def multiply(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     sign = x.sign ^ y.sign
     if "infinite" in (x.kind, y.kind):
         if x.is_zero or y.is_zero:
@@ -115,7 +115,7 @@ def multiply(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
     return round_real(x.value * y.value, fmt, s, sign)
 
 
-def divide(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def divide(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     sign = x.sign ^ y.sign
     if (x.is_zero and y.is_zero) or x.kind == y.kind == "infinite":
         return created_nan(fmt, s)
@@ -128,7 +128,7 @@ def divide(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
     return round_real(x.value / y.value, fmt, s, sign)
 
 
-def divided_by_zero(sign: int, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def divided_by_zero(sign: int, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     """x/0: an infinity; where the format has none, what its overflow policy gives."""
     if s.divide_by_zero == "nan":
         return created_nan(fmt, s, Flags.DIVBYZERO)
@@ -136,7 +136,7 @@ def divided_by_zero(sign: int, fmt: Format, s: Settings) -> tuple[int, Flags]:
     return overflow_value(sign, fmt, policy), Flags.DIVBYZERO
 
 
-def sqrt(x: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def sqrt(x: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     if x.is_zero:
         return encode(x.sign, Fraction(0), fmt), Flags.NONE
     if x.sign:
@@ -155,7 +155,7 @@ def root_to_odd(x: Fraction) -> Fraction:
     return (root + sticky) / (x.denominator * scale)
 
 
-def fma(x: Datum, y: Datum, z: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def fma(x: Datum, y: Datum, z: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     sign = x.sign ^ y.sign
     if "infinite" in (x.kind, y.kind):
         if x.is_zero or y.is_zero:
@@ -164,15 +164,17 @@ def fma(x: Datum, y: Datum, z: Datum, fmt: Format, s: Settings) -> tuple[int, Fl
     return add(Datum("finite", sign, x.magnitude * y.magnitude), z, fmt, s)
 
 
-def ieee_remainder(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def ieee_remainder(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     return remainder(x, y, fmt, s, nearest=True)
 
 
-def fmod(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def fmod(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     return remainder(x, y, fmt, s, nearest=False)
 
 
-def remainder(x: Datum, y: Datum, fmt: Format, s: Settings, nearest: bool) -> tuple[int, Flags]:
+def remainder(
+    x: Datum, y: Datum, fmt: Format, s: OracleSettings, nearest: bool
+) -> tuple[int, Flags]:
     """x - n y with n the nearest integer to x/y (ties even), or x/y truncated; always exact."""
     if x.kind == "infinite" or y.is_zero:
         return created_nan(fmt, s)
@@ -183,7 +185,7 @@ def remainder(x: Datum, y: Datum, fmt: Format, s: Settings, nearest: bool) -> tu
     return round_real(x.value - n * y.value, fmt, s, x.sign)
 
 
-def round_to_integral(x: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def round_to_integral(x: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     """The integer that the mode names; one that is subnormal is flushed as every result is."""
     if x.kind == "infinite":
         return infinity(x.sign, fmt), Flags.NONE
@@ -195,11 +197,11 @@ def round_to_integral(x: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
     return encode(x.sign, n, fmt), Flags.NONE if n == x.magnitude else Flags.INEXACT
 
 
-def maximum(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def maximum(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     return recode(max(x, y, key=order), fmt), Flags.NONE
 
 
-def minimum(x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def minimum(x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     return recode(min(x, y, key=order), fmt), Flags.NONE
 
 
@@ -230,7 +232,7 @@ COMPARISONS = {
 }
 
 
-def compare(op: str, x: Datum, y: Datum, s: Settings) -> tuple[int, Flags]:
+def compare(op: str, x: Datum, y: Datum, s: OracleSettings) -> tuple[int, Flags]:
     """0 or 1; the `_signalling` ones raise INVALID for every NaN."""
     name = op.removesuffix("_signalling")
     if "nan" in (x.kind, y.kind):
@@ -239,7 +241,7 @@ def compare(op: str, x: Datum, y: Datum, s: Settings) -> tuple[int, Flags]:
     return int(COMPARISONS[name](order(x)[:2], order(y)[:2])), Flags.NONE
 
 
-def number_wins(op: str, x: Datum, y: Datum, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def number_wins(op: str, x: Datum, y: Datum, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     """fmax, fmin: a NaN counts only where both operands are."""
     numbers = [d for d in (x, y) if d.kind != "nan"] or [x, y]
     both = numbers * 2 if len(numbers) == 1 else numbers
@@ -257,7 +259,7 @@ def change_sign(op: str, code: int, fmt: Format) -> tuple[int, Flags]:
 
 
 def operate(
-    op: str, codes: tuple[int, ...], fmt: Format, settings: Settings | None = None
+    op: str, codes: tuple[int, ...], fmt: Format, settings: OracleSettings | None = None
 ) -> tuple[int, Flags]:
     """Code (0 or 1 for comparisons) and flags of one operation inside a format.
 
@@ -266,7 +268,7 @@ def operate(
     >>> hex(code), flags
     ('0xfc00', <Flags.DIVBYZERO: 8>)
     """
-    s = settings or Settings()
+    s = settings or OracleSettings()
     if op in ("negative", "absolute"):
         return change_sign(op, codes[0], fmt)
     operands = [read(code, fmt, s) for code in codes]
@@ -283,7 +285,7 @@ def is_invalid_product(x: Datum, y: Datum) -> bool:
     return {x.kind, y.kind} == {"infinite", "finite"} and (x.is_zero or y.is_zero)
 
 
-def invalid_fma(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, Flags]:
+def invalid_fma(operands: list[Datum], fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     """fma(inf, 0, z): INVALID under every policy, also for a quiet NaN z."""
     if s.nan == "x86":
         return created_nan(fmt, s)
@@ -292,7 +294,7 @@ def invalid_fma(operands: list[Datum], fmt: Format, s: Settings) -> tuple[int, F
 
 
 def convert(
-    code: int, source: Format, fmt: Format, settings: Settings | None = None
+    code: int, source: Format, fmt: Format, settings: OracleSettings | None = None
 ) -> tuple[int, Flags]:
     """A code of `source` rounded into fmt.
 
@@ -303,27 +305,27 @@ def convert(
     >>> hex(code), flags
     ('0x7f', <Flags.INEXACT|OVERFLOW: 5>)
     """
-    s = settings or Settings()
+    s = settings or OracleSettings()
     x = read(code, source, s) if source == fmt else decode(code, source)
     if x.kind == "infinite":
         return convert_infinity(x.sign, fmt, s)
     return nan_result([x], fmt, s) or round_real(x.value, fmt, s, x.sign)
 
 
-def convert_infinity(sign: int, fmt: Format, s: Settings) -> tuple[int, Flags]:
+def convert_infinity(sign: int, fmt: Format, s: OracleSettings) -> tuple[int, Flags]:
     if fmt.has_infinity and s.infinite_input in (None, "keep"):
         return infinity(sign, fmt), Flags.NONE
     policy = s.infinite_input or s.overflow
     return overflow_value(sign, fmt, policy), Flags.OVERFLOW | Flags.INEXACT
 
 
-def from_integer(n: int, fmt: Format, settings: Settings | None = None) -> tuple[int, Flags]:
+def from_integer(n: int, fmt: Format, settings: OracleSettings | None = None) -> tuple[int, Flags]:
     """An integer rounded into fmt, once."""
-    return round_real(Fraction(n), fmt, settings or Settings())
+    return round_real(Fraction(n), fmt, settings or OracleSettings())
 
 
 def to_integer(
-    code: int, fmt: Format, kind: str, settings: Settings | None = None
+    code: int, fmt: Format, kind: str, settings: OracleSettings | None = None
 ) -> tuple[int, Flags]:
     """A code as i32, i64, ui32 or ui64; what does not fit gives INVALID alone.
 
@@ -331,7 +333,7 @@ def to_integer(
     >>> to_integer(0xFC00, BINARY16, "i32")
     (-2147483648, <Flags.INVALID: 16>)
     """
-    s = settings or Settings()
+    s = settings or OracleSettings()
     low, high = INTEGERS[kind]
     x = read(code, fmt, s)
     invalid = low if low else high

@@ -19,7 +19,7 @@ from fpsim.records.formats import Format
 from fpsim.records.rounding import RNE, SR, Rounding
 
 __all__ = [
-    "Datum", "Settings", "canonical_nan", "decode", "encode", "infinity", "largest",
+    "Datum", "OracleSettings", "canonical_nan", "decode", "encode", "infinity", "largest",
     "overflow_value", "round_exact", "round_integer", "round_real",
 ]
 
@@ -47,7 +47,7 @@ class Datum(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class OracleSettings:
     """The choices of a Context that fix values and flags.
 
     `word` is 32 random bits: the R of a stochastic rounding with r bits is its top r bits.
@@ -202,7 +202,7 @@ def random_bits(magnitude: Fraction, fmt: Format, rounding: Rounding) -> int:
     return r
 
 
-def is_tiny(magnitude: Fraction, sign: int, fmt: Format, s: Settings) -> bool:
+def is_tiny(magnitude: Fraction, sign: int, fmt: Format, s: OracleSettings) -> bool:
     """Below the normals: before rounding, or after rounding with unbounded exponent."""
     smallest = power(fmt.emin)
     if s.tininess == "before" or s.rounding.stochastic:
@@ -228,7 +228,9 @@ def keeps_largest(rounding: Rounding, sign: int) -> bool:
     return rounding.name in ("RTZ", "RTO") or rounding.name == ("RTP" if sign else "RTN")
 
 
-def round_real(x: Fraction, fmt: Format, s: Settings, zero_sign: int = 0) -> tuple[int, Flags]:
+def round_real(
+    x: Fraction, fmt: Format, s: OracleSettings, zero_sign: int = 0
+) -> tuple[int, Flags]:
     """The one rounding of an exact result; `zero_sign` is the sign of an exact zero."""
     if x == 0:
         return encode(zero_sign, x, fmt), Flags.NONE
@@ -269,13 +271,13 @@ def round_exact(
     >>> hex(code), flags
     ('0x2e66', <Flags.INEXACT: 1>)
     """
-    settings = Settings(
+    settings = OracleSettings(
         rounding, overflow=overflow, subnormals=subnormals, tininess=tininess, word=word
     )
     return round_real(Fraction(x), fmt, settings, sign_of_zero)
 
 
-def round_integer(x: Fraction, s: Settings, fmt: Format) -> int:
+def round_integer(x: Fraction, s: OracleSettings, fmt: Format) -> int:
     """The integer that the mode names for x; SR uses the r of a normal result."""
     sign, magnitude = int(x < 0), abs(x)
     m = math.floor(magnitude)

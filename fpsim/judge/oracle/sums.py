@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from fpsim.judge.oracle.operations import created_nan, nan_flags, operate, read, zero_sum_sign
-from fpsim.judge.oracle.rounding import Settings, encode, infinity, round_real
+from fpsim.judge.oracle.rounding import OracleSettings, encode, infinity, round_real
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 
 __all__ = ["ORDERS", "Adder", "mean_of", "sum_of"]
 
 #: The choices at a rounding place: its random word is in them.
-At = Callable[[int], Settings]
+At = Callable[[int], OracleSettings]
 
 
 class Adder:
@@ -96,7 +96,7 @@ def sum_of(
     """Code and flags of a sum; `at` gives the choices at each rounding place.
 
     >>> from fpsim.records.formats import BINARY16
-    >>> code, flags = sum_of("exact", (0x8000, 0x8000), BINARY16, lambda place: Settings())
+    >>> code, flags = sum_of("exact", (0x8000, 0x8000), BINARY16, lambda place: OracleSettings())
     >>> hex(code), flags
     ('0x8000', <Flags.NONE: 0>)
     """

@@ -39,15 +39,15 @@ from fpsim.judge.oracle.random import product_word
 from fpsim.judge.oracle.units import Ask, Draw, no_draw, one_output
 from fpsim.judge.verify.random_units import (
     SHAPES,
-    Case,
     Codes,
     Shape,
+    UnitTrial,
     codes_of,
     draw_case,
     named_case,
     ties,
 )
-from fpsim.judge.verify.report import Report
+from fpsim.judge.verify.report import VerificationReport
 from fpsim.linalg import matmul
 from fpsim.products.by_unit import exact, task
 from fpsim.products.by_unit.dispatch import finish, multiply
@@ -70,7 +70,7 @@ from fpsim.state.draws import NO_PLACES, Places
 from fpsim.state.draws import Draw as Bits
 from fpsim.state.threads import get_threads, set_threads
 
-__all__ = ["ENGINES", "Product", "verify", "verify_product", "verify_together"]
+__all__ = ["ENGINES", "ComparedProduct", "verify", "verify_product", "verify_together"]
 
 #: The engines by name; the widest lanes of the windowed one are those that all of its units fit.
 ENGINES: dict[str, Engine] = {
@@ -106,7 +106,7 @@ class Operands:
     start: Codes
 
 
-class Product:
+class ComparedProduct:
     """The product of that number under a seed: operands, neighbours, and what the oracle says."""
 
     def __init__(self, seed: int, number: int, shape: Shape, unit: MatrixUnit | None) -> None:
@@ -225,7 +225,7 @@ def _extents(
 class _Nearby:
     """Codes around exponents that the formats of a product have in common."""
 
-    def __init__(self, rng: np.random.Generator, case: Case) -> None:
+    def __init__(self, rng: np.random.Generator, case: UnitTrial) -> None:
         self.rng, self.case = rng, case
         self.span = case.unit.window or int(rng.integers(1, 60))
         middles = [int(rng.integers(f.emin, f.emax + 1)) for f in (case.a, case.b)]
@@ -257,7 +257,7 @@ def _negative(codes: Codes, fmt: Format) -> Codes:
 
 
 def _bordered(
-    rng: np.random.Generator, case: Case, near: _Nearby, alone: Operands
+    rng: np.random.Generator, case: UnitTrial, near: _Nearby, alone: Operands
 ) -> tuple[Place, Operands]:
     """The product between hostile rows and columns, and where it stands there."""
     (m, k), n = alone.a.shape, alone.b.shape[1]
@@ -339,7 +339,7 @@ def _two_threads() -> Iterator[None]:
 class _Ways:
     """Every way to compute a product; each gives values and flags of its own outputs, or None."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: ComparedProduct) -> None:
         self.product, case, alone = product, product.case, product.alone
         self.a, self.b = _values(alone.a, case.a), _values(alone.b, case.b)
         self.start = _values(alone.start, case.unit.partials)
@@ -464,7 +464,7 @@ class _Ways:
 # Verdicts -------------------------------------------------------------------------------------
 
 
-def verify_product(product: Product, report: Report, again: str) -> None:
+def verify_product(product: ComparedProduct, report: VerificationReport, again: str) -> None:
     """Every way of one product against the oracle; `again` is the command that repeats it."""
     codes, flags = product.expected
     report.checked += len(codes)
@@ -489,7 +489,9 @@ def verify_product(product: Product, report: Report, again: str) -> None:
             report.fail(int(wrong.sum()), lines)
 
 
-def _differ(product: Product, values: Carrier, got_flags: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _differ(
+    product: ComparedProduct, values: Carrier, got_flags: NDArray[np.uint8]
+) -> NDArray[np.bool_]:
     """Where values are no numbers of the result's format, have other codes, or other flags."""
     (codes, flags), fmt = product.expected, product.case.settings.format
     held = is_held(values, fmt)
@@ -505,7 +507,7 @@ def _as_it_is() -> Iterator[None]:
 
 
 def _line(
-    product: Product, way: str, i: int, got: tuple[np.floating[Any], int], again: str
+    product: ComparedProduct, way: str, i: int, got: tuple[np.floating[Any], int], again: str
 ) -> str:
     """What was wrong, after the command that shows it again."""
     codes, flags = product.expected
@@ -530,7 +532,7 @@ def verify(
     *, outputs: int, seed: int = 0, first: int = 0, step: int = 1,
     units: tuple[MatrixUnit, ...] = (), shapes: tuple[Shape, ...] = SHAPES,
     watch: Callable[[int], None] = lambda done: None,
-) -> Report:
+) -> VerificationReport:
     """Products number first, first + step … until so many outputs have been judged.
 
     units     those, in turn; default: units at random.
@@ -539,13 +541,13 @@ def verify(
     >>> print(verify(outputs=100, shapes=SHAPES[3:4]))      # doctest: +ELLIPSIS
     engines, seed 0: 1... outputs, 0 mismatches, 1... general, ...
     """
-    report = Report(f"engines, seed {seed}", "outputs")
+    report = VerificationReport(f"engines, seed {seed}", "outputs")
     for number in count(first, step):
         if report.checked >= outputs:
             return report
         unit = units[number % len(units)] if units else None
         shape = shapes[number // max(1, len(units)) % len(shapes)]
-        product = Product(seed, number, shape, unit)
+        product = ComparedProduct(seed, number, shape, unit)
         again = f"fpsim verify engines --seed {seed} --product {number}"
         every = len(units) > 1 and units == tuple(UNITS.values())
         again += " --unit all" if every else "".join(f" --unit {u}" for u in units)
@@ -557,11 +559,11 @@ def verify(
 def verify_together(
     jobs: int, *, outputs: int, seed: int = 0, units: tuple[MatrixUnit, ...] = (),
     watch: Callable[[int], None] = lambda done: None,
-) -> Report:
+) -> VerificationReport:
     """The same by processes, each of which takes every so-many-th product."""
     if jobs == 1:
         return verify(outputs=outputs, seed=seed, units=units, watch=watch)
-    total = Report(f"engines, seed {seed}", "outputs")
+    total = VerificationReport(f"engines, seed {seed}", "outputs")
     share = partial(_share, -(-outputs // jobs), seed, jobs, units)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         for report in pool.map(share, range(jobs)):
@@ -570,5 +572,7 @@ def verify_together(
     return total
 
 
-def _share(outputs: int, seed: int, jobs: int, units: tuple[MatrixUnit, ...], first: int) -> Report:
+def _share(
+    outputs: int, seed: int, jobs: int, units: tuple[MatrixUnit, ...], first: int
+) -> VerificationReport:
     return verify(outputs=outputs, seed=seed, first=first, step=jobs, units=units)

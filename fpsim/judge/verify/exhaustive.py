@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import apply
 from fpsim.judge.verify.definition import MODES, Grid, judge
-from fpsim.judge.verify.report import Report
+from fpsim.judge.verify.report import VerificationReport
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BFLOAT16, BINARY16, CATALOGUE, Format
 from fpsim.records.settings import Settings
@@ -80,7 +80,7 @@ class _Row:
         )
         self.room = threading.local()
 
-    def __call__(self, *others: NDArray[np.float32]) -> Report:
+    def __call__(self, *others: NDArray[np.float32]) -> VerificationReport:
         room, x = self.room, self.x
         if not hasattr(room, "got"):
             room.got, room.fast = np.empty_like(x), np.empty_like(x)
@@ -89,7 +89,7 @@ class _Row:
         operands = (x, *others)
         apply(self.operation, operands, self.settings, out=got, element_flags=element_flags)
         _, flags = apply(self.operation, operands, self.settings, out=fast)
-        report = Report("", "results", x.size)
+        report = VerificationReport("", "results", x.size)
         mismatches = self.judge(x, others[0] if others else x, got, element_flags, wrong)
         if mismatches:
             report.fail(
@@ -123,10 +123,10 @@ def verify_pairs(
     stride: int = 1,
     first: int = 0,
     watch: Callable[[int], None] = lambda done: None,
-) -> Report:
+) -> VerificationReport:
     """All first operands with every `stride`-th second one; `watch(n)` follows n results."""
     values = all_values(settings.format)
-    total = Report(f"{operation} {settings.rounding}", "results")
+    total = VerificationReport(f"{operation} {settings.rounding}", "results")
     row = _Row(operation, settings, values)
     sample = range(first, values.size, stride)
     threads = get_threads()
@@ -139,7 +139,7 @@ def verify_pairs(
     return total
 
 
-def verify_singles(operation: str, settings: Settings, source: Format) -> Report:
+def verify_singles(operation: str, settings: Settings, source: Format) -> VerificationReport:
     """All 2**16 values of a source format through one operation into the format of the settings."""
     report = _Row(operation, settings, all_values(source))()
     where = source.name if source == settings.format else f"{source.name} to {settings.format.name}"
@@ -164,7 +164,7 @@ def verify(
     tininess: str = "after",
     stride: int = 1,
     watch: Callable[[int], None] = lambda done: None,
-) -> Iterator[Report]:
+) -> Iterator[VerificationReport]:
     """The reports of one operation and mode: binary16, and for conversions every pair of formats.
 
     Raises    ValueError for an operation or a mode that has no definition here.

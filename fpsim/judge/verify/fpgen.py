@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.elementwise.apply import apply
-from fpsim.judge.verify.report import Report
+from fpsim.judge.verify.report import VerificationReport
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32
 from fpsim.records.settings import Settings
@@ -140,7 +140,7 @@ def parse(text: str, line: int) -> Vector | str:
     return Vector(line, text.strip(), operation, mode, codes, result, _flags(right[1:]))
 
 
-def verify(name: str, lines: Iterable[str]) -> Report:
+def verify(name: str, lines: Iterable[str]) -> VerificationReport:
     """Compare the lines of one file with the core.
 
     Raises    ValueError for a malformed line, with its number.
@@ -148,14 +148,14 @@ def verify(name: str, lines: Iterable[str]) -> Report:
     >>> print(verify("these", ["b32/ > +1.000000P0 +1.400000P1 -> +1.2AAAABP-2 x"]))
     these: 1 vectors, 0 mismatches, 0 skipped, 0 ignored
     """
-    report = Report(name, notes={"skipped": 0, "ignored": 0})
+    report = VerificationReport(name, notes={"skipped": 0, "ignored": 0})
     numbered = enumerate(lines, 1)
     while batch := list(islice(numbered, _BATCH)):
         _verify_batch(report, batch)
     return report
 
 
-def _verify_batch(report: Report, batch: list[tuple[int, str]]) -> None:
+def _verify_batch(report: VerificationReport, batch: list[tuple[int, str]]) -> None:
     groups: dict[tuple[str, str], list[Vector]] = {}
     for number, text in batch:
         try:

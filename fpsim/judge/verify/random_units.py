@@ -36,7 +36,7 @@ from fpsim.records.rounding import RNE, RTP, RTZ, SR, Rounding
 from fpsim.records.settings import SUBNORMALS, Settings
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["KINDS", "SHAPES", "Case", "Shape", "codes_of", "draw_case", "named_case", "ties"]
+__all__ = ["KINDS", "SHAPES", "UnitTrial", "Shape", "codes_of", "draw_case", "named_case", "ties"]
 
 Codes = NDArray[np.uint32]
 Random = np.random.Generator
@@ -80,7 +80,7 @@ _NARROW = (BINARY16, BFLOAT16, F143, E5M2, E4M3FN)
 
 
 @dataclass(frozen=True)
-class Case:
+class UnitTrial:
     """A unit with the choices of one product, and the numbers that it is to be tried on.
 
     subnormals   the product's argument; None: by the settings.
@@ -166,7 +166,7 @@ def _anything(rng: Random, shape: Shape) -> dict[str, Any]:
     return unit
 
 
-def draw_case(rng: Random, shape: Shape, number: int) -> Case:
+def draw_case(rng: Random, shape: Shape, number: int) -> UnitTrial:
     """A unit of a shape, with everything else at random.
 
     >>> case = draw_case(np.random.default_rng(1), SHAPES[0], 1)
@@ -186,7 +186,7 @@ def draw_case(rng: Random, shape: Shape, number: int) -> Case:
         terms=shape.terms, calls=shape.calls, **numbers,
     )
     scaled = kind != "tie" and rng.random() < 0.2 and shape.sums != "fused"
-    return Case(
+    return UnitTrial(
         unit, a, b, _policies(rng, unit.partials, shape.stores),
         int(rng.integers(-12, 13)) if scaled else 0,
         _pick(rng, SUBNORMALS) if rng.random() < 0.5 else None, shape.replay,
@@ -194,11 +194,11 @@ def draw_case(rng: Random, shape: Shape, number: int) -> Case:
     )
 
 
-def named_case(rng: Random, unit: MatrixUnit, shape: Shape) -> Case:
+def named_case(rng: Random, unit: MatrixUnit, shape: Shape) -> UnitTrial:
     """A unit as it is, with policies and operands at random; the shape says how it stores."""
     settings = _policies(rng, unit.partials, shape.stores)
     a, b = (_pick(rng, unit.inputs) for _ in range(2))
-    return Case(unit, a, b, settings, 0, None, shape.replay, _pick(rng, KINDS))
+    return UnitTrial(unit, a, b, settings, 0, None, shape.replay, _pick(rng, KINDS))
 
 
 # Operands -------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def codes_of(
     return codes
 
 
-def ties(rng: Random, case: Case, extents: tuple[int, int, int]) -> tuple[Codes, Codes]:
+def ties(rng: Random, case: UnitTrial, extents: tuple[int, int, int]) -> tuple[Codes, Codes]:
     """Operands whose sums are a number, half a unit of its last digit, and something far below.
 
     The number has the digits of a format that the product is rounded to, or of binary32; what is
@@ -280,7 +280,7 @@ def _near(rng: Random, fmt: Format) -> int:
     return max(int(x) for x in rng.integers(min(most, max(fmt.emin, -20)), most + 1, 3))
 
 
-def _digits_of(case: Case) -> list[int]:
+def _digits_of(case: UnitTrial) -> list[int]:
     """Digits of every format that a product is rounded to; those of sums more often."""
     unit = case.unit
     formats = unit.join, unit.products, case.settings.format

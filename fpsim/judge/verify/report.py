@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-__all__ = ["KEPT", "Report"]
+__all__ = ["KEPT", "VerificationReport"]
 
 #: Failures that are kept for printing.
 KEPT = 10
 
 
 @dataclass
-class Report:
+class VerificationReport:
     """Counts of one verification; `failures` holds the first ten mismatches.
 
-    >>> report = Report("f16_add near_even", checked=3)
+    >>> report = VerificationReport("f16_add near_even", checked=3)
     >>> report.fail(2, ["line 1: ...", "line 3: ..."]); str(report)
     'f16_add near_even: 3 vectors, 2 mismatches'
     """
@@ -33,7 +33,7 @@ class Report:
         self.mismatches += n
         self.failures += islice(lines, KEPT - len(self.failures))
 
-    def include(self, other: Report) -> None:
+    def include(self, other: VerificationReport) -> None:
         """Add another report's counts and failures."""
         self.checked += other.checked
         self.fail(other.mismatches, other.failures)

@@ -24,7 +24,7 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.remainder import remainder
 from fpsim.judge.verify.lines import blocks, parse
-from fpsim.judge.verify.report import Report
+from fpsim.judge.verify.report import VerificationReport
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
 from fpsim.records.settings import Settings
 
@@ -172,7 +172,7 @@ def verify(
     nan: str = "class",
     stride: int = 1,
     watch: Callable[[int], None] = lambda n: None,
-) -> Report:
+) -> VerificationReport:
     """Compare every `stride`-th line of the streams, (name, binary file) each, with the core.
 
     Raises    ValueError for an unknown choice or a malformed line, with its number.
@@ -186,7 +186,7 @@ def verify(
     """
     function = find_function(name)
     settings = _settings(function, rounding, tininess, nan)
-    report = Report(f"{name} {rounding}")
+    report = VerificationReport(f"{name} {rounding}")
     for source, stream in streams:
         first = 0
         for block in blocks(stream, source):
@@ -213,7 +213,7 @@ def _malformed(function: Function, source: str, line: int, block: bytes, index: 
 
 
 def _check(
-    function: Function, settings: Settings, nan: str, columns: Columns, report: Report,
+    function: Function, settings: Settings, nan: str, columns: Columns, report: VerificationReport,
     source: str, first: int, stride: int,
 ) -> None:
     """Compare a block of vectors; columns are operands, result, flags."""

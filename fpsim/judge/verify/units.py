@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.elementwise.codes import is_held
-from fpsim.judge.verify.report import KEPT, Report
+from fpsim.judge.verify.report import KEPT, VerificationReport
 from fpsim.linalg import matmul
 from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.records.units import MatrixUnit, find_unit
@@ -71,7 +71,9 @@ def read(path: str | Path) -> Recorded:
     return Recorded(name, arrays["a"], arrays["b"], arrays["c"], results)
 
 
-def verify(recorded: Recorded, unit: str | MatrixUnit, result: str | None = None) -> Report:
+def verify(
+    recorded: Recorded, unit: str | MatrixUnit, result: str | None = None
+) -> VerificationReport:
     """Every row through the unit; `result` fp32 or fp16, default that of the unit's partials.
 
     Raises    ValueError for results the file does not hold, operands the unit does not take.
@@ -91,7 +93,8 @@ def verify(recorded: Recorded, unit: str | MatrixUnit, result: str | None = None
     got, recorded_codes = product.values[:, 0, 0].astype(np.float32), recorded.results[result]
     wrong = got.view(np.uint32) != recorded_codes
     wrong &= ~(np.isnan(got) & np.isnan(recorded_codes.view(np.float32)))
-    report = Report(f"{Path(recorded.name).name} {unit} {result}", "rows", checked=len(got))
+    label = f"{Path(recorded.name).name} {unit} {result}"
+    report = VerificationReport(label, "rows", checked=len(got))
     rows = np.flatnonzero(wrong)
     report.fail(len(rows), (_line(int(i), recorded, got, recorded_codes) for i in rows[:KEPT]))
     return report

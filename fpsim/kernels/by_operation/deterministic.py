@@ -75,8 +75,8 @@ class MacVariant(NamedTuple):
     splits: bool  # sums to nearest even are rounded by splitting
 
 
-def _separate(what, acc, x, y, rule, seen):
-    """acc = fl(acc + fl(x y)) but for the sign of zero, and what was seen so far."""
+def _separate(what, acc, x, y, rule, events):
+    """acc = fl(acc + fl(x y)) but for the sign of zero, and the events so far."""
     small, mode, checked, held, watched, has_fma, splits = what
     y, wide = y
     product = x * y
@@ -85,23 +85,23 @@ def _separate(what, acc, x, y, rule, seen):
     else:
         p = (round_product if small else round_sum)(mode, product, rule, has_fma)
     if watched == LOOK_FOR_ALL:
-        seen = look(product, p, product != product, rule, seen)
+        events = look(product, p, product != product, rule, events)
     if checked == ANYWHERE:
-        p, seen = look_beyond(held, watched, product, p, rule, seen)
+        p, events = look_beyond(held, watched, product, p, rule, events)
     total = acc + p
     if splits:
         result = split_number(total, rule)
     else:
         result = round_cut_sum(mode, total, acc, p, rule, has_fma)
     if watched == LOOK_FOR_ALL:
-        seen = look(total, result, not_sum(total, acc, p), rule, seen)
+        events = look(total, result, not_sum(total, acc, p), rule, events)
     if checked:
-        result, seen = look_beyond(held, watched, total, result, rule, seen)
-    return result, seen
+        result, events = look_beyond(held, watched, total, result, rule, events)
+    return result, events
 
 
-def _fused(what, acc, x, y, rule, seen):
-    """acc = fl(acc + x y), and what was seen so far. A directed sum needs no odd digit."""
+def _fused(what, acc, x, y, rule, events):
+    """acc = fl(acc + x y), and the events so far. A directed sum needs no odd digit."""
     _small, mode, checked, held, watched, has_fma, _splits = what
     product = x * y
     total = with_odd(mode, acc + product, acc, product)
@@ -112,19 +112,19 @@ def _fused(what, acc, x, y, rule, seen):
         lost = not_sum(total, acc, product)
     result = signed_like(round_product(mode, total, rule, has_fma), total)
     if watched == LOOK_FOR_ALL:
-        seen = look(total, result, lost, rule, seen)
+        events = look(total, result, lost, rule, events)
     if checked:
-        result, seen = look_beyond(held, watched, total, result, rule, seen)
-    return result, seen
+        result, events = look_beyond(held, watched, total, result, rule, events)
+    return result, events
 
 
-def _term(what, acc, x, y, rule, seen):
+def _term(what, acc, x, y, rule, events):
     chain, native = what[:2]
     if native:
-        return (fused(x, y[0], acc) if chain else acc + x * y[0]), seen
+        return (fused(x, y[0], acc) if chain else acc + x * y[0]), events
     if chain:
-        return _fused(what[2:], acc, x, y[0], rule, seen)
-    return _separate(what[2:], acc, x, y, rule, seen)
+        return _fused(what[2:], acc, x, y[0], rule, events)
+    return _separate(what[2:], acc, x, y, rule, events)
 
 
 @formula
@@ -154,7 +154,7 @@ def _in_turn(c, items, columns, rule):
 
 
 @formula
-def _terms(what, c, a, x, t, b, j, rule, seen):
+def _terms(what, c, a, x, t, b, j, rule, events):
     """Term t of eight vectors: rows from x on in a, two vectors of columns from j on in b."""
     small, _mode, checked, _beyond, watched, has_fma, splits = what[2:]
     u = load_float(b, j, rule.step)
@@ -162,14 +162,14 @@ def _terms(what, c, a, x, t, b, j, rule, seen):
     items = [floats_like(spread_like(a, plus(row, t), u), u) for row in x]
     plain = splits and checked == NOWHERE and watched != LOOK_FOR_ALL
     if plain and small and has_fma and lanes_of(u) * width_of(u) == 256:
-        return _in_turn(c, items, ((u, None), (v, None)), rule), seen
+        return _in_turn(c, items, ((u, None), (v, None)), rule), events
     apart = splits and not small and checked != ANYWHERE and watched != LOOK_FOR_ALL
     columns = [(y, y * as_float(rule.split) if apart else None) for y in (u, v)]
     sums = []
     for i, acc in enumerate(c):
-        acc, seen = _term(what, acc, items[i // 2], columns[i % 2], rule, seen)
+        acc, events = _term(what, acc, items[i // 2], columns[i % 2], rule, events)
         sums.append(acc)
-    return tuple(sums), seen
+    return tuple(sums), events
 
 
 @formula
@@ -208,7 +208,7 @@ def mac_kernel(variant: MacVariant) -> Any:
         what = (FUSED, NATIVE, SMALL, MODE, CHECKED, BEYOND, WATCHED, FMA, SPLITS)
         easy = (FUSED, NATIVE, SHORT, MODE, KEPT, BEYOND, REST, FMA, SPLITS)
         held, never = load_raw(tile, 0, none), none != none
-        seen, top = (never, never, none), none
+        events, top = (never, never, none), none
         start, blocks = as_float(rule.start), (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
         set_direction(DIRECTION)
@@ -229,15 +229,15 @@ def mac_kernel(variant: MacVariant) -> Any:
                         plain = plain and not _is_near(c, rule)
                     if EASY and plain:
                         for t in range(k, end):
-                            c, seen = _terms(easy, c, pa, x, t, pb, j + t * wide, rule, seen)
+                            c, events = _terms(easy, c, pa, x, t, pb, j + t * wide, rule, events)
                         continue
                     for t in range(k, end):
-                        c, seen = _terms(what, c, pa, x, t, pb, j + t * wide, rule, seen)
+                        c, events = _terms(what, c, pa, x, t, pb, j + t * wide, rule, events)
                 if UNSIGNED:
                     c = settle_zeros(c, pa, x, pb, j, depth, wide, rule.start)
                 top = umax(top, _results(tile, c, CHECKED or NATIVE, rule))
                 m, n = min(ROWS, rows - i), min(wide, columns - panel * wide)
                 keep(po, tile, i * columns + panel * wide, columns, m, n, wide, held)
-        return (raised() << 8) + report(seen, top, rule)
+        return (raised() << 8) + report(events, top, rule)
 
     return loop

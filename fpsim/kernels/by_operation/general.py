@@ -95,14 +95,14 @@ def _fill(target, at, bits):
 
 
 @njit(**INLINE)
-def _step(what, op, slots, left, right, target, flags, words, wi, rule, seen):
+def _step(what, op, slots, left, right, target, flags, words, wi, rule, events):
     """One operation on sixteen outputs."""
     for i in range(0, COLUMN_BLOCK, 512 // width_of(rule.drop)):
-        seen = vector_step(
+        events = vector_step(
             op, what, slots, left + i, slots, right + i, slots, target + i, slots, target + i,
-            flags, i, words, wi + i, rule, seen,
+            flags, i, words, wi + i, rule, events,
         )
-    return seen
+    return events
 
 
 @cache

@@ -45,21 +45,21 @@ NOWHERE, IN_SUMS, ANYWHERE = range(3)
 LOOK_FOR_NONE, LOOK_FOR_OVERFLOW, LOOK_FOR_ALL = range(3)
 
 
-def look(x, result, lost, rule, seen):
-    """What was seen so far: inexact results, tiny ones among them, and what may overflow."""
-    inexact, tiny, over = seen
+def look(x, result, lost, rule, events):
+    """The events so far: inexact results, tiny ones among them, and what may overflow."""
+    inexact, tiny, over = events
     changed = (result != x) | lost
     inside = (x < as_float(rule.tiny_pos)) & (x > as_float(rule.tiny_neg))
     return inexact | changed, tiny | (changed & inside), over
 
 
-def look_beyond(what, watched, x, result, rule, seen):
-    """The result for x where that may overflow, and what was seen so far: the largest magnitude, or
+def look_beyond(what, watched, x, result, rule, events):
+    """The result for x where that may overflow, and the events so far: the largest magnitude, or
     all ones where only the sign tells what overflows.
 
     `what` overflow becomes is a number of `fpsim.kernels.by_operation.lane_rounding`.
     """
-    inexact, tiny, over = seen
+    inexact, tiny, over = events
     if what == BY_SIDE:
         large, result = beyond(x, result, rule)
         size = select(large, ~(over ^ over), over ^ over)
@@ -81,9 +81,9 @@ def put_result(tile, i, acc, checked, rule):
 
 
 @njit(**INLINE)
-def report(seen, top, rule):
-    """Flags that were seen; infinities and NaN, by the largest magnitudes of the results."""
-    inexact, tiny, size = seen
+def report(events, top, rule):
+    """Flags of the events; infinities and NaN, by the largest magnitudes of the results."""
+    inexact, tiny, size = events
     infinity, over = infinity_like(top), size >= rule.over_pos
     flags = any_lane(inexact) * INEXACT + any_lane(tiny) * UNDERFLOW + any_lane(over) * OVERFLOW
     return flags + any_lane(top > infinity) * NAN + any_lane(top == infinity) * INFINITE

@@ -94,7 +94,7 @@ def _note(marks, at, lost):
 
 
 @njit(**INLINE)
-def _tiles(data, kept, reduced, plan, squared, sums, marks, rooms):
+def _tiles(data, free, reduced, plan, squared, sums, marks, rooms):
     """A round through a tile: chain c is part c mod parts of an output, or the other way round."""
     outputs, n, parts, length, by_output = plan
     tile, few_marks = rooms
@@ -107,7 +107,7 @@ def _tiles(data, kept, reduced, plan, squared, sums, marks, rooms):
             if lane < few:
                 output, part = _output_and_part(c + lane, outputs, parts, by_output)
                 m = min(length, n - part * length)
-                base = _offset(output, *kept)
+                base = _offset(output, *free)
                 _copy_chain(tile, lane, data, base, part * length, m, *reduced)
             for k in range(m, length):  # -0 changes no sum
                 tile[k * VECTOR_WIDTH + lane] = np.float32(-0.0)
@@ -138,18 +138,18 @@ def _output_and_part(chain, outputs, parts, by_output):
 
 
 @njit(**INLINE)
-def _columns(data, size, kept, reduced, plan, squared, sums, marks, rooms):
+def _columns(data, size, free, reduced, plan, squared, sums, marks, rooms):
     """A round where outputs lie side by side: chain c is part c div outputs of an output."""
     outputs, n, parts, length, _ = plan
     none = splat(np.uint32(0), U32)
-    strange, width = none, kept[0][kept[0].shape[0] - 1]
+    strange, width = none, free[0][free[0].shape[0] - 1]
     few, step = min(width, VECTOR_WIDTH), reduced[1][reduced[1].shape[0] - 1]
     store_float(rooms[0], 0, ~none)
     mask = as_bits(load_few(rooms[0], 0, few, none))
     for part in range(parts):
         first, last = part * length, min((part + 1) * length, n)
         for output in range(0, outputs, width):
-            base, end = _offset(output, *kept), part * outputs + output
+            base, end = _offset(output, *free), part * outputs + output
             if width > _FEW_COLUMNS:
                 strange = strange | _many_columns(
                     data, base, width, first, last, reduced, squared, sums, marks, end, output,
@@ -224,13 +224,13 @@ def _line(extent, step):
 
 
 @compiled
-def spread_sums(source, kept, reduced, plan, squared, sums, inexact):
+def spread_sums(source, free, reduced, plan, squared, sums, inexact):
     """Sums of summands in C order, spread: parts, and the sums of the parts, until one is left.
 
     source    array that begins with the first element; its size does not matter.
-    kept, reduced    extents and steps of the axes of the outputs, and of the summands, in C order.
+    free, reduced    extents and steps of the axes of the outputs, and of the summands, in C order.
     plan      outputs; summands; whether FEWEST_COLUMNS outputs or more lie side by side (the last
-              of `kept` has step 1); whether the parts of an output lie nearer than outputs do;
+              of `free` has step 1); whether the parts of an output lie nearer than outputs do;
               numbers in memory from the first element on, up to the last.
     squared   sums of squares, which must be numbers of binary32.
     sums      room for the chains of all rounds and sixteen more of each; the last are the result.
@@ -248,10 +248,10 @@ def spread_sums(source, kept, reduced, plan, squared, sums, inexact):
         numbers = outputs, n, parts, length, by_output
         chains = pointer(room_left)
         if by_columns:
-            strange = _columns(data, size, kept, reduced, numbers, squared, chains, marks, rooms)
+            strange = _columns(data, size, free, reduced, numbers, squared, chains, marks, rooms)
         else:
             strange = _tiles(
-                data, kept, reduced, numbers, squared, chains, marks, (tile, few_marks)
+                data, free, reduced, numbers, squared, chains, marks, (tile, few_marks)
             )
         if or_lanes(strange):
             return -1
@@ -263,5 +263,5 @@ def spread_sums(source, kept, reduced, plan, squared, sums, inexact):
         room_left = sums[begin:]
         by_output = by_output and not by_columns
         by_columns = not by_output and outputs >= FEWEST_COLUMNS
-        kept = _line(outputs, parts if by_output else 1)
+        free = _line(outputs, parts if by_output else 1)
         reduced = _line(parts, 1 if by_output else outputs)

@@ -55,7 +55,7 @@ class RandomRule(NamedTuple):
     """Constants of the roundings, bit patterns of the lanes."""
 
     shift: int  # from the top of a lane to the top of the dropped digits
-    kept: int  # the digits that are not dropped
+    mask: int  # the digits that are not dropped
     digits: int  # the top r bits of a lane
     floor: int  # exponent field of the smallest normal number
     quantum: int  # 2**(1 - p)
@@ -110,7 +110,7 @@ def _round(small, more, has_fma, x, word, low, rule):
     if small:
         return _round_to_grid(more, has_fma, x, word, low, rule)
     random = _top(word, low) & rule.digits
-    return as_float((as_bits(x) + (random >> rule.shift)) & rule.kept)
+    return as_float((as_bits(x) + (random >> rule.shift)) & rule.mask)
 
 
 def _round_to_grid(more, has_fma, x, word, low, rule):
@@ -135,8 +135,8 @@ def _round_to_grid(more, has_fma, x, word, low, rule):
     return signed_like(x, as_float(sign))
 
 
-def _term(what, acc, x, y, words, lows, rule, seen):
-    """acc and what was seen so far, a term later, by the words of its rounding places."""
+def _term(what, acc, x, y, words, lows, rule, events):
+    """acc and the events so far, a term later, by the words of its rounding places."""
     chain, _wide, small, more, checked, held, watched, has_fma = what
     product = x * y
     never = product != product
@@ -144,48 +144,48 @@ def _term(what, acc, x, y, words, lows, rule, seen):
         total = fused(x, y, acc) if has_fma else product + acc
         result = _round(small, more, has_fma, total, words[0], lows[0], rule)
         if watched == LOOK_FOR_ALL:
-            seen = look(total, result, not_sum(total, acc, product), rule, seen)
+            events = look(total, result, not_sum(total, acc, product), rule, events)
         if checked:  # an infinity has no quanta
             result = select(total - total == 0, result, total)
     else:
         rounded = _round(small, more, has_fma, product, words[0], lows[0], rule)
         if watched == LOOK_FOR_ALL:
-            seen = look(product, rounded, never, rule, seen)
+            events = look(product, rounded, never, rule, events)
         if checked == ANYWHERE:
-            rounded, seen = look_beyond(held, watched, rounded, rounded, rule, seen)
+            rounded, events = look_beyond(held, watched, rounded, rounded, rule, events)
         total = acc + rounded
         # Sums below the smallest normal number are exact.
         result = _round(False, False, has_fma, total, words[1], lows[1], rule)
         if watched == LOOK_FOR_ALL:
-            seen = look(total, result, not_sum(total, acc, rounded), rule, seen)
+            events = look(total, result, not_sum(total, acc, rounded), rule, events)
     if checked:
-        result, seen = look_beyond(held, watched, result, result, rule, seen)
-    return result, seen
+        result, events = look_beyond(held, watched, result, result, rule, events)
+    return result, events
 
 
 @formula
-def _terms(what, c, d, a, i, b, j, step, words, rule, seen):
+def _terms(what, c, d, a, i, b, j, step, words, rule, events):
     """The terms of one counter of two vectors: factors from i in a, from j in b, `step` apart.
 
     The second vector has the words of the next sixteen outputs, or of the other eight.
     """
     chain, wide = what[:2]
-    lanes = 512 // width_of(rule.kept)
+    lanes = 512 // width_of(rule.mask)
     places = range(4 if wide else 8)
     per_term = 1 if chain else 2
     for s in places[::per_term]:
         x = spread_item(a, plus(i, s // per_term))
-        own = places[s : s + per_term]
-        lows = [not wide and place < 4 for place in own]
+        term_places = places[s : s + per_term]
+        lows = [not wide and place < 4 for place in term_places]
         sums = []
         for acc, first, at in ((c, 0, 0), (d, lanes, 64 if lanes == 16 else 8)):
-            y = load_float(b, plus(j, first), rule.kept)
-            drawn = [load_word(words, at + place % 4 * 16, rule.kept) for place in own]
-            acc, seen = _term(what, acc, x, y, drawn, lows, rule, seen)
+            y = load_float(b, plus(j, first), rule.mask)
+            drawn = [load_word(words, at + place % 4 * 16, rule.mask) for place in term_places]
+            acc, events = _term(what, acc, x, y, drawn, lows, rule, events)
             sums.append(acc)
         c, d = sums
         j = plus(j, step)
-    return c, d, seen
+    return c, d, events
 
 
 @njit(**INLINE)
@@ -208,7 +208,7 @@ def random_kernel(variant: RandomVariant) -> Any:
     @compiled
     def loop(a, b, out, words, constants, first, seed, operation):
         rule = _spread(constants)
-        none = rule.kept ^ rule.kept
+        none = rule.mask ^ rule.mask
         lanes = 512 // width_of(none)
         rows, columns = out.shape
         depth, wide = b.shape[1], b.shape[2]
@@ -217,7 +217,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         drawn, common = room(words, 128), room(words, 1024)
         what = (FUSED, WIDE, SMALL, MORE, CHECKED, BEYOND, WATCHED, FMA)
         never = none != none
-        seen, top = (never, never, none), none
+        events, top = (never, never, none), none
         blocks = (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
         set_direction(ZERO)
@@ -242,13 +242,13 @@ def random_kernel(variant: RandomVariant) -> Any:
                             )
                         c = load_float(tile, r * wide, none)
                         d = load_float(tile, r * wide + lanes, none)
-                        c, d, seen = _terms(what, c, d, pa, i, pb, j, wide, drawn, rule, seen)
+                        c, d, events = _terms(what, c, d, pa, i, pb, j, wide, drawn, rule, events)
                         store_float(tile, r * wide, as_bits(c))
                         store_float(tile, r * wide + lanes, as_bits(d))
                 for r in range(2 * m):
                     x = load_float(tile, r * lanes, none)
                     top = umax(top, put_result(results, r * lanes, x, True, rule))
                 keep(po, results, block * ROWS * columns + panel * wide, columns, m, n, wide, none)
-        return report(seen, top, rule)
+        return report(events, top, rule)
 
     return loop

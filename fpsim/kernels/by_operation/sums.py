@@ -184,7 +184,7 @@ def sum_kernel(variant: SumVariant) -> Any:
     def loop(source, layout, rows, out, element_flags, words, constants, random):
         rule = spread(constants)
         lanes, none = 512 // width_of(rule.drop), rule.drop ^ rule.drop
-        seen = (none, none, none, none)
+        events = (none, none, none, none)
         data, given_words = pointer(source), pointer(words.reshape(-1))
         slots, block_flags = room(source, SLOTS_ROOM), room(element_flags, 16)
         room_words, lane_ids = room(words, 128), (room(words, 16), room(words, 16))
@@ -213,19 +213,19 @@ def sum_kernel(variant: SumVariant) -> Any:
                         wi = _words_of_rows(room_words, held, lane_ids, place, PER_BLOCK, draw)
                     for i in range(0, COLUMN_BLOCK, lanes):
                         if OP == ADD and kind == SUBTRACTED:
-                            seen = vector_step(
+                            events = vector_step(
                                 SUBTRACT, what, slots, left + i, slots, right + i, slots, 0,
-                                slots, target + i, block_flags, i, pw, wi + i, rule, seen,
+                                slots, target + i, block_flags, i, pw, wi + i, rule, events,
                             )
                         else:
-                            seen = vector_step(
+                            events = vector_step(
                                 OP, what, slots, left + i, slots, right + i, slots, 0,
-                                slots, target + i, block_flags, i, pw, wi + i, rule, seen,
+                                slots, target + i, block_flags, i, pw, wi + i, rule, events,
                             )
                     if EACH:
                         _raise(element_flags, row, few, block_flags)
             _put_sums(out, row, few, slots)
-        return np.int64(summary(seen))
+        return np.int64(summary(events))
 
     return loop
 

@@ -47,9 +47,9 @@ def fused_terms(what, c, a, x, o, b, y, numbers):
 
 
 @formula
-def suspects(c, seen, limit):
+def suspects(c, doubtful, limit):
     """Sums that a policy for tiny results or the sign of zero may change: 1 … limit, and -0."""
     for acc in c:
         bits = as_bits(acc)
-        seen = seen | ((bits & 0x7FFFFFFF) - 1 < limit) | (bits == 0x80000000)
-    return seen
+        doubtful = doubtful | ((bits & 0x7FFFFFFF) - 1 < limit) | (bits == 0x80000000)
+    return doubtful

@@ -24,7 +24,7 @@ from fpsim.kernels.by_unit.limbs import LIMBS, put, take
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.memory import pointer
 
-__all__ = ["SPECIAL", "Call", "run_pass", "split_operand"]
+__all__ = ["SPECIAL", "UnitParameters", "run_pass", "split_operand"]
 
 #: Exponent of what is no number; its significand: ±1 infinity, 2 quiet NaN, 3 signalling NaN.
 SPECIAL = 1 << 20
@@ -37,7 +37,7 @@ NOTHING = -(1 << 30)
 CANONICAL_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
 
 
-class Call(NamedTuple):
+class UnitParameters(NamedTuple):
     """A unit as numbers."""
 
     terms: int  # products of one call
@@ -141,10 +141,10 @@ def _cut(value, shift, sticky):
         return value << shift
     magnitude = abs(value)
     d = min(-shift, 62)
-    kept = magnitude >> d
-    if sticky and kept << d != magnitude:
-        kept |= 1
-    return kept if value >= 0 else -kept
+    digits = magnitude >> d
+    if sticky and digits << d != magnitude:
+        digits |= 1
+    return digits if value >= 0 else -digits
 
 
 @njit(**INLINE)
@@ -182,7 +182,7 @@ def _read(code, flush):
     return (-significand if code & SIGN else significand), np.int64(e)
 
 
-class Seen(NamedTuple):
+class Specials(NamedTuple):
     """What the addends of a call that are no numbers say."""
 
     nan: bool
@@ -192,9 +192,9 @@ class Seen(NamedTuple):
 
 
 @njit(**INLINE)
-def _see(seen, x, y, ex, ey, loud):
+def _see(specials, x, y, ex, ey, loud):
     """One product of which an operand is no number."""
-    nan, up, down, flags = seen
+    nan, up, down, flags = specials
     odd_x, odd_y = ex == SPECIAL and abs(x) > 1, ey == SPECIAL and abs(y) > 1
     if odd_x or odd_y:
         nan = True
@@ -206,17 +206,17 @@ def _see(seen, x, y, ex, ey, loud):
         up = True
     else:
         down = True
-    return Seen(nan, up, down, flags)
+    return Specials(nan, up, down, flags)
 
 
 @njit(**INLINE)
-def _settle(seen):
+def _settle(specials):
     """Code of a sum with an addend that is no number, and flags."""
-    if seen.nan:
-        return np.int64(CANONICAL_NAN), seen.flags
-    if seen.up and seen.down:
-        return np.int64(CANONICAL_NAN), seen.flags | INVALID
-    return np.int64(INFINITY | (SIGN if seen.down else 0)), seen.flags
+    if specials.nan:
+        return np.int64(CANONICAL_NAN), specials.flags
+    if specials.up and specials.down:
+        return np.int64(CANONICAL_NAN), specials.flags | INVALID
+    return np.int64(INFINITY | (SIGN if specials.down else 0)), specials.flags
 
 
 @njit(**INLINE)
@@ -245,28 +245,29 @@ def _product(x, y, e, call):
 @njit(**INLINE)
 def _scan(sa, ea, i, sb, eb, j, c, ec, call):
     """The largest exponent of a call, what its special addends say, and whether there is one."""
-    seen = Seen(False, False, False, 0)
+    specials = Specials(False, False, False, 0)
     emax, special = ec, ec == SPECIAL
     if special:
-        seen = _see(seen, c, np.int64(1), ec, np.int64(0), call.loud_nan)
+        specials = _see(specials, c, np.int64(1), ec, np.int64(0), call.loud_nan)
     elif c != 0:
         emax = max(ec, np.int64(call.emin))
     for t in range(call.terms):
         x, y = np.int64(sa[i + t]), np.int64(sb[j + t])
         ex, ey = np.int64(ea[i + t]), np.int64(eb[j + t])
         if ex == SPECIAL or ey == SPECIAL:
-            seen = _see(seen, x, y, ex, ey, call.loud_nan)
+            specials = _see(specials, x, y, ex, ey, call.loud_nan)
             special = True
         elif x != 0 and y != 0:
             p, _, e, over = _product(x, y, ex + ey, call)
             if over:
-                seen = Seen(seen.nan, seen.up, seen.down, seen.flags | OVERFLOW)
+                raised = specials.flags | OVERFLOW
+                specials = Specials(specials.nan, specials.up, specials.down, raised)
             if e == SPECIAL:
-                seen = _see(seen, p, np.int64(1), e, np.int64(0), call.loud_nan)
+                specials = _see(specials, p, np.int64(1), e, np.int64(0), call.loud_nan)
                 special = True
             else:
                 emax = max(emax, e)
-    return emax, seen, special
+    return emax, specials, special
 
 
 @njit(**INLINE)
@@ -308,21 +309,21 @@ def _one_call(sa, ea, i, sb, eb, j, code, flush, call, limbs):
     flush   an accumulator that is a subnormal of binary32 is read as zero.
     """
     c, ec = _read(code, flush)
-    emax, seen, special = _scan(sa, ea, i, sb, eb, j, c, ec, call)
+    emax, specials, special = _scan(sa, ea, i, sb, eb, j, c, ec, call)
     if special:
-        return _settle(seen)
+        return _settle(specials)
     if emax == NOTHING:
-        return np.int64(0), seen.flags
+        return np.int64(0), specials.flags
     if call.window >= 0:
         negative, m, q = _windowed_sum(sa, ea, i, sb, eb, j, c, ec, emax, call)
     else:
         negative, m, q = _uncut_sum(sa, ea, i, sb, eb, j, c, ec, call, limbs)
     if m == 0:
-        return np.int64(0), seen.flags
+        return np.int64(0), specials.flags
     n, unit, over = _round(
         m, q, call.precision, call.emin, call.emax, call.to_zero, call.flush_out, call.tiny_before
     )
-    return _code(negative, n, unit), seen.flags | (OVERFLOW if over else 0)
+    return _code(negative, n, unit), specials.flags | (OVERFLOW if over else 0)
 
 
 @njit(**INLINE)
@@ -331,13 +332,13 @@ def _join(code, other, call, limbs):
     x, ex = _read(code, call.flush_in)
     y, ey = _read(other, 0)
     if ex == SPECIAL or ey == SPECIAL:
-        seen = Seen(False, False, False, 0)
+        specials = Specials(False, False, False, 0)
         one, none = np.int64(1), np.int64(0)
         if ex == SPECIAL:
-            seen = _see(seen, x, one, ex, none, call.loud_nan)
+            specials = _see(specials, x, one, ex, none, call.loud_nan)
         if ey == SPECIAL:
-            seen = _see(seen, y, one, ey, none, call.loud_nan)
-        return _settle(seen)
+            specials = _see(specials, y, one, ey, none, call.loud_nan)
+        return _settle(specials)
     reach = (LIMBS, 0)
     if x != 0:
         reach = put(limbs, reach, x, ex - 23)

@@ -77,11 +77,12 @@ def fill_windows(codes, image, geometry, lines, values, exponents, zero, shift):
         count = min(outputs[0] - row, lines[1] - line)
         for y in range(row * stride[0] - before[0],
                        (row + count - 1) * stride[0] - before[0] + kernel[0]):
-            seen = y >= 0 and y % spacing[0] == 0 and y // spacing[0] < height
+            inside = y >= 0 and y % spacing[0] == 0 and y // spacing[0] < height
             first = (number * height + y // spacing[0]) * width
             i = 0
             while i < across:
-                run, to = _run(i, left, spacing[1], width if seen else 0, across), at + i * channels
+                run = _run(i, left, spacing[1], width if inside else 0, across)
+                to = at + i * channels
                 if run > 0:
                     _zeros(tables, to, run * channels, how)
                 else:

@@ -109,7 +109,7 @@ def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, 
     for panel in range(begin, end):
         column = first + panel * COLUMNS
         n = min(COLUMNS, last - column)
-        kept = iota(U32) < np.uint32(n)
+        within = iota(U32) < np.uint32(n)
         for k in range(depth):
             at = rows[k] * steps[0] + column * steps[1]
             to = (panel * depth + k) * COLUMNS
@@ -118,7 +118,7 @@ def fill_panels(codes, rows, steps, first, last, begin, end, values, exponents, 
             if not side_by_side or n < COLUMNS:
                 store(row, 0, zeros)
                 if side_by_side:
-                    store(row, 0, select(kept, load_word(source, at, zeros), zeros))
+                    store(row, 0, select(within, load_word(source, at, zeros), zeros))
                 else:
                     for c in range(n if rows[k] >= 0 else 0):
                         copy_item(row, c, source, at + c * steps[1])

@@ -72,9 +72,9 @@ def _is_lanewise(a):
 
 def if_finite(c, totals):
     """The totals, or the accumulators themselves where these are infinite or NaN."""
-    kept = []
+    accumulators = []
     for acc, total in zip(c, totals, strict=True):
         bits = as_bits(acc)
         finite = (bits & infinity_like(bits)) != infinity_like(bits)
-        kept.append(select(finite, total, acc))
-    return tuple(kept)
+        accumulators.append(select(finite, total, acc))
+    return tuple(accumulators)

@@ -138,12 +138,12 @@ def _long_call(what, c, a, x, o, b, y, numbers):
 
 
 @formula
-def _store_ordinary(how, c, seen, words, w, rule):
+def _store_ordinary(how, c, largest, words, w, rule):
     """Partials rounded where they cannot overflow, and the largest exponent field so far.
 
     The sign of a zero is settled after the last pass (see `signed`).
     """
-    lanes, rounded = lanes_of(seen), []
+    lanes, rounded = lanes_of(largest), []
     for i, acc in enumerate(c):
         bits = as_bits(acc)
         field = bits & infinity_like(bits)
@@ -152,8 +152,8 @@ def _store_ordinary(how, c, seen, words, w, rule):
             at = i * lanes // COLUMNS * 128 + i * lanes % COLUMNS
             word = load_word(words, plus(w, at), bits)
         rounded.append(as_float(store_ordinary(how, bits, field, word, rule)))
-        seen = umax(seen, field)
-    return tuple(rounded), seen
+        largest = umax(largest, field)
+    return tuple(rounded), largest
 
 
 @njit(**INLINE)
@@ -218,7 +218,7 @@ def _short_passes(what, how, drawn, c, operands, span, terms, draw, at, before, 
     a, x, offsets, b, j = operands
     fresh, first, m, n, place = at
     none = rule.drop ^ rule.drop
-    seen = largest_field(c, none)
+    largest = largest_field(c, none)
     for k in range(span[0], span[1], what[2]):
         for q in range(k, k + what[2], what[1]):
             c = _short_call(what, c, a, x, (offsets, q), b, j + q * COLUMNS, terms)
@@ -226,8 +226,8 @@ def _short_passes(what, how, drawn, c, operands, span, terms, draw, at, before, 
         if how[0] >= SR:
             w = _words_at(drawn, fresh, draw, first, m, n, place + k // what[2], k == span[0])
         put_tile(before, c)
-        c, seen = _store_ordinary(how, c, seen, fresh, w, rule)
-    return signed(c, before), seen
+        c, largest = _store_ordinary(how, c, largest, fresh, w, rule)
+    return signed(c, before), largest
 
 
 @njit(**INLINE)
@@ -343,14 +343,14 @@ def tile_kernel(variant: TileVariant) -> Any:
         limit = rule.largest & infinity_like(none)
         failures = turns = 0
         blocks, panels = left[2].shape[0] // height, right[0].shape[0]
-        each = blocks // products
+        per_product = blocks // products
         group = max(1, _GROUP // (min(CHUNK, depth) * height))
         groups = (blocks + group - 1) // group
         for turn in range((depth + CHUNK - 1) // CHUNK * groups * panels):
             panel, top = turn % panels, turn // panels % groups * group
             begin = turn // panels // groups * CHUNK
             for block in range(top, min(top + group, blocks)):
-                product, within = block // each, block % each * height
+                product, within = block // per_product, block % per_product * height
                 column = left_edge + panel * COLUMNS
                 if APART:
                     x = lanewise_bases_of(bases, block * height, column, VECTORS, none)
@@ -375,10 +375,10 @@ def tile_kernel(variant: TileVariant) -> Any:
                             if FLAGGED:
                                 clear_inexact()
                             if ROUNDED:
-                                c, seen = _short_passes(
+                                c, largest = _short_passes(
                                     what, how, drawn, c, quick, span, terms, draw, at, before, rule
                                 )
-                                doubt = any_lane(seen >= limit)
+                                doubt = any_lane(largest >= limit)
                             else:
                                 c, doubtful = _short_terms(
                                     what, WATCHED, c, quick, span, terms, doubtful

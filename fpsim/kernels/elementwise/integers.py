@@ -17,12 +17,12 @@ def magnitudes_to_odd(magnitudes, negative, out):
     """binary64 values of 64-bit magnitudes, rounded to odd where they have more than 53 digits."""
     one = np.uint64(1)
     for i in range(out.shape[0]):
-        kept, unit = magnitudes[i], one
-        while kept >> np.uint64(53):
+        digits, unit = magnitudes[i], one
+        while digits >> np.uint64(53):
             # What goes is one sticky digit, in place of the last one that stays.
-            kept = kept >> one | kept & one
+            digits = digits >> one | digits & one
             unit <<= one
-        value = np.float64(kept) * np.float64(unit)
+        value = np.float64(digits) * np.float64(unit)
         out[i] = -value if negative[i] else value
 
 

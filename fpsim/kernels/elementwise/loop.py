@@ -15,14 +15,14 @@ from numba import njit
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.native import flags_of, native_summary
 from fpsim.kernels.elementwise.special import CONVERT, FMA, SQRT
-from fpsim.kernels.elementwise.step import FLAGS_EACH, nothing_seen, summary, vector_step
+from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
 from fpsim.kernels.lanes.memory import copy_item, copy_items, load, pointer, room, store
 from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
 from fpsim.kernels.rounding.direction import raised, set_usual
 from fpsim.kernels.rounding.rule import spread
 
-__all__ = ["BLOCK", "Variant", "kernel"]
+__all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
 
 #: Elements per block: three operands, a result and the random words fit the first-level cache.
 BLOCK = 1024
@@ -33,7 +33,7 @@ ROOM = BLOCK + GROUP_HALF
 WORDS_NONE, WORDS_HALF, WORDS_WHOLE, WORDS_GIVEN = range(4)
 
 
-class Variant(NamedTuple):
+class LoopVariant(NamedTuple):
     """What is compiled in: constants to the compiler, never tested in the loop."""
 
     operation: int
@@ -68,7 +68,7 @@ def _place(array, b, n):
 
 
 @njit(**INLINE)
-def _fill_block(words, first, b, n, m, seed, operation, wide):
+def fill_block(words, first, b, n, m, seed, operation, wide):
     """The words of m elements from b on, and where those of the first one stand.
 
     Groups are made whole: where a block ends inside of one, the next begins with it. Elements from
@@ -97,7 +97,7 @@ def _copy_back(out, room_out, element_flags, block_flags, b, n, each):
 
 
 @cache
-def kernel(variant: Variant) -> Any:
+def kernel(variant: LoopVariant) -> Any:
     """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
     x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones repeat x.
@@ -115,7 +115,7 @@ def kernel(variant: Variant) -> Any:
         n = out.shape[0]
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
-        seen = nothing = nothing_seen(OP, rule)
+        events = nothing = no_events(OP, rule)
         if BY_PROCESSOR:
             set_usual(STATUS)
         one_y = HAS_Y and y.shape[0] == 1 and n > 1
@@ -142,18 +142,18 @@ def kernel(variant: Variant) -> Any:
             pf, fi = _block_of(all_flags, block_flags, filled, False, b, rest, m)
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
-                wi = _fill_block(room_words, first, b, n, m, seed, operation, wide)
+                wi = fill_block(room_words, first, b, n, m, seed, operation, wide)
             past = streaming and not filled
             choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, BY_PROCESSOR, past
             for i in range(0, m, lanes):
-                seen = vector_step(
+                events = vector_step(
                     OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pf, fi + i, pw,
-                    wi + i, rule, seen,
+                    wi + i, rule, events,
                 )
             if filled:
                 _copy_back(all_out, room_out, all_flags, block_flags, b, n, EACH)
         if BY_PROCESSOR:
-            return flags_of(raised()) | np.int64(native_summary(seen, rule))
-        return np.int64(summary((seen[0], seen[1], seen[2] ^ nothing[2], seen[3])))
+            return flags_of(raised()) | np.int64(native_summary(events, rule))
+        return np.int64(summary((events[0], events[1], events[2] ^ nothing[2], events[3])))
 
     return loop

@@ -41,8 +41,8 @@ def _by_processor(op, x, y, z):
     return fused(x, y, z) if op == FMA else sqrt(x)
 
 
-def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, seen):
-    """One vector of results; the largest magnitude seen so far, which tells of NaNs."""
+def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events):
+    """One vector of results; the largest magnitude so far, which tells of NaNs."""
     sign = sign_like(rule.drop)
     u = load_float(x, xi, rule.drop)
     v = u if op == SQRT else load_float(y, yi, rule.drop)
@@ -51,14 +51,14 @@ def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, seen):
     magnitude = bits & ~sign
     bits = select(magnitude > infinity_like(sign), rule.nan_set, bits)
     stream_float(out, oi, bits, streaming)
-    return umax(seen[0], magnitude), seen[1], seen[2], seen[3]
+    return umax(events[0], magnitude), events[1], events[2], events[3]
 
 
 @formula
-def native_summary(seen, rule):
+def native_summary(events, rule):
     """Flags that a NaN raises by the rule alone."""
     none = rule.drop ^ rule.drop
-    return or_lanes(select(seen[0] > infinity_like(sign_like(none)), rule.nan_flags, none))
+    return or_lanes(select(events[0] > infinity_like(sign_like(none)), rule.nan_flags, none))
 
 
 @njit(**INLINE)

@@ -39,7 +39,7 @@ from fpsim.kernels.rounding.round import round_random, round_residual
 from fpsim.kernels.rounding.to_odd import divide_to_odd, root_to_odd, sum_to_odd
 
 __all__ = [
-    "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "RESIDUAL_QUANTA", "nothing_seen", "summary",
+    "FLAGS_EACH", "FLAGS_NONE", "FLAGS_STICKY", "RESIDUAL_QUANTA", "no_events", "summary",
     "vector_step",
 ]
 
@@ -202,15 +202,15 @@ def _ruled(op, operands, stored, rule, bits, changed, over, raised):
 
 
 @formula
-def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words, wi, rule, seen):
-    """One vector of results; returns what was seen so far: changed, tiny, over, special flags.
+def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words, wi, rule, events):
+    """One vector of results; returns the events so far: changed, tiny, over, special flags.
 
     Conversions often overflow, and a jump for it would be foreseen wrongly too often: they jump for
-    the first one only. Seen is for them the magnitude from which on they do, infinity after it.
+    the first one only. Their event is the magnitude from which on they do, infinity after it.
     """
     mode, flags, flush, one_zero, supplied, residual, by_processor, streaming = what
     if by_processor:
-        return native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, seen)
+        return native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events)
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
     stored = ((x, xi), (y, yi), (z, zi))[: N_OPERANDS.get(op, 2)]
@@ -241,37 +241,37 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     if op == CONVERT:
         over = _overflows(mode, t, r, sign, rule)
         bits = select(over, _overflown(mode, t, sign, rule), bits)
-        limit = infinity_like(sign) if flags == FLAGS_NONE else seen[2]
+        limit = infinity_like(sign) if flags == FLAGS_NONE else events[2]
         bits, changed, over, over_seen, raised_seen, raised = when(
-            any_lane((t & ~sign) >= limit), beyond, bits, changed, over, limit, seen[3], none
+            any_lane((t & ~sign) >= limit), beyond, bits, changed, over, limit, events[3], none
         )
         raised = raised | select(over, none + 5, none)
     else:
         bits, changed, over_seen, raised_seen, raised = when(
             any_lane(_is_rare(op, mode, u, v, w, t, r, sign, rule)),
-            rare, bits, changed, seen[2], seen[3], none,
+            rare, bits, changed, events[2], events[3], none,
         )
     stream_float(out, oi, bits, streaming)
     if flags == FLAGS_EACH:
         mark = select(changed != 0, select(tiny, none + 3, none + 1), none)
         store_low(element_flags, mi, mark | raised)
     if flags == FLAGS_NONE:
-        return seen
-    tiny_seen = seen[1] | select(tiny, changed, none)
-    return seen[0] | changed, tiny_seen, over_seen, raised_seen
+        return events
+    tiny_seen = events[1] | select(tiny, changed, none)
+    return events[0] | changed, tiny_seen, over_seen, raised_seen
 
 
 @formula
-def nothing_seen(op, rule):
+def no_events(op, rule):
     """What `vector_step` begins with: a conversion looks at what is larger than every number."""
     none = rule.drop ^ rule.drop
     return none, none, rule.last + 1 if op == CONVERT else none, none
 
 
 @formula
-def summary(seen):
+def summary(events):
     """Flags of the whole call."""
-    changed, tiny, over, raised = seen
+    changed, tiny, over, raised = events
     none = changed ^ changed
     flags = raised | select(over != 0, none | 5, none)
     flags = flags | select(changed != 0, none | 1, none) | select(tiny != 0, none | 3, none)

@@ -119,39 +119,39 @@ def _largest(x, end, corner, pixel, spare, ys, zs, live, nans):
 
 
 @njit(**INLINE)
-def _mark(x, end, corner, pixel, spare, ys, zs, kernel, best, only, chosen, at, plane, few):
+def _mark(x, end, corner, pixel, spare, ys, zs, kernel, best, only, winners, at, plane, few):
     """Write which positions of a window equal its largest: bits of bytes, `plane` bytes apart."""
     none = only ^ only
-    seen, marks, p = none, none, 0
+    earlier, marks, p = none, none, 0
     for y in range(kernel[0]):
         for z in range(kernel[1]):
             bits = splat(_LOWEST, U32)
             if ys[0] <= y < ys[1] and zs[0] <= z < zs[1]:
                 bits = _fetch(x, corner + y * pixel[0] + z * pixel[1], end, spare, only)
-            equal = _equal(bits, best) & ~(seen & only)
-            seen = seen | equal
+            equal = _equal(bits, best) & ~(earlier & only)
+            earlier = earlier | equal
             marks = marks | (equal << (p & 7))
             p += 1
             if p & 7 == 0 or p == kernel[0] * kernel[1]:
                 first = ((p - 1) >> 3) * plane
-                _keep(chosen, first + at, first + plane, few, marks)
+                _keep(winners, first + at, first + plane, few, marks)
                 marks = none
 
 
 @compiled
-def window_maxima(x, kernel, stride, before, first, out, chosen):
+def window_maxima(x, kernel, stride, before, first, out, winners):
     """The largest of every window of x, -0 < +0, and where in the window it is.
 
     x (batch, height, width, channels) and out (batch, rows, columns, channels) bits of binary32 as
-    int32; what lies around x is -infinity. Bit p % 8 of chosen[p // 8], uint8 (positions / 8, …),
+    int32; what lies around x is -infinity. Bit p % 8 of winners[p // 8], uint8 (positions / 8, …),
     says that position p, in order of rows and columns, equals the largest, or is the first one to
     equal it if `first`. Arrays are contiguous.
     Returns 1 if there is a NaN, else 0; then the results mean nothing.
     """
     _, height, width, channels = x.shape
     batch, rows, columns, _ = out.shape
-    source, largest, marks, end = pointer(x), pointer(out), pointer(chosen), out.size
-    spare, few = room(x, 16), room(chosen, 16)
+    source, largest, marks, end = pointer(x), pointer(out), pointer(winners), out.size
+    spare, few = room(x, 16), room(winners, 16)
     none = splat(0, U32)
     only, nans = splat(np.uint32(first), U32), none
     pixel = width * channels, channels
@@ -195,17 +195,17 @@ def _spread_row(values, marks, size, at, out, end, to, zs, first, channels, room
 
 
 @compiled
-def spread_windows(values, chosen, kernel, stride, before, out):
-    """out = the value of each window at its chosen positions; windows side by side.
+def spread_windows(values, winners, kernel, stride, before, out):
+    """out = the value of each window at its winning positions; windows side by side.
 
     values (batch, rows, columns, channels), not empty, and out (batch, height, width, channels) as
-    integers; chosen as `window_maxima` writes it; out is zero before where no window lies. Arrays
+    integers; winners as `window_maxima` writes it; out is zero before where no window lies. Arrays
     are contiguous.
     """
     _, height, width, channels = out.shape
     batch, rows, columns, _ = values.shape
-    source, marks, target, size = pointer(values), pointer(chosen), pointer(out), values.size
-    rooms = room(values, 32), room(chosen, 32)
+    source, marks, target, size = pointer(values), pointer(winners), pointer(out), values.size
+    rooms = room(values, 32), room(winners, 32)
     none = splat_item(values, 0)
     none = none ^ none
     for n in range(batch):

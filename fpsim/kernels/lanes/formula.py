@@ -21,7 +21,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.extending import _Intrinsic
 
-__all__ = ["OPERATORS", "Instruction", "InsertionPoint", "Term", "formula", "instruction", "when"]
+__all__ = [
+    "OPERATORS", "FormulaInstruction", "InsertionPoint", "Term", "formula", "instruction", "when",
+]
 
 #: For each operator, the type of its result, and what emits it; `fpsim.kernels.lanes.vectors` fills
 #: it.
@@ -91,7 +93,7 @@ def _as_term(x: Any, point: InsertionPoint) -> Term:
     return Term(kind, ir.Constant(ir.IntType(64), int(x)), point)
 
 
-class Instruction(_Intrinsic):
+class FormulaInstruction(_Intrinsic):
     """An intrinsic of numba's that formulas can call too."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -104,7 +106,7 @@ class Instruction(_Intrinsic):
 
 def instruction(definition: Callable[..., Any]) -> Any:
     """An instruction: (typing context, types) -> (signature, what emits it), as for numba."""
-    result = Instruction(definition.__name__, definition)
+    result = FormulaInstruction(definition.__name__, definition)
     result._register()
     return result
 

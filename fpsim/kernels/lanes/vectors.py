@@ -26,7 +26,13 @@ from numba.core.imputils import lower_constant
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model, typeof_impl
 
-from fpsim.kernels.lanes.formula import OPERATORS, InsertionPoint, Instruction, Term, instruction
+from fpsim.kernels.lanes.formula import (
+    OPERATORS,
+    FormulaInstruction,
+    InsertionPoint,
+    Term,
+    instruction,
+)
 
 __all__ = [
     "F32", "F64", "Lanes", "U32", "U64", "VECTOR_WIDTH", "any_lane", "as_bits", "as_float",
@@ -236,7 +242,7 @@ def _width(typingctx: Any, value: Any) -> Any:
     return types.int64(value), codegen
 
 
-class _Width(Instruction):
+class _Width(FormulaInstruction):
     """Bits of a lane, a constant to the compiler and a plain number in a formula."""
 
     def __call__(self, value: Term) -> int:
@@ -255,7 +261,7 @@ def _count(typingctx: Any, value: Any) -> Any:
     return types.int64(value), codegen
 
 
-class _Count(Instruction):
+class _Count(FormulaInstruction):
     """How many lanes a vector has, known as `width_of` is."""
 
     def __call__(self, value: Term) -> int:

@@ -166,11 +166,11 @@ def words_of_place(words, first, n, block, number, seed, operation, wide):
         c0 = iota(U32) + np.uint32(first + i)
         states = philox_start(c0, c1, c2, c3, k0, k1)
         if word == 0:
-            chosen = philox_end(states, k0, k1, 0)
+            value = philox_end(states, k0, k1, 0)
         elif word == 1:
-            chosen = philox_end(states, k0, k1, 1)
+            value = philox_end(states, k0, k1, 1)
         elif word == 2:
-            chosen = philox_end(states, k0, k1, 2)
+            value = philox_end(states, k0, k1, 2)
         else:
-            chosen = philox_end(states, k0, k1, 3)
-        _put_all(words, i, chosen, shift)
+            value = philox_end(states, k0, k1, 3)
+        _put_all(words, i, value, shift)

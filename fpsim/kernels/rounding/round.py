@@ -79,14 +79,14 @@ def _top_bits(word, low, s, rule, width):
     return aligned & ((word ^ word) - (((word ^ word) + 1) << (width - r)))
 
 
-def _carried(mode, a, word, low, more, kept, rule, width):
-    """Magnitudes after the tails of `kept` digits and their random digits have carried."""
+def _carried(mode, a, word, low, more, tail, rule, width):
+    """Magnitudes after the tails of `tail` digits and their random digits have carried."""
     zero = a ^ a
-    below = (zero + 1 << kept) - 1
+    below = (zero + 1 << tail) - 1
     if mode == SR_EQUAL:
         up = ((word if low else word >> 31) & 1) != 0
         return (a + select(up, below, zero)) & ~below
-    return (a + (_top_bits(word, low, more, rule, width) >> (width - kept))) & ~below
+    return (a + (_top_bits(word, low, more, rule, width) >> (width - tail))) & ~below
 
 
 def round_random_normal(mode, a, word, low, rule, width):
@@ -126,12 +126,12 @@ def round_residual(a, nearest_even, rule):
     d = _dropped(a, rule, 64)
     r = umin(rule.random_bits + (d - rule.drop), rule.random_most)
     spare = umax(d, r) - r
-    kept = umin(spare, zero + 53)
-    unit = (zero + 1) << kept
+    tail = umin(spare, zero + 53)
+    unit = (zero + 1) << tail
     below = unit - 1
     half = unit >> 1
     if nearest_even:
-        odd = ((a & (rule.hidden - 1) | rule.hidden) >> kept) & 1
+        odd = ((a & (rule.hidden - 1) | rule.hidden) >> tail) & 1
         half = ((below >> 1) + odd) & below
     main = (a + half) & ~below
     # Here the grid is quantum * 2**-r; a power of two is one more or less in the exponent field.

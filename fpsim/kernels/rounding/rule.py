@@ -12,10 +12,10 @@ from typing import NamedTuple
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_item, splat_register
 
-__all__ = ["FIELDS", "Rule", "spread", "spread_registers"]
+__all__ = ["FIELDS", "RoundingRule", "spread", "spread_registers"]
 
 
-class Rule(NamedTuple):
+class RoundingRule(NamedTuple):
     """Constants of one rounding; magnitudes are bit patterns without the sign.
 
     Lanes of 32 bits have 24 digits, lanes of 64 bits 53: `digits` below.
@@ -52,16 +52,16 @@ class Rule(NamedTuple):
     random_most: int  # the same, at most, below the smallest normal
 
 
-FIELDS = Rule._fields
+FIELDS = RoundingRule._fields
 
 
 @formula
 def spread(k):
     """The rule with every constant in all lanes; uint32 constants mean lanes of 32 bits."""
-    return Rule(*(splat_item(k, i) for i in range(len(FIELDS))))
+    return RoundingRule(*(splat_item(k, i) for i in range(len(FIELDS))))
 
 
 @formula
 def spread_registers(k):
     """The same in lanes of a register of products."""
-    return Rule(*(splat_register(k, i) for i in range(len(FIELDS))))
+    return RoundingRule(*(splat_register(k, i) for i in range(len(FIELDS))))

@@ -17,7 +17,7 @@ from fpsim.products.by_operation.rules import MacRules
 from fpsim.records.flags import Flags
 from fpsim.records.types import Carrier
 
-__all__ = ["Product", "block_lows", "find_lane", "measure"]
+__all__ = ["ProductRange", "block_lows", "find_lane", "measure"]
 
 _INEXACT, _UNDERFLOW, _OVERFLOW = map(int, (Flags.INEXACT, Flags.UNDERFLOW, Flags.OVERFLOW))
 
@@ -25,7 +25,7 @@ _INEXACT, _UNDERFLOW, _OVERFLOW = map(int, (Flags.INEXACT, Flags.UNDERFLOW, Flag
 _CHUNK = 1 << 16
 
 
-class Product:
+class ProductRange:
     """A product of finite matrices and the range of what it is made of.
 
     least    the smallest product of two of its numbers that is not zero; lows holds more of them
@@ -84,7 +84,7 @@ class Product:
         return flags | _OVERFLOW if self.checked and not rules.shows_overflow else flags
 
 
-def measure(rules: MacRules, a: Carrier, b: Carrier) -> Product | None:
+def measure(rules: MacRules, a: Carrier, b: Carrier) -> ProductRange | None:
     """The product with its bounds; None if an operand is not finite."""
     (low_a, high_a), (low_b, high_b) = _bounds(a, 0), _bounds(b, 1)
     if not (high_a < math.inf and high_b < math.inf):
@@ -99,7 +99,7 @@ def measure(rules: MacRules, a: Carrier, b: Carrier) -> Product | None:
     if not most < rules.largest:
         columns = np.maximum.reduce(np.add.reduce(np.abs(b), axis=0, dtype=np.float64))
         most = (high_a * float(columns) + drift) * growth
-    return Product(rules, a, b, low_a * low_b, high_a * high_b, most)
+    return ProductRange(rules, a, b, low_a * low_b, high_a * high_b, most)
 
 
 def _bounds(x: Carrier, axis: int) -> tuple[NDArray[np.float64], float]:
@@ -140,7 +140,7 @@ def block_lows(x: Carrier, rows: int, columns: int) -> NDArray[np.float64]:
     return result
 
 
-def find_lane(product: Product) -> Lane | None:
+def find_lane(product: ProductRange) -> Lane | None:
     """The narrower lanes in which every product and sum is exact enough, in range and normal."""
     rules = product.rules
     top = product.most

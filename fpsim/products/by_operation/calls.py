@@ -27,8 +27,8 @@ from fpsim.kernels.by_operation.results import (
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
 from fpsim.kernels.lanes.target import HAS_FMA, PRODUCT_BITS
 from fpsim.kernels.random.words import NO_WORDS
-from fpsim.kernels.rounding.rule import Rule
-from fpsim.products.by_operation.bounds import Product, block_lows
+from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.products.by_operation.bounds import ProductRange, block_lows
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.by_operation.rules import MacRules
 from fpsim.products.jobs.job import to_read
@@ -75,7 +75,7 @@ def _mac_constants(rules: MacRules, lane: Lane) -> tuple[NDArray[np.unsignedinte
 def _mac_rule(rules: MacRules, lane: Lane) -> MacRule:
     settings = rules.settings
     fmt = settings.format
-    rule = Rule(*map(int, plan("multiply", settings, lane.width).constants))
+    rule = RoundingRule(*map(int, plan("multiply", settings, lane.width).constants))
     drop = lane.digits - fmt.precision
     return MacRule(
         floor=fmt.emin + lane.bias << lane.digits - 1,
@@ -98,7 +98,7 @@ def _mac_rule(rules: MacRules, lane: Lane) -> MacRule:
     )
 
 
-def deterministic_call(product: Product, lane: Lane) -> Call:
+def deterministic_call(product: ProductRange, lane: Lane) -> Call:
     rules = product.rules
     (constants, beyond), checked = _mac_constants(rules, lane), _where(product)
     calm = product.calm if checked == IN_SUMS else 0.0
@@ -123,7 +123,7 @@ def deterministic_call(product: Product, lane: Lane) -> Call:
     return call
 
 
-def _lows(product: Product, columns: int) -> _Lows:
+def _lows(product: ProductRange, columns: int) -> _Lows:
     """Smallest factors of blocks of rows and of panels in each stretch of terms.
 
     Nothing where that is not worth a look: small jobs, and where products are seldom all large.
@@ -137,13 +137,13 @@ def _lows(product: Product, columns: int) -> _Lows:
     return _lows_of(product, product.a, product.b, columns)
 
 
-def _lows_of(product: Product, a: Carrier, b: Carrier, columns: int) -> _Lows:
+def _lows_of(product: ProductRange, a: Carrier, b: Carrier, columns: int) -> _Lows:
     """Over the smallest normal number, so that products are at least 1 where none is small."""
     right = block_lows(b, STRETCH, columns).T / product.rules.smallest_normal
     return block_lows(a, ROWS, STRETCH), np.ascontiguousarray(right)
 
 
-def _where(product: Product) -> int:
+def _where(product: ProductRange) -> int:
     """Where something may overflow; products that do not, rounded neither do."""
     if not product.checked:
         return NOWHERE
@@ -162,13 +162,13 @@ def _beyond(rule: MacRule | RandomRule, lane: Lane) -> int:
 def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinteger]:
     fmt = settings.format
     constants = plan("multiply", settings, lane.width).constants
-    rule = Rule(*map(int, constants))
+    rule = RoundingRule(*map(int, constants))
     drop, everything = lane.digits - fmt.precision, lane.sign | (lane.sign - 1)
     quantum, lift = 2.0 ** (1 - fmt.precision), 1.5 * 2.0**drop
     return np.array(
         RandomRule(
             shift=lane.width - drop,
-            kept=everything >> drop << drop,
+            mask=everything >> drop << drop,
             digits=everything ^ everything >> settings.random_bits,
             floor=fmt.emin + lane.bias << lane.digits - 1,
             quantum=lane.bits(quantum),
@@ -189,7 +189,7 @@ def _random_constants(settings: Settings, lane: Lane) -> NDArray[np.unsignedinte
     )
 
 
-def random_call(product: Product, lane: Lane, bits: Bits) -> Call:
+def random_call(product: ProductRange, lane: Lane, bits: Bits) -> Call:
     settings = product.rules.settings
     fused, fmt = product.rules.fused, settings.format
     wide = settings.random_most > 16

@@ -23,7 +23,7 @@ from fpsim.kernels.by_operation.results import (
     ROWS,
 )
 from fpsim.kernels.lanes.target import HAS_HALF
-from fpsim.products.by_operation.bounds import Product, find_lane, measure
+from fpsim.products.by_operation.bounds import ProductRange, find_lane, measure
 from fpsim.products.by_operation.calls import (
     Bits,
     Call,
@@ -75,7 +75,7 @@ def run_macs(
     return _run_staged(product, call, raised)
 
 
-def _run_staged(product: Product, call: Call, raised: int) -> tuple[Carrier, int]:
+def _run_staged(product: ProductRange, call: Call, raised: int) -> tuple[Carrier, int]:
     """The rows of the result; flags are looked for until all possible ones have been seen."""
     rows, n = len(product.a), product.b.shape[1]
     out = np.empty((rows, n), product.a.dtype)
@@ -93,13 +93,13 @@ def _run_staged(product: Product, call: Call, raised: int) -> tuple[Carrier, int
     return out, _as_flags(product.rules, flags)
 
 
-def _as_flags(rules: MacRules, seen: int) -> int:
-    flags = seen & _SEEN
-    if seen & (NAN | INFINITE) and rules.shows_overflow:
+def _as_flags(rules: MacRules, events: int) -> int:
+    flags = events & _SEEN
+    if events & (NAN | INFINITE) and rules.shows_overflow:
         flags |= _OVERFLOW
     if flags & _OVERFLOW:
         flags |= _INEXACT
-    if seen & NAN and rules.settings.overflow == "infinity":
+    if events & NAN and rules.settings.overflow == "infinity":
         flags |= _INVALID  # infinities have met; else NaN is what overflow gives
     return flags
 

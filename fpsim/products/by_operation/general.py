@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fpsim.elementwise.constants import Plan, exact_width, plan
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
 from fpsim.kernels.by_operation.general import CHAINS, RoundedVariant, rounded_kernel
 from fpsim.kernels.by_operation.sums import (
     COLUMN_BLOCK,
@@ -71,14 +71,14 @@ def run_general(job: Job) -> bool:
     return True
 
 
-def _variant(chain: Chain, product: Plan, level: int, words: int) -> RoundedVariant:
+def _variant(chain: Chain, product: KernelPlan, level: int, words: int) -> RoundedVariant:
     return RoundedVariant(
         list(CHAINS).index(chain.name), product.mode, level, product.flush, product.one_zero, words,
         product.residual,
     )
 
 
-def _words(places: Places, product: Plan) -> tuple[int, Words]:
+def _words(places: Places, product: KernelPlan) -> tuple[int, Words]:
     """Where the kernel finds random bits; integers R with room beyond the last output."""
     if not places.active:
         return WORDS_NONE, _NO_WORDS

@@ -23,7 +23,7 @@ from fpsim.products.by_unit.panels import (
     multiply,
     n_panels,
 )
-from fpsim.products.by_unit.task import Task
+from fpsim.products.by_unit.task import TileTask
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job, to_read
@@ -44,7 +44,7 @@ _TOGETHER = 8
 _Filling = tuple[Callable[[int, int], int], int]
 
 
-def run_in_blocks(job: Job, task: Task, rows: Rows, values: Carrier) -> int:
+def run_in_blocks(job: Job, task: TileTask, rows: Rows, values: Carrier) -> int:
     """One product into values and the job's flags; its flags together."""
     flags, columns = 0, values.shape[1]
     for terms, blocks in _blocks(job.settings, task, rows):
@@ -54,7 +54,7 @@ def run_in_blocks(job: Job, task: Task, rows: Rows, values: Carrier) -> int:
     return flags
 
 
-def _blocks(settings: UnitSettings, task: Task, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
+def _blocks(settings: UnitSettings, task: TileTask, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
     """Terms, and rows for each of them, whose panels and tables are small enough."""
     everything = all_terms(settings, a.offsets)
     deepest = BYTES // (task.right.bytes * COLUMNS)
@@ -96,7 +96,7 @@ def _halved(whole: slice, unit: int, fits: Callable[[slice], bool]) -> Iterator[
 class _Part:
     """Some terms of some columns: their panels, and the table of some rows at a time."""
 
-    def __init__(self, job: Job, task: Task, a: Rows, terms: Terms, columns: slice) -> None:
+    def __init__(self, job: Job, task: TileTask, a: Rows, terms: Terms, columns: slice) -> None:
         self.job, self.task, self.a, self.terms, self.columns = job, task, a, terms, columns
         self.place = terms.first // job.settings.unit.channels
         self.panels = task.right.room("right", (n_panels(columns), len(terms.rows), COLUMNS))

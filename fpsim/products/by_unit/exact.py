@@ -16,7 +16,7 @@ from fpsim.kernels.by_unit.exact import ANY, FINITE
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, FUSED, UNGUARDED
 from fpsim.kernels.lanes.target import HAS_FMA, HAS_INEXACT_FLAG
-from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
@@ -62,19 +62,19 @@ def run_exact(job: Job) -> bool:
 
 
 @lru_cache(maxsize=512)  # a unit for each reach of the operands
-def _task(settings: UnitSettings, unit: float, low: bool) -> Task:
+def _task(settings: UnitSettings, unit: float, low: bool) -> TileTask:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
     if _one_addition(settings):
         variant, constants = tile_variant(FUSED, settings, None, low, 32)
         as_it_is, panels = OperandTable(0, 0, PLAIN), OperandTable(32, 0, PLAIN)
-        return Task(variant, 32, constants, np.zeros(3, np.uint32), as_it_is, panels)
+        return TileTask(variant, 32, constants, np.zeros(3, np.uint32), as_it_is, panels)
     scaled = PLAIN._replace(factor=math.ldexp(1.0, settings.scale))
     guard = FLAG if HAS_INEXACT_FLAG else UNGUARDED
     starts = FINITE if settings.store is None else ANY
     variant, constants = tile_variant(
         EXACT, settings, settings.store, low, 64, guard=guard, sums=starts
     )
-    return Task(
+    return TileTask(
         variant, 64, constants, np.array([unit] * 3).view(np.uint64), OperandTable(64, 0, scaled),
         OperandTable(64, 0, PLAIN),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import FUSED, SUMS
-from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
@@ -56,7 +56,7 @@ def run_fused(job: Job) -> bool:
     )
     limit = 0 if settings.policy == "keep" else _NORMAL
     shift = PLAIN._replace(flush=flush)
-    task = Task(
+    task = TileTask(
         variant, 32, constants, np.full(3, limit, np.uint32),
         OperandTable(32 if flush and reach.least_a < 2.0**-126 else 0, 0, shift),
         OperandTable(32, 0, shift),

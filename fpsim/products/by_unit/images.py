@@ -27,7 +27,7 @@ from fpsim.products.by_unit.panels import (
     n_panels,
     whole_tiles,
 )
-from fpsim.products.by_unit.task import Constants, Task, room
+from fpsim.products.by_unit.task import Constants, TileTask, room
 from fpsim.products.by_unit.terms import Terms, all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
@@ -49,7 +49,7 @@ _FEW = 1 << 15
 _SMALLEST = 1 << 20
 
 
-def fits(task: Task, a: Windows) -> bool:
+def fits(task: TileTask, a: Windows) -> bool:
     """Whether panels and pieces are small enough, and rows of outputs enough for the threads."""
     return a.turned or _fits(task.right.bytes, a)
 
@@ -63,7 +63,7 @@ def _fits(number: int, a: Windows) -> bool:
     return number * a.depth <= COLUMN_BYTES and a.lines >= get_threads()
 
 
-def run_windows(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+def run_windows(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
     """The product of a job's windows into values; its flags together."""
     task = task.lanewise if a.lanewise else task
     return (_run_turned if a.turned else _run_forward)(job, a, task, values)
@@ -82,7 +82,7 @@ class _Operands(NamedTuple):
     shift: int
 
 
-def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+def _run_forward(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
     every = [all_terms(job.settings, windows.offsets()) for windows in a.with_others]
     flags, depth, lines = 0, sum([len(terms.rows) for terms in every]), a.lines
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
@@ -94,7 +94,7 @@ def _run_forward(job: Job, a: Windows, task: Task, values: Carrier) -> int:
 
 
 def _operands(
-    job: Job, a: Windows, task: Task, every: list[Terms], columns: slice
+    job: Job, a: Windows, task: TileTask, every: list[Terms], columns: slice
 ) -> Iterator[_Operands]:
     """The terms of all windows of an image and the panels of their weights."""
     weights, first, begin = Right.of(job.b), 0, a.target[0] if a.target else 0
@@ -108,7 +108,7 @@ def _operands(
 
 
 def _lines(
-    job: Job, a: Windows, task: Task, operands: list[_Operands], values: Carrier,
+    job: Job, a: Windows, task: TileTask, operands: list[_Operands], values: Carrier,
     begin: int, end: int,
 ) -> int:
     """Some rows of outputs on one thread; their flags together."""
@@ -128,7 +128,7 @@ def _lines(
     return flags
 
 
-def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+def _run_turned(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
     """Panels of the result on the threads, or rows of tiles where there are too few panels.
 
     Each thread lays out the pieces that it needs: waiting for a common one takes longer.
@@ -151,7 +151,7 @@ def _run_turned(job: Job, a: Windows, task: Task, values: Carrier) -> int:
 
 
 def _turned_part(
-    job: Job, a: Windows, task: Task, values: Carrier, down: slice, across: slice
+    job: Job, a: Windows, task: TileTask, values: Carrier, down: slice, across: slice
 ) -> int:
     """Some rows and columns of a weight gradient on one thread; their flags together."""
     settings: UnitSettings = job.settings
@@ -191,14 +191,14 @@ class _Pieces:
              so many rows.
     """
 
-    def __init__(self, task: Task, a: Windows, lines: int, height: int, target: Target) -> None:
+    def __init__(self, task: TileTask, a: Windows, lines: int, height: int, target: Target) -> None:
         geometry = self.geometry = a.geometry
         self.target, self.height = target, height
         image = a.x if a.x.flags.c_contiguous else np.ascontiguousarray(a.x)
         self.image = image.reshape(-1).view(np.uint32), a.x.shape[1:]
         # A piece that begins within an image may see one image more, so the kernel's height again.
         most = a.numbers(0, lines) + geometry.kernel[0] * geometry.line * a.x.shape[3] + 16
-        self.tables = task.left.own.room("pieces", (most,))
+        self.tables = task.left.copied.room("pieces", (most,))
         self.how = *self.tables, task.zero, task.left.shift
 
     def lay(self, line: int, last: int) -> tuple[Carrier, Constants, Offsets, Offsets]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.by_unit.panels import fill_panels
 from fpsim.kernels.by_unit.tiles import COLUMNS
-from fpsim.products.by_unit.task import Constants, Task
+from fpsim.products.by_unit.task import Constants, TileTask
 from fpsim.products.jobs.job import to_read
 from fpsim.records.types import Carrier, ElementFlags, Offsets
 from fpsim.state.draws import Places
@@ -55,7 +55,7 @@ def n_panels(columns: slice) -> int:
     return -(-n // COLUMNS)
 
 
-def column_blocks(task: Task, depth: int, columns: slice) -> Iterator[slice]:
+def column_blocks(task: TileTask, depth: int, columns: slice) -> Iterator[slice]:
     """These columns, as many at a time as make panels of bounded size."""
     step = max(1, COLUMN_BYTES // (task.right.bytes * depth)) * COLUMNS
     for first in range(columns.start, columns.stop, step):
@@ -91,7 +91,7 @@ class Right(NamedTuple):
 
 
 def filler(
-    task: Task, b: Right, rows: Offsets, columns: slice, panels: tuple[Carrier, Constants]
+    task: TileTask, b: Right, rows: Offsets, columns: slice, panels: tuple[Carrier, Constants]
 ) -> Callable[[int, int], int]:
     """What fills some of the panels with rows and columns of b."""
     codes, steps = b
@@ -107,7 +107,7 @@ def filler(
 
 
 def filled(
-    task: Task, b: Right, rows: Offsets, columns: slice, *, alone: bool = False,
+    task: TileTask, b: Right, rows: Offsets, columns: slice, *, alone: bool = False,
     name: str = "right",
 ) -> tuple[Carrier, Constants]:
     """The panels of some columns, in memory of this name.
@@ -125,7 +125,7 @@ def filled(
 
 
 def multiply(
-    task: Task, left: Left, panels: tuple[Carrier, Constants], columns: slice, values: Carrier,
+    task: TileTask, left: Left, panels: tuple[Carrier, Constants], columns: slice, values: Carrier,
     flags: ElementFlags | None, places: Places,
 ) -> int:
     """Tiles of rows on the threads, or panels where there are more of them."""

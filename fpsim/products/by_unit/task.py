@@ -22,7 +22,9 @@ from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
 
-__all__ = ["FLOAT", "HAS_FMA", "WORD", "Constants", "OperandTable", "Task", "room", "tile_variant"]
+__all__ = [
+    "FLOAT", "HAS_FMA", "WORD", "Constants", "OperandTable", "TileTask", "room", "tile_variant",
+]
 
 #: Bytes of each of their arrays that a thread keeps from product to product, at most.
 _KEPT = 8 << 20
@@ -66,7 +68,7 @@ class OperandTable:
         )
 
     @cached_property
-    def own(self) -> OperandTable:
+    def copied(self) -> OperandTable:
         """The same where the operand's own numbers do not serve: they lie elsewhere."""
         return self if self.values else replace(self, values=32)
 
@@ -101,7 +103,7 @@ def room(name: str, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TileTask:
     """A product as the loop of tiles takes it."""
 
     variant: TileVariant
@@ -117,7 +119,7 @@ class Task:
         return tile_kernel(self.variant)
 
     @cached_property
-    def lanewise(self) -> Task:
+    def lanewise(self) -> TileTask:
         """The same where each column has left factors of its own."""
         return replace(self, variant=self.variant._replace(lanewise=True))
 

@@ -22,7 +22,7 @@ from fpsim.kernels.by_unit.tiles import COLUMNS
 from fpsim.products.by_unit.blocks import run_in_blocks
 from fpsim.products.by_unit.images import fits, run_windows
 from fpsim.products.by_unit.panels import Right, whole_tiles
-from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, Task
+from fpsim.products.by_unit.task import FLOAT, WORD, Constants, OperandTable, TileTask
 from fpsim.products.by_unit.terms import all_terms
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job, to_read
@@ -44,13 +44,13 @@ _NUMBERS = 1 << 15
 #: Numbers of an operand whose memory a thread keeps by its shape, and how many such arrays.
 _TINY, _MOST_KEPT = 1 << 12, 32
 
-_kept = threading.local()
+_per_thread = threading.local()
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
 
 
-def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
+def run_tiles(job: Job, task: TileTask, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
     a, b = job.a, job.b
     if (
@@ -69,7 +69,7 @@ def run_tiles(job: Job, task: Task, values: Carrier | None = None) -> int:
     return flags
 
 
-def _run(job: Job, task: Task, values: Carrier | None) -> int:
+def _run(job: Job, task: TileTask, values: Carrier | None) -> int:
     if isinstance(job.a, Windows):
         return _run_images(job, job.a, task, job.values if values is None else values)
     if isinstance(job.a, Stack):
@@ -80,7 +80,7 @@ def _run(job: Job, task: Task, values: Carrier | None) -> int:
     return run_in_blocks(job, task, rows, values)
 
 
-def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
+def _run_images(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
     """A product of windows as they lie in the images, or of pieces of them."""
     if fits(task, a):
         return run_windows(job, a, task, values)
@@ -90,7 +90,7 @@ def _run_images(job: Job, a: Windows, task: Task, values: Carrier) -> int:
     return flags
 
 
-def _run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
+def _run_stack(job: Job, stack: Stack, task: TileTask, values: Carrier) -> int:
     """The products of a stack into values (n * M, N); their flags together."""
     n, rows, depth = stack.values.shape
     columns = values.shape[1]
@@ -109,7 +109,7 @@ def _run_stack(job: Job, stack: Stack, task: Task, values: Carrier) -> int:
 
 
 def _run_together(
-    job: Job, task: Task, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
+    job: Job, task: TileTask, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
 ) -> int:
     """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
     a, b = operands
@@ -154,7 +154,7 @@ def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Cons
     """For values and exponents, empty where there are none; not initialised."""
     if math.prod(shape) > _TINY:
         return table.room(name, shape)
-    cache: dict[Any, Any] = _kept.__dict__  # of this thread
+    cache: dict[Any, Any] = _per_thread.__dict__  # of this thread
     key = name, shape, table.values, table.exponents
     pair: tuple[Carrier, Constants] | None = cache.get(key)
     if pair is None:

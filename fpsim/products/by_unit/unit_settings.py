@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fpsim.elementwise.constants import Plan, exact_width, plan
-from fpsim.kernels.by_unit.general import Call
+from fpsim.elementwise.constants import KernelPlan, exact_width, plan
+from fpsim.kernels.by_unit.general import UnitParameters
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.formats import BINARY32, Format
@@ -29,8 +29,8 @@ __all__ = ["Store", "UnitSettings", "nearest"]
 class Store:
     """One rounding of partials or of the result, as constants for lanes of 32 and of 64 bits."""
 
-    narrow: Plan
-    wide: Plan
+    narrow: KernelPlan
+    wide: KernelPlan
 
     def __call__(
         self, values: Carrier, element_flags: ElementFlags, place: int, places: Places
@@ -81,11 +81,11 @@ class UnitSettings:
         return self.settings.subnormals if self.settings.format == BINARY32 else "keep"
 
     @cached_property
-    def kernel_call(self) -> Call:
+    def kernel_call(self) -> UnitParameters:
         """The record as the general kernel reads it."""
         unit = self.unit
         join, products = unit.join, unit.products
-        return Call(
+        return UnitParameters(
             terms=unit.terms,
             calls=unit.chain,
             window=-1 if unit.window is None else unit.window,

@@ -17,7 +17,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
-from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
 from fpsim.products.jobs.job import Job, Reach
@@ -39,7 +39,7 @@ _FAR = 60
 _TERMS = 32
 
 
-class Sums(NamedTuple):
+class WindowSums(NamedTuple):
     """How the sums of a unit's calls are rounded, and in which lanes."""
 
     how: int
@@ -50,7 +50,7 @@ class Sums(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _sums(settings: UnitSettings) -> Sums | None:
+def _sums(settings: UnitSettings) -> WindowSums | None:
     """None for records that the loop does not know."""
     unit, accumulator = settings.unit, settings.unit.accumulator
     if (
@@ -76,7 +76,7 @@ def _sums(settings: UnitSettings) -> Sums | None:
 
 def _in_lanes(
     settings: UnitSettings, how: int, precision: int, emin: int, store: Store | None
-) -> Sums:
+) -> WindowSums:
     """Sums with their lanes: those of 32 bits below 2**31 where products are exact in them."""
     unit, lanes = settings.unit, int(WINDOW_64)
     assert unit.window is not None
@@ -89,7 +89,7 @@ def _in_lanes(
             lanes = WINDOW_32
         elif how == NEAREST and _in_pairs(unit):
             lanes = WINDOW_PAIR
-    return Sums(how, precision, emin, store, lanes)
+    return WindowSums(how, precision, emin, store, lanes)
 
 
 def run_window(job: Job, lanes: int | None = None) -> bool:
@@ -115,21 +115,21 @@ def run_window(job: Job, lanes: int | None = None) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _task(settings: UnitSettings, kind: int, low: bool) -> Task:
+def _task(settings: UnitSettings, kind: int, low: bool) -> TileTask:
     """What the loop of tiles is given; R stands in the `low` bits of random words."""
     sums = _sums(settings)
     assert sums is not None
     width = 64 if kind == WINDOW_64 else 32
     variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
     is_plain = width == 32 and settings.scale == 0
-    return Task(
+    return TileTask(
         variant, width, constants, _numbers(settings, sums, kind),
         OperandTable(0 if is_plain else width, width, _shift(settings, width, left=True)),
         OperandTable(32, width, _shift(settings, width, left=False)),
     )
 
 
-def _numbers(settings: UnitSettings, sums: Sums, kind: int) -> Carrier:
+def _numbers(settings: UnitSettings, sums: WindowSums, kind: int) -> Carrier:
     """The fields that undo the window, up and down, and the edge of the sums."""
     assert settings.unit.window is not None
     width = 64 if kind == WINDOW_64 else 32

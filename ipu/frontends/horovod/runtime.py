@@ -15,7 +15,7 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import Cluster
 from ipu.members.members import Members, join
 from ipu.members.mpi_transport import import_mpi, mpi_world
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.orders import Order
 
 __all__ = [
@@ -39,7 +39,7 @@ class Runtime:
     """
 
     members: Members
-    sums: Sums
+    sums: ReplicaSums
     local: tuple[int, int]
     calls: int = 0
 
@@ -86,7 +86,7 @@ def init() -> None:
     cluster = replace(cluster, replicas=cluster.size)
     order = cluster.order or Order.TF_RING
     members = join(cluster, ["horovod", f"order: {order.value}"])
-    sums = Sums(members.channel, cluster.size, Device, order)
+    sums = ReplicaSums(members.channel, cluster.size, Device, order)
     _running = Runtime(members, sums, _local(members.channel))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ipu.members.arrival import Stage, arrivals
+from ipu.members.arrival import ArrivalStage, arrivals
 
 __all__ = ["Arrivals"]
 
@@ -27,7 +27,7 @@ MARGIN = 5.0
 class _Instance(NamedTuple):
     """How far an instance has come, and whether it has ended there."""
 
-    stage: Stage
+    stage: ArrivalStage
     has_ended: bool
 
 
@@ -42,7 +42,7 @@ class Arrivals:
     def __init__(self, folder: Path, size: int, timeout: float) -> None:
         self.folder, self.size, self.timeout = folder, size, timeout
         #: When each wait was noticed: of an instance in a stage, and for one that has ended.
-        self._noticed: dict[tuple[int, Stage], float] = {}
+        self._noticed: dict[tuple[int, ArrivalStage], float] = {}
         self._are_complete = False
 
     def missing(self) -> str | None:
@@ -50,22 +50,22 @@ class Arrivals:
         if self._are_complete:
             return None
         instances = self._instances()
-        joined = [i for i, each in instances.items() if each.stage is Stage.HAS_JOINED]
+        joined = [i for i, each in instances.items() if each.stage is ArrivalStage.HAS_JOINED]
         self._are_complete = len(joined) == self.size
         now, before = time.monotonic(), self._noticed
         waiting = {
             (i, each.stage)
             for i, each in instances.items()
-            if each.stage in (Stage.STARTS_MPI, Stage.JOINS) and not each.has_ended
+            if each.stage in (ArrivalStage.STARTS_MPI, ArrivalStage.JOINS) and not each.has_ended
         }
-        gone = {(i, Stage.ENDED) for i, each in instances.items() if each.has_ended
+        gone = {(i, ArrivalStage.ENDED) for i, each in instances.items() if each.has_ended
                 and any(each.stage < stage for _, stage in waiting)}
         self._noticed = {key: before.get(key, now) for key in waiting | gone}
         late = [i for i, stage in gone if now - self._noticed[i, stage] > SETTLE]
         if late:
             return _has_ended(late)
         for i, stage in sorted(waiting):
-            limit = self.timeout + (MARGIN if stage is Stage.JOINS else 0)
+            limit = self.timeout + (MARGIN if stage is ArrivalStage.JOINS else 0)
             if now - self._noticed[i, stage] > limit:
                 return self._behind(stage, instances)
         return None
@@ -78,7 +78,7 @@ class Arrivals:
         rows = self._instances()
         ends = [i for i, each in rows.items() if each.has_ended]
         first = min(ends, key=lambda i: self._ended_at(i), default=None)
-        waits = (Stage.STARTS_MPI, Stage.JOINS)
+        waits = (ArrivalStage.STARTS_MPI, ArrivalStage.JOINS)
         if first is None or self._are_complete:
             return None
         others = [each.stage for i, each in rows.items() if i != first]
@@ -87,14 +87,17 @@ class Arrivals:
 
     def _instances(self) -> dict[int, _Instance]:
         return {
-            i: _Instance(max(row - {Stage.ENDED}, default=Stage.STARTED), Stage.ENDED in row)
+            i: _Instance(
+                max(row - {ArrivalStage.ENDED}, default=ArrivalStage.STARTED),
+                ArrivalStage.ENDED in row,
+            )
             for i, row in sorted(arrivals(self.folder).items())
         }
 
     def _ended_at(self, instance: int) -> float:
-        return (self.folder / f"{instance}.{Stage.ENDED.value}").stat().st_mtime
+        return (self.folder / f"{instance}.{ArrivalStage.ENDED.value}").stat().st_mtime
 
-    def _behind(self, stage: Stage, instances: dict[int, _Instance]) -> str:
+    def _behind(self, stage: ArrivalStage, instances: dict[int, _Instance]) -> str:
         behind = [i for i, each in instances.items() if each.stage < stage]
         elsewhere = [i for i in range(self.size) if i not in instances]
         if not behind and not elsewhere:

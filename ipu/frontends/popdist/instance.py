@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from ipu.frontends.popdist.guard import guarded
-from ipu.members.arrival import Stage, tell
+from ipu.members.arrival import ArrivalStage, tell
 
 __all__ = ["ONLY_OUTPUT", "environment_of", "main"]
 
@@ -59,7 +59,7 @@ def main(command: Sequence[str]) -> int:
     environment = environment_of(dict(os.environ))
     index, only = environment["POPDIST_INSTANCE_INDEX"], environment.pop(ONLY_OUTPUT, None)
     readers: list[threading.Thread] = []
-    tell(Stage.STARTED, index)
+    tell(ArrivalStage.STARTED, index)
 
     def start() -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -75,11 +75,11 @@ def main(command: Sequence[str]) -> int:
         status = guarded(start, signal.SIGINT)
     except OSError as error:
         _write(2, index, f"{command[0]} cannot be started: {error.strerror}\n".encode())
-        tell(Stage.ENDED, index)
+        tell(ArrivalStage.ENDED, index)
         return 127
     for reader in readers:
         reader.join(_LAST_LINES)
-    tell(Stage.ENDED, index)
+    tell(ArrivalStage.ENDED, index)
     return status
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ipu.installation import how_to_install
 
-__all__ = ["Launch", "TRANSPORTS", "find_mpirun", "free_ports"]
+__all__ = ["PoprunOptions", "TRANSPORTS", "find_mpirun", "free_ports"]
 
 TRANSPORTS = ("local", "grpc", "mpi")
 #: Seconds that workers wait for each other where nothing else is said.
@@ -34,7 +34,7 @@ _PATH = Path(__file__).parent / "path"
 
 
 @dataclass(frozen=True)
-class Launch:
+class PoprunOptions:
     """What poprun is asked for.
 
     transport    None: local for one instance, else mpi, as the vendor's.
@@ -42,7 +42,7 @@ class Launch:
     timeout      seconds until all processes must have answered; None: the transport's own.
     hosts        computers for mpi; with numbers of slots, as "a:2,b:2".
 
-    >>> launch = Launch(instances=2, replicas=4, transport="grpc")
+    >>> launch = PoprunOptions(instances=2, replicas=4, transport="grpc")
     >>> launch.environment["POPDIST_NUM_LOCAL_REPLICAS"]
     '2'
     """

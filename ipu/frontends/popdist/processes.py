@@ -24,7 +24,7 @@ from types import FrameType
 
 from ipu.frontends.popdist.arriving import Arrivals
 from ipu.frontends.popdist.instance import ONLY_OUTPUT
-from ipu.frontends.popdist.launch import Launch, free_ports
+from ipu.frontends.popdist.launch import PoprunOptions, free_ports
 from ipu.members.arrival import FOLDER
 
 __all__ = ["INTERRUPTED", "run"]
@@ -41,7 +41,7 @@ _LOOK = 0.5
 _REFUSED = 2
 
 
-def run(launch: Launch, program: list[str], only_output: int | None = None) -> int:
+def run(launch: PoprunOptions, program: list[str], only_output: int | None = None) -> int:
     """Start a program in every instance and wait for all; the status of the launch.
 
     only_output    the instance whose lines are shown; None: all.
@@ -72,7 +72,7 @@ def run(launch: Launch, program: list[str], only_output: int | None = None) -> i
         _kill(processes)
 
 
-def _lines(launch: Launch, program: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
+def _lines(launch: PoprunOptions, program: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
     """The command lines to start on this computer, each with its variables."""
     if launch.transport == "mpi":
         guard = [sys.executable, "-P", "-m", "ipu.frontends.popdist.guard"]

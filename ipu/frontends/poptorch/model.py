@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ipu.frontends.poptorch.dictionary import once
-from ipu.frontends.poptorch.engine.executor import Executor
+from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.processes import join
@@ -64,7 +64,7 @@ class PoplarExecutor:
         self._optimizer = optimizer
         #: The optimiser's groups when it was last handed over: changes need `setOptimizer`.
         self._groups = [] if optimizer is None else taken(optimizer)
-        self._executor: Executor | None = None
+        self._executor: Compiled | None = None
         self._signature: Any = None
         #: How often the model was compiled.
         self.compilations = 0
@@ -134,7 +134,7 @@ class PoplarExecutor:
         if self._training and known is None:
             processes = join(options, machine.session)
         models = known.models if known else [self.model]
-        executor = Executor(models, options, machine, updater, processes)
+        executor = Compiled(models, options, machine, updater, processes)
         with self._in_mode():
             executor.compile(first)
             executor.start(fresh=known is None)
@@ -175,7 +175,7 @@ class PoplarExecutor:
         """
         return self._compiled().machine.device
 
-    def _compiled(self) -> Executor:
+    def _compiled(self) -> Compiled:
         if self._executor is None:
             raise RuntimeError("the model is not compiled yet; call it, or its compile(…), first")
         return self._executor
@@ -224,7 +224,7 @@ class PoplarExecutor:
             arguments, lambda x: torch.randn_like(x) if x.is_floating_point() else x.clone()
         )
 
-    def _assembled(self, executor: Executor, outputs: list[Any]) -> Any:
+    def _assembled(self, executor: Compiled, outputs: list[Any]) -> Any:
         options = self._options
         mode = OutputMode(options.output_mode)
         if mode is OutputMode.Default:

@@ -36,7 +36,7 @@ from fpsim.records.settings import Settings
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from ipu.learn.policy import PolicyLike
 from ipu.machine.choice import ConvolutionTraits
-from ipu.machine.contexts import Machine, MachineContext, MachineCore
+from ipu.machine.contexts import DeviceLike, MachineContext, MachineCore
 from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, traps
 from ipu.machine.device import Device
 from ipu.machine.product_calls import ProductCall
@@ -123,7 +123,7 @@ def _rules(control: FpCtl, fmt: Format) -> tuple[Settings, Flags]:
 class IeeeCore(MachineCore):
     """What stands behind arithmetic by IEEE 754 under the traps and the rounding of a device."""
 
-    def __init__(self, context: Context, device: Machine, fmt: Format) -> None:
+    def __init__(self, context: Context, device: DeviceLike, fmt: Format) -> None:
         super().__init__(context, device, fmt)
         self.obey(device.control)
 

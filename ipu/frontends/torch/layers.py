@@ -163,10 +163,7 @@ class Layers:
         return not is_part and torch._C._current_graph_task_id() == -1
 
     def exchange(self, flow: dict[str, Any]) -> dict[str, Any]:
-        """Go on where another flow of the program stands, in its own thread; the flow before.
-
-        Nodes are numbered in each thread, so a flow has spans of its own.
-        """
+        """Go on where another flow of the program stands; the flow before."""
         before = {name: getattr(self, name) for name in flow}
         for name, value in flow.items():
             setattr(self, name, value)
@@ -174,8 +171,9 @@ class Layers:
 
     @staticmethod
     def new_flow(micro_batch: int) -> dict[str, Any]:
-        """A flow in which nothing has happened, of a micro-batch."""
+        """A flow in which nothing has happened, of a micro-batch; in no block of the program."""
         return {
+            "blocks": Blocks(lambda: False, lambda: None),
             "stack": [], "micro_batch": micro_batch, "is_replaying": False, "regions": 0,
             "_in_backward": False, "_starts": [0], "_spans": [("", micro_batch)],
         }

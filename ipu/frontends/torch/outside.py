@@ -22,7 +22,6 @@ from types import FrameType
 from typing import Any
 
 from ipu.frontends.torch.errors import user_line
-from ipu.frontends.torch.threads import OURS
 
 __all__ = ["Outside"]
 
@@ -67,8 +66,6 @@ class Outside:
             nonlocal told
             how = _method(process)
             start(process)
-            if process.name.startswith(OURS):
-                return
             self._processes.setdefault(how, []).append(process.name)
             if how != "fork" and not told:
                 told = True
@@ -89,9 +86,9 @@ class Outside:
     def _note_threads(self) -> None:
         frames = sys._current_frames()
         for thread in threading.enumerate():
-            is_ours = thread is threading.current_thread() or thread.name.startswith(OURS)
             frame = frames.get(thread.ident or 0)
-            if not is_ours and frame is not None and _is_of_program(frame):
+            is_beside = thread is not threading.current_thread() and frame is not None
+            if is_beside and _is_of_program(frame):
                 self._threads.append(thread.name)
 
 

@@ -57,7 +57,7 @@ from ipu.ops.listing import Listing
 from ipu.run.account import Account, counted_name
 from ipu.run.advising import Advised, advise
 from ipu.run.changes import NONE, Changes
-from ipu.run.pages.page import write_page
+from ipu.run.pages.page import write_run
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, Replay
 from ipu.run.policies import PolicyArgument, find_policy
@@ -546,7 +546,7 @@ class Session:
         if not (report["operations"]["machine"] or report["operations"]["host"]):
             report["unreached"] = _UNREACHED
         if folder is not None:
-            write_page(Path(folder), report, self._advised or advise(report, self.way))
+            write_run(Path(folder), report, self._advised or advise(report, self.way))
         return report
 
     def advise(

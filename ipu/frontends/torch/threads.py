@@ -20,10 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ipu.frontends.torch.errors import user_line
 from ipu.frontends.torch.exact import is_exact
 
-__all__ = ["OURS", "watching"]
-
-#: Names of threads that compute on the machine by themselves begin so.
-OURS = "fpsim "
+__all__ = ["watching"]
 
 #: Conversions: of data from outside.
 _CONVERSIONS = frozenset({"aten::_to_copy", "aten::copy_"})
@@ -76,14 +73,13 @@ def watching(native: Callable[[str], None]) -> Iterator[None]:
             )
 
     def started(thread: threading.Thread) -> None:
-        if not thread.name.startswith(OURS):
-            run = thread.run
+        run = thread.run
 
-            def watched() -> None:
-                with _Watch(tell):
-                    run()
+        def watched() -> None:
+            with _Watch(tell):
+                run()
 
-            thread.run = watched  # type: ignore[method-assign]
+        thread.run = watched  # type: ignore[method-assign]
         start(thread)
 
     def submitted(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -3,9 +3,10 @@
 from ipu.learn.checkpoint.file import load, save
 from ipu.learn.checkpoint.keeper import NAME, Keeper, interrupt_later
 from ipu.learn.checkpoint.resume import check_program, restore, take
-from ipu.learn.checkpoint.state import Kept, Number, Positioned, State
+from ipu.learn.checkpoint.state import Kept, Number, Positioned, TrainingState
 
 __all__ = [
-    "NAME", "Keeper", "Kept", "Number", "Positioned", "State", "check_program", "interrupt_later",
+    "NAME", "Keeper", "Kept", "Number", "Positioned", "TrainingState", "check_program",
+    "interrupt_later",
     "load", "restore", "save", "take",
 ]

@@ -1,4 +1,4 @@
-"""Checkpoints: a `State` as one file that is complete or absent, without pickles.
+"""Checkpoints: a `TrainingState` as one file that is complete or absent, without pickles.
 
 A file is an uncompressed npz: the codes of every array, and `header`, JSON with the rest, the
 version of this layout and a SHA-256 over all of it. Equal states give equal bytes.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fpsim.state.files import read_arrays, write_whole
 from ipu.learn.checkpoint.record import Codes, from_record, to_record
-from ipu.learn.checkpoint.state import State
+from ipu.learn.checkpoint.state import TrainingState
 
 __all__ = ["VERSION", "check_folder", "load", "save"]
 
@@ -35,7 +35,7 @@ def _checked_path(path: Path | str) -> Path:
     return Path(path)
 
 
-def save(path: Path | str, state: State) -> None:
+def save(path: Path | str, state: TrainingState) -> None:
     """Write a state; whatever happens, the file holds the state before or this one.
 
     Drafts that a killed save has left beside the file are removed.
@@ -43,7 +43,7 @@ def save(path: Path | str, state: State) -> None:
     Raises    OSError where it cannot be written.
     """
     path = _checked_path(path)
-    if not isinstance(state, State):
+    if not isinstance(state, TrainingState):
         raise TypeError(
             f"state={type(state).__name__} is not a State; give what trainer.state() returns"
         )
@@ -80,7 +80,7 @@ def check_folder(folder: Path) -> None:
         ) from None
 
 
-def load(path: Path | str) -> State:
+def load(path: Path | str) -> TrainingState:
     """The state in a file.
 
     Raises    ValueError for a file that is missing, cut short, damaged, of another version, or

@@ -11,7 +11,7 @@ from typing import Any
 
 from ipu.learn.checkpoint.file import check_folder, load, save
 from ipu.learn.checkpoint.lock import FolderLock
-from ipu.learn.checkpoint.state import State
+from ipu.learn.checkpoint.state import TrainingState
 
 __all__ = ["NAME", "Keeper", "interrupt_later"]
 
@@ -35,11 +35,11 @@ class Keeper:
         self.seconds = seconds
         self._saved = time.monotonic()
 
-    def load(self) -> State | None:
+    def load(self) -> TrainingState | None:
         """The saved state; None if there is none."""
         return load(self.path) if self.path.exists() else None
 
-    def save(self, state: State) -> None:
+    def save(self, state: TrainingState) -> None:
         """Save now."""
         save(self.path, state)
         self._saved = time.monotonic()

@@ -1,4 +1,4 @@
-"""A `State` as JSON and arrays of codes, and back with every field checked."""
+"""A `TrainingState` as JSON and arrays of codes, and back with every field checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.state.streams import XoroshiroStreams
-from ipu.learn.checkpoint.state import Kept, Number, Replica, State, format_named
+from ipu.learn.checkpoint.state import Kept, Number, Replica, TrainingState, format_named
 
 __all__ = ["Codes", "from_record", "to_record"]
 
@@ -21,13 +21,13 @@ Codes = dict[str, NDArray[Any]]
 _STREAMS = "streams"
 
 
-def to_record(state: State) -> tuple[dict[str, Any], Codes]:
+def to_record(state: TrainingState) -> tuple[dict[str, Any], Codes]:
     """The state as JSON, and the codes that it refers to."""
     arrays: Codes = {}
     record = asdict(state)
-    record |= _own(state, "", arrays)
+    record |= _packed_fields(state, "", arrays)
     record["replicas"] = [
-        asdict(replica) | _own(replica, f"replicas/{r}/", arrays)
+        asdict(replica) | _packed_fields(replica, f"replicas/{r}/", arrays)
         for r, replica in enumerate(state.replicas, 1)
     ]
     if state.streams is not None:
@@ -35,12 +35,12 @@ def to_record(state: State) -> tuple[dict[str, Any], Codes]:
     return record, arrays
 
 
-def _own(of: State | Replica, prefix: str, arrays: Codes) -> dict[str, Any]:
+def _packed_fields(of: TrainingState | Replica, prefix: str, arrays: Codes) -> dict[str, Any]:
     """Parameters and slots; their codes go to the arrays."""
     return {
         "parameters": {
-            name: _packed(f"{prefix}parameters/{name}", kept, arrays)
-            for name, kept in of.parameters.items()
+            name: _packed(f"{prefix}parameters/{name}", item, arrays)
+            for name, item in of.parameters.items()
         },
         "slots": {
             name: [_packed(f"{prefix}slots/{name}/{i}", x, arrays) for i, x in enumerate(slots)]
@@ -57,12 +57,12 @@ def _packed(key: str, item: Any, arrays: Codes) -> Any:
     return {"key": key, "format": item.format}
 
 
-def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
+def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> TrainingState:
     """The state of a record.
 
-    Raises    ValueError that names the first field whose content no `State` has.
+    Raises    ValueError that names the first field whose content no `TrainingState` has.
     """
-    names = {field.name for field in fields(State)}
+    names = {field.name for field in fields(TrainingState)}
     if not isinstance(record, dict) or record.keys() != names:
         raise ValueError(f"a state has the fields {', '.join(sorted(names))}")
     built, scale = _texts(record, "built"), _texts(record, "loss_scale")
@@ -76,8 +76,8 @@ def from_record(record: Any, arrays: Mapping[str, NDArray[Any]]) -> State:
     _check("replicas", isinstance(record["replicas"], list))
     replicas = tuple(_replica(item, arrays) for item in record["replicas"])
     streams = None if record["streams"] is None else _streams(record["streams"], arrays)
-    own = _checked(record, arrays)
-    return State(**{**record, **own, "replicas": replicas, "streams": streams})
+    packed = _checked(record, arrays)
+    return TrainingState(**{**record, **packed, "replicas": replicas, "streams": streams})
 
 
 def _replica(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Replica:

@@ -21,7 +21,14 @@ from fpsim.records.flags import Flags
 from fpsim.state.streams import XoroshiroStreams
 from ipu.learn.accumulate import Accumulation
 from ipu.learn.address import Numbering
-from ipu.learn.checkpoint.state import Kept, Number, Positioned, Replica, State, format_named
+from ipu.learn.checkpoint.state import (
+    Kept,
+    Number,
+    Positioned,
+    Replica,
+    TrainingState,
+    format_named,
+)
 from ipu.learn.loss_scale import LossScale
 from ipu.learn.optim import Optimizer
 from ipu.learn.policy import PolicyLike
@@ -30,7 +37,7 @@ from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 from ipu.ops.listing import Listing
 
-__all__ = ["Training", "check_program", "restore", "take"]
+__all__ = ["TrainingLike", "check_program", "restore", "take"]
 
 #: What the operations of a step stand under.
 _PROGRAM = "program"
@@ -38,7 +45,7 @@ _PROGRAM = "program"
 T = TypeVar("T")
 
 
-class Worker(Protocol):
+class WorkerLike(Protocol):
     """A replica's variables on its device: `ipu.learn.worker.Worker` is one."""
 
     variables: Variables
@@ -49,7 +56,7 @@ class Worker(Protocol):
     def device(self) -> Device: ...
 
 
-class Training(Protocol):
+class TrainingLike(Protocol):
     """What a state is taken from: `ipu.learn.train.Trainer` is one."""
 
     policy: PolicyLike
@@ -60,7 +67,7 @@ class Training(Protocol):
     restored: str
 
     @property
-    def workers(self) -> Sequence[Worker]: ...
+    def workers(self) -> Sequence[WorkerLike]: ...
 
     def built(self) -> dict[str, str]:
         """What reaches the bits beyond what is named here, as text."""
@@ -70,10 +77,10 @@ class Training(Protocol):
 
 
 def take(
-    training: Training,
+    training: TrainingLike,
     source: Positioned | None = None,
     progress: Mapping[str, Number] | None = None,
-) -> State:
+) -> TrainingState:
     """The state after the last complete step."""
     _check_source(source)
     if progress is not None and not isinstance(progress, Mapping):
@@ -81,7 +88,7 @@ def take(
     scale = training.loss_scale
     first, *others = training.workers
     parameters, slots = _parameters(first), _slots(first)
-    return State(
+    return TrainingState(
         built=_built(training) | _program(training),
         parameters=parameters,
         slots=slots,
@@ -124,17 +131,17 @@ def _registers(device: Device) -> dict[str, Any]:
     }
 
 
-def _parameters(worker: Worker) -> dict[str, Kept]:
-    return {name: _kept(v.array) for name, v in worker.variables.items()}
+def _parameters(worker: WorkerLike) -> dict[str, Kept]:
+    return {name: _copied(v.array) for name, v in worker.variables.items()}
 
 
-def _slots(worker: Worker) -> dict[str, tuple[Kept | Number, ...]]:
+def _slots(worker: WorkerLike) -> dict[str, tuple[Kept | Number, ...]]:
     return {name: tuple(map(_slot, slots)) for name, slots in worker.slots.items()}
 
 
-def _differing(own: Mapping[str, T], first: Mapping[str, T]) -> dict[str, T]:
+def _differing(items: Mapping[str, T], first: Mapping[str, T]) -> dict[str, T]:
     """The entries of a replica that are not those of the first one."""
-    return {name: item for name, item in own.items() if not _equal(item, first[name])}
+    return {name: item for name, item in items.items() if not _equal(item, first[name])}
 
 
 def _equal(x: Any, y: Any) -> bool:
@@ -145,7 +152,7 @@ def _equal(x: Any, y: Any) -> bool:
     return bool(x == y)
 
 
-def _built(training: Training) -> dict[str, str]:
+def _built(training: TrainingLike) -> dict[str, str]:
     device = training.workers[0].device
     return {
         "policy": str(training.policy),
@@ -167,7 +174,7 @@ def _built(training: Training) -> dict[str, str]:
     }
 
 
-def _program(training: Training) -> dict[str, str]:
+def _program(training: TrainingLike) -> dict[str, str]:
     """The operations of a step, where one was made here or before the state that was restored."""
     lines = training.restored if training.program.is_open else "\n".join(training.program.shapeless)
     return {_PROGRAM: lines} if lines else {}
@@ -192,7 +199,7 @@ def _streams(device: Device) -> NDArray[np.uint64] | None:
     return device.source.states if isinstance(device.source, XoroshiroStreams) else None
 
 
-def _accumulators(training: Training) -> dict[str, str]:
+def _accumulators(training: TrainingLike) -> dict[str, str]:
     """The formats that a function may have chosen, which has no text of its own."""
     accumulation = training.accumulation
     if accumulation is None:
@@ -208,24 +215,24 @@ def _fixed_fields(scale: LossScale) -> str:
     return f"{type(scale).__name__}({text})"
 
 
-def _kept(array: Array) -> Kept:
+def _copied(array: Array) -> Kept:
     return Kept(array.format.name, array.carrier.copy())
 
 
 def _slot(item: Any) -> Kept | Number:
-    return _kept(item) if isinstance(item, Array) else item
+    return _copied(item) if isinstance(item, Array) else item
 
 
 # Restoring ------------------------------------------------------------------------------------
 
 
-def restore(training: Training, state: State, source: Positioned | None = None) -> None:
+def restore(training: TrainingLike, state: TrainingState, source: Positioned | None = None) -> None:
     """Put a training, and its data source, where the state was taken.
 
     Raises    ValueError for the state of another model or another kind of training;
               RuntimeError before the model has variables. Nothing has changed then.
     """
-    if not isinstance(state, State):
+    if not isinstance(state, TrainingState):
         raise TypeError(
             f"state={state!r} is not a State; give what trainer.state() or load returned"
         )
@@ -236,10 +243,10 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
     if not training.program.is_open:
         check_program(state.built.get(_PROGRAM, ""), training.program)
     # Everything is computed before anything changes.
-    own: list[State | Replica] = [state, *state.replicas]
+    states: list[TrainingState | Replica] = [state, *state.replicas]
     ways_back = [
         _way_back(worker, replica, state)
-        for worker, replica in zip(training.workers, own, strict=True)
+        for worker, replica in zip(training.workers, states, strict=True)
     ]
     training.loss_scale = _loss_scale(training.loss_scale, state.loss_scale)
     for way_back in ways_back:
@@ -252,25 +259,29 @@ def restore(training: Training, state: State, source: Positioned | None = None) 
         source.position = state.position
 
 
-def _way_back(worker: Worker, own: State | Replica, state: State) -> Callable[[], None]:
+def _way_back(
+    worker: WorkerLike, of_replica: TrainingState | Replica, state: TrainingState
+) -> Callable[[], None]:
     """What puts a worker where it was; everything that can fail has been done."""
     device = worker.device
-    kept = {**state.parameters, **own.parameters}
-    values = {name: _restored(device, item) for name, item in kept.items()}
+    items_of = {**state.parameters, **of_replica.parameters}
+    values = {name: _restored(device, item) for name, item in items_of.items()}
     slots = {
         name: tuple(_restored(device, item) for item in items)
-        for name, items in {**state.slots, **own.slots}.items()
+        for name, items in {**state.slots, **of_replica.slots}.items()
     }
-    raised = {device.context(format_named(name)): Flags(f) for name, f in own.flags.items()}
-    status = FpSts.from_word(own.status).word
-    counts = {(tensor, operation): Counter(row) for tensor, operation, row in own.counts or []}
+    raised = {device.context(format_named(name)): Flags(f) for name, f in of_replica.flags.items()}
+    status = FpSts.from_word(of_replica.status).word
+    counts = {
+        (tensor, operation): Counter(row) for tensor, operation, row in of_replica.counts or []
+    }
 
     def way_back() -> None:
         for name, array in values.items():
             worker.variables[name].assign(array)
         worker.slots = slots
         worker.numbering.step = state.step
-        device.clock.operation = own.operation
+        device.clock.operation = of_replica.operation
         for context, flags in raised.items():
             context.flags = flags
         device.status_word = status
@@ -281,7 +292,7 @@ def _way_back(worker: Worker, own: State | Replica, state: State) -> Callable[[]
     return way_back
 
 
-def _check(training: Training, state: State) -> None:
+def _check(training: TrainingLike, state: TrainingState) -> None:
     for name, here in _built(training).items():
         there = state.built.get(name)
         if there != here:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fpsim.records.formats import Format, find_format
 
-__all__ = ["Kept", "Number", "Positioned", "Replica", "State", "format_named"]
+__all__ = ["Kept", "Number", "Positioned", "Replica", "TrainingState", "format_named"]
 
 
 Number = bool | int | float | str | None
@@ -51,7 +51,7 @@ class Replica:
 
     parameters   variables whose values differ from those of the first: moving statistics.
     slots        of variables, where they differ from those of the first.
-    operation, flags, status, counts    as in `State`.
+    operation, flags, status, counts    as in `TrainingState`.
     """
 
     parameters: Mapping[str, Kept]
@@ -63,7 +63,7 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """What a training goes on from.
 
     built        what the training was built from, as text; compared by `restore`.

@@ -19,7 +19,7 @@ import numpy as np
 from fpsim.elementwise.sizes import checked_number
 from fpsim.records.formats import BINARY16
 from fpsim.state.processor import usual_arithmetic_in
-from ipu.learn.loss_scale.histogram import ALL_GRADIENTS, PRODUCTS, BackwardHistogram, Histogram
+from ipu.learn.loss_scale.histogram import ALL_GRADIENTS, PRODUCTS, BackwardHistogram, EdgeHistogram
 from ipu.learn.loss_scale.scaling import Scaling, Statistic, check_share
 from ipu.learn.optim.base import Pairs
 
@@ -84,7 +84,7 @@ class AutomaticLossScale(Scaling):
         later = replace(self, step=self.step + 1)
         if not self._is_due:
             return later
-        assert isinstance(statistic, Histogram)
+        assert isinstance(statistic, EdgeHistogram)
         if isinstance(statistic, BackwardHistogram):
             statistic.check()
         if not statistic.upper + statistic.lower:

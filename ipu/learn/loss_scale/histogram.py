@@ -17,16 +17,16 @@ from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.loss_scale.scaling import Statistic
 from ipu.learn.optim.base import Pairs
 from ipu.learn.patterns import check_patterns, matches
-from ipu.learn.tensor import Node
+from ipu.learn.tensor import TapeNode
 
-__all__ = ["ALL_GRADIENTS", "PRODUCTS", "BackwardHistogram", "Histogram", "VariableHistogram"]
+__all__ = ["ALL_GRADIENTS", "PRODUCTS", "BackwardHistogram", "EdgeHistogram", "VariableHistogram"]
 
 
 ALL_GRADIENTS, PRODUCTS = "all", "products"
 
 
 @usual_arithmetic_in()
-class Histogram(Statistic):
+class EdgeHistogram(Statistic):
     """How many magnitudes of binary16 gradients reach an edge, and how many do not."""
 
     def __init__(self, edge: float) -> None:
@@ -41,7 +41,7 @@ class Histogram(Statistic):
             self.upper += gradient.size - lower
 
 
-class BackwardHistogram(Histogram):
+class BackwardHistogram(EdgeHistogram):
     """Of the gradients that operations compute; reshapes are views and are passed over."""
 
     def __init__(self, edge: float, tracked: str | Sequence[str], scope: str = "") -> None:
@@ -50,11 +50,11 @@ class BackwardHistogram(Histogram):
         self.scope = scope
         self.layers: set[str] = set()
 
-    def watch(self, node: Node, gradient: Array) -> None:
+    def watch(self, node: TapeNode, gradient: Array) -> None:
         if node.primitive.unit != "none" and self._is_tracked(node):
             self.add(gradient)
 
-    def _is_tracked(self, node: Node) -> bool:
+    def _is_tracked(self, node: TapeNode) -> bool:
         if isinstance(self.tracked, str):
             return self.tracked == ALL_GRADIENTS or node.cost.macs > 0
         layer = node.layer.removeprefix(f"{self.scope}/")
@@ -67,7 +67,7 @@ class BackwardHistogram(Histogram):
             check_patterns("tracked", self.tracked, self.layers - {self.scope})
 
 
-class VariableHistogram(Histogram):
+class VariableHistogram(EdgeHistogram):
     """Of the scaled gradients of the variables."""
 
     def collect(self, pairs: Pairs) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fpsim.elementwise.sizes import checked_number
 from fpsim.state.processor import usual_arithmetic_in
-from ipu.learn.loss_scale.histogram import Histogram, VariableHistogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram, VariableHistogram
 from ipu.learn.loss_scale.scaling import Scaling, Statistic, check_share
 from ipu.learn.optim.base import Pairs
 
@@ -102,7 +102,7 @@ class KerasLossScale(Scaling):
 
     def counted(self, statistic: Statistic) -> tuple[float, float]:
         """The counts (lower, upper) with those of a statistic."""
-        if not isinstance(statistic, Histogram):
+        if not isinstance(statistic, EdgeHistogram):
             return self.histogram
         lower, upper = self.histogram
         rest = 1 - self.filter

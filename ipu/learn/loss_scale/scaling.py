@@ -22,7 +22,7 @@ from fpsim.state.processor import usual_arithmetic_in
 from ipu import ops
 from ipu.learn.address import updating
 from ipu.learn.optim.base import Fate, Optimizer, Pairs, fate_of
-from ipu.learn.tensor import Node, Tensor
+from ipu.learn.tensor import TapeNode, Tensor
 from ipu.machine.device import Device
 from ipu.ops.listing import unlisted
 
@@ -44,7 +44,7 @@ _ROUTES = (GRADIENTS, LEARNING_RATE, EPSILON)
 class Statistic:
     """What a loss scale counts during one step; by default nothing."""
 
-    def watch(self, node: Node, gradient: Array) -> None:
+    def watch(self, node: TapeNode, gradient: Array) -> None:
         """Called with every gradient of the backward passes."""
 
     def collect(self, pairs: Pairs) -> None:

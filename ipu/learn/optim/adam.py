@@ -69,8 +69,8 @@ class Adam(Optimizer):
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:
         """No moments yet; the powers of the first step."""
-        none, kept = device.zeros(g.shape, g.format), device.context(wide(g.format))
-        return none, none, kept.constant(self.beta1), kept.constant(self.beta2)
+        none, wider = device.zeros(g.shape, g.format), device.context(wide(g.format))
+        return none, none, wider.constant(self.beta1), wider.constant(self.beta2)
 
     def _next(self, device: Device, powers: list[Array]) -> list[Array]:
         betas = (self.beta1, self.beta2)

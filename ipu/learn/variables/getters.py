@@ -47,7 +47,7 @@ def fp32_parameter_getter(
     fmt = BINARY32 if trainable else dtype
     variable = getter(
         name, shape=shape, dtype=fmt, initializer=initializer, trainable=trainable,
-        **_known(regularizer),
+        **_if_any(regularizer),
     )
     return variable if fmt == dtype else ops.cast(variable, dtype=dtype, name=name + "_cast")
 
@@ -74,10 +74,10 @@ def policy_getter(
         )
     return getter(
         name, shape=shape, dtype=dtype, initializer=initializer, trainable=trainable,
-        **_known(regularizer),
+        **_if_any(regularizer),
     )
 
 
-def _known(regularizer: Regulariser | None) -> dict[str, Regulariser]:
+def _if_any(regularizer: Regulariser | None) -> dict[str, Regulariser]:
     """Getters of users need not know of regularisers where there are none."""
     return {} if regularizer is None else {"regularizer": regularizer}

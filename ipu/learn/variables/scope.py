@@ -241,18 +241,18 @@ def variable_scope(
     if not isinstance(name, str) or not name:
         raise ValueError(f"name={name!r} is not a scope's name; give a string")
     path = f"{outer.path}/{name}" if outer.path else name
-    chosen: dict[str, Any] = {"path": path, "reuse": reuse or outer.reuse}
+    changes: dict[str, Any] = {"path": path, "reuse": reuse or outer.reuse}
     if custom_getter is not None:
-        chosen["getter"] = partial(custom_getter, outer.getter)
+        changes["getter"] = partial(custom_getter, outer.getter)
     if use_resource is not None:
-        chosen["use_resource"] = use_resource
+        changes["use_resource"] = use_resource
     if initializer is not None:
-        chosen["initializer"] = initializer
+        changes["initializer"] = initializer
     if regularizer is not None:
-        chosen["regularizer"] = regularizer
+        changes["regularizer"] = regularizer
     if dtype is not None:
-        chosen["dtype"] = find_number_format(dtype, "dtype")
-    token = _current.set(outer._replace(**chosen))
+        changes["dtype"] = find_number_format(dtype, "dtype")
+    token = _current.set(outer._replace(**changes))
     try:
         with outer.variables.device.naming(path):
             yield path

@@ -28,7 +28,8 @@ from ipu.machine.instructions import Instruction
 from ipu.machine.target import Target
 
 __all__ = [
-    "LOAD_BYTES", "SPLIT", "Exchange", "Memory", "Planner", "Price", "exchanged", "multiply_adds",
+    "LOAD_BYTES", "SPLIT", "Exchange", "Planner", "Price", "ProductMemory", "exchanged",
+    "multiply_adds",
     "price",
 ]
 
@@ -42,16 +43,16 @@ SPLIT = Fact(
 )
 
 
-class Memory(NamedTuple):
+class ProductMemory(NamedTuple):
     """Bytes of a product's operands and partials."""
 
     left: int
     right: int
     partials: int
 
-    def share(self, parts: int) -> Memory:
+    def share(self, parts: int) -> ProductMemory:
         """Bytes of one of `parts` ranges of K: its share of the operands, and all partials."""
-        return Memory(-(-self.left // parts), -(-self.right // parts), self.partials)
+        return ProductMemory(-(-self.left // parts), -(-self.right // parts), self.partials)
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Planner:
     @property
     def facts(self) -> dict[str, Fact]:
         """What the share of memory means is our model."""
-        known = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
+        assumed = Evidence.ASSUMED, "less of it, more steps: docs/semantics.md §5"
         return {
-            "share of memory for temporary data": Fact(self.available_memory_proportion, *known)
+            "share of memory for temporary data": Fact(self.available_memory_proportion, *assumed)
         }
 
 
@@ -92,7 +93,7 @@ class Price(NamedTuple):
 
 
 def price(
-    work: Work, memory: Memory, instruction: Instruction, target: Target,
+    work: Work, memory: ProductMemory, instruction: Instruction, target: Target,
     planner: Planner = Planner(), tiles: int | None = None,
 ) -> Price:
     """The cheapest split of a product over at most so many tiles (default: all of the target).
@@ -100,7 +101,7 @@ def price(
     >>> from ipu.machine.target import MK2
     >>> from fpsim.records.units import find_unit
     >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
-    >>> price(Work(100, 2, 1, 51200), Memory(6400, 1024, 3200), wide, MK2, tiles=1)
+    >>> price(Work(100, 2, 1, 51200), ProductMemory(6400, 1024, 3200), wide, MK2, tiles=1)
     Price(tiles=1, weight_loads=2, steps=1, cycles=928)
     """
     if multiply_adds(work, instruction) == 0:

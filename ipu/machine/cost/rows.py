@@ -16,9 +16,9 @@ from ipu.machine.cost.ledger import LedgerRow
 from ipu.machine.cost.planner import (
     LOAD_BYTES,
     SPLIT,
-    Memory,
     Planner,
     Price,
+    ProductMemory,
     exchanged,
     multiply_adds,
     price,
@@ -48,7 +48,7 @@ def ledger_row(
     halve the passes but load twice the weights, so small products are cheaper with eight.
     """
     left, right = map(_bytes, operands)
-    memory = Memory(left, right, product.size * unit.partials.bits // 8)
+    memory = ProductMemory(left, right, product.size * unit.partials.bits // 8)
     tiles = target.tiles.value // parts
 
     def priced(instruction: Instruction) -> tuple[Instruction, Work, Price]:

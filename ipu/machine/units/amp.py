@@ -55,11 +55,11 @@ def _eight_bit(name: str, instruction: str) -> MatrixUnit:
 
 
 def _fused(name: str, instruction: str) -> MatrixUnit:
-    known = (Evidence.INFERRED, "cycle table of f32sisoslic; example of the AMP")
+    inferred = (Evidence.INFERRED, "cycle table of f32sisoslic; example of the AMP")
     return MatrixUnit(
         name=name, instruction=instruction, inputs=(BINARY32,), partials=BINARY32, terms=1,
         calls=8, window=None,
-        evidence={"terms": known, "calls": _DOCUMENTED, "order": known, "rounding": NEAREST},
+        evidence={"terms": inferred, "calls": _DOCUMENTED, "order": inferred, "rounding": NEAREST},
     )
 
 

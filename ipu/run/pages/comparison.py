@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ipu.run.pages.page import headline, render, write_figures
+from ipu.run.pages.page import headline
 from ipu.run.report import totals
 from ipu.run.text import COUNTERS, why_no_loss
 from ipu.run.trials import final_loss
 
-__all__ = ["HEADS", "Run", "summary_rows", "write_comparison"]
+__all__ = ["HEADS", "Compared", "summary_rows", "write_comparison"]
 
 HEADS = ("way", "final loss", *COUNTERS.values(), "swallowed", "cycles")
 #: Rows of the table of layers, and lines of what a program printed.
@@ -20,7 +20,7 @@ _ROWS, _LINES = 40, 12
 
 
 @dataclass(frozen=True)
-class Run:
+class Compared:
     """A program's run in one way.
 
     report    None where there is none.
@@ -41,9 +41,10 @@ class Run:
         return "\n".join(self.printed.rstrip().splitlines()[-_LINES:])
 
 
-def write_comparison(folder: Path, runs: Sequence[Run], title: str) -> Path:
+def write_comparison(folder: Path, runs: Sequence[Compared], title: str) -> Path:
     """Write index.html and losses.png for these runs; returns the page's path."""
     from ipu.run.pages.figures import loss_figure
+    from ipu.run.pages.rendering import write_figures, write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     reports = {run.way: run.report for run in runs if run.report is not None}
@@ -55,10 +56,10 @@ def write_comparison(folder: Path, runs: Sequence[Run], title: str) -> Path:
         "headlines": {way: headline(report) for way, report in reports.items()},
         "reasons": {way: why_no_loss(report) for way, report in reports.items()},
     }
-    return render("compare", folder / "index.html", content)
+    return write_page(folder / "index.html", "compare", content)
 
 
-def summary_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+def summary_rows(runs: Sequence[Compared]) -> list[tuple[str, ...]]:
     """A row for each run: its final loss, exceptions, swallowed updates and cycles."""
     rows = []
     first = next((_cycles(run.report) for run in runs if run.report), 0) or 1

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fpsim.state.files import write_whole
 from ipu.run.advising import Advised
 from ipu.run.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["headline", "plain", "read_report", "where_rows", "write_run"]
 
-__all__ = [
-    "headline",
-    "plain",
-    "read_report",
-    "render",
-    "where_rows",
-    "write_figures",
-    "write_page",
-]
-
-TEMPLATES = Path(__file__).parent / "templates"
 #: Rows of the table of layers.
 _ROWS = 60
 
 
-def write_page(
+def write_run(
     folder: Path, report: Mapping[str, Any], advised: Advised, title: str = "A run"
 ) -> Path:
     """Write the page of a run into a folder; returns its path.
@@ -45,6 +31,7 @@ def write_page(
         overview_figure,
         scale_figure,
     )
+    from ipu.run.pages.rendering import data_url, write_figures, write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     curves = {str(report["policy"]): report["losses"]}
@@ -64,35 +51,9 @@ def write_page(
         "rows": where_rows(report), "heads": list(COUNTERS.values()), "advised": advised,
         "trial_heads": TRIAL_HEADS, "trial_rows": [trial_cells(t) for t in advised.trials],
         "no_loss": why_no_loss(report),
-        "json_url": f"data:application/json;base64,{base64.b64encode(data).decode()}",
+        "json_url": data_url("application/json", data),
     }
-    return render("run", folder / "index.html", content)
-
-
-def render(template: str, path: Path, content: Mapping[str, Any]) -> Path:
-    """Write a page from a template."""
-    from ipu.run.pages.rendering import environment
-
-    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    page = environment(TEMPLATES).get_template(f"{template}.html.jinja")
-    write_whole(path, page.render(date=date, **content).encode())
-    return path
-
-
-def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[str, str]:
-    """Write NAME.png for each figure; returns them as data URLs, "" where there is none."""
-    from ipu.run.pages.drawing import to_png
-
-    images = {}
-    for name, figure in figures.items():
-        path = folder / f"{name}.png"
-        path.unlink(missing_ok=True)
-        images[name] = ""
-        if figure is not None:
-            png = to_png(figure)
-            write_whole(path, png)
-            images[name] = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    return images
+    return write_page(folder / "index.html", "run", content)
 
 
 def headline(report: Mapping[str, Any]) -> str:

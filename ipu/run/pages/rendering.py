@@ -1,31 +1,79 @@
-"""Templates of pages: one set of options, and the style sheet that every page includes."""
+"""One maker of pages: a template of the one folder, with its content, written as a whole.
+
+Every page extends `page.html.jinja`, which has the style sheet; figures and data travel inside a
+page as data URLs.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-__all__ = ["environment"]
+from fpsim.state.files import write_whole
 
-#: Holds style.css.
-SHARED = Path(__file__).parent / "templates"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["data_url", "environment", "png_url", "write_figures", "write_page"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
-def environment(folder: Path) -> jinja2.Environment:
+def environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
     """The templates of a folder; those of HTML escape what they insert.
 
     Raises    jinja2.UndefinedError from a template that reads a value that is not there.
 
-    >>> "max-width" in environment(SHARED).get_template("style.css").render()
+    >>> "max-width" in environment().get_template("style.css").render()
     True
     """
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader((folder, SHARED)),
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=lambda name: name is not None and ".html" in name,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
         **options,
     )
+
+
+def write_page(path: Path, template: str, content: Mapping[str, Any]) -> Path:
+    """Write a page; its template is TEMPLATE.html.jinja, or .md.jinja for a path that ends so."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    page = environment().get_template(f"{template}{path.suffix}.jinja")
+    write_whole(path, page.render(date=date, **content).encode())
+    return path
+
+
+def data_url(kind: str, content: bytes) -> str:
+    """A file's content as a URL that holds it.
+
+    >>> data_url("text/csv", b"a,b")
+    'data:text/csv;base64,YSxi'
+    """
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def png_url(png: bytes) -> str:
+    """A picture as a URL that holds it; "" for none."""
+    return data_url("image/png", png) if png else ""
+
+
+def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[str, str]:
+    """Write NAME.png for each figure; returns them as data URLs, "" where there is none."""
+    from ipu.run.pages.drawing import to_png
+
+    images = {}
+    for name, figure in figures.items():
+        path = folder / f"{name}.png"
+        path.unlink(missing_ok=True)
+        png = b"" if figure is None else to_png(figure)
+        if png:
+            write_whole(path, png)
+        images[name] = png_url(png)
+    return images

@@ -11,7 +11,7 @@ from ipu.experiments.bench import arith
 from ipu.experiments.bench import round as rounding
 from ipu.experiments.bench.data import make
 from ipu.experiments.bench.peers import rounding_peers
-from ipu.experiments.bench.timing import Case, Size, run
+from ipu.experiments.bench.timing import Size, TimedCase, run
 
 TINY = Size(n=300, repeats=1)
 
@@ -22,7 +22,7 @@ def test_a_tool_of_one_thread_is_measured_beside_one_thread():
     def call():
         seen.append(get_threads())
 
-    (record,) = run([Case("t", "f", lambda: call, call, 1, 1, alone=True)], 3)
+    (record,) = run([TimedCase("t", "f", lambda: call, call, 1, 1, alone=True)], 3)
     assert record.threads == 1
     assert set(seen) == {1}
     cases = [*rounding.cases(TINY, quick=True), *arith.cases(TINY, quick=True)]

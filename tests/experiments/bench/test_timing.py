@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from fpsim.state.threads import get_threads, set_threads
-from ipu.experiments.bench.timing import Case, Turns, in_turn, run, seconds, wall_seconds
+from ipu.experiments.bench.timing import TimedCase, Turns, in_turn, run, seconds, wall_seconds
 from ipu.experiments.commands.bench import check_quiet
 
 
 def test_a_rate_is_multiply_adds_by_time():
     ticks = iter([2.0, 1.0, 4.0])
-    case = Case(
+    case = TimedCase(
         "t", "f", lambda: lambda: None, None, 1000, 3, clock=lambda _: next(ticks), kind="k"
     )
     (record,) = run([case], 1)
@@ -23,7 +23,7 @@ def test_a_rate_is_multiply_adds_by_time():
 
 def test_medians_and_ratio_come_from_the_clock():
     ticks = iter([5.0, 1.0, 3.0])
-    case = Case("t", "f", lambda: lambda: None, None, 10, 3, clock=lambda call: next(ticks))
+    case = TimedCase("t", "f", lambda: lambda: None, None, 10, 3, clock=lambda call: next(ticks))
     (record,) = run([case], 1)
     assert record.ns_per_element == 3.0 / 10 * 1e9
     assert record.ratio is None
@@ -32,7 +32,7 @@ def test_medians_and_ratio_come_from_the_clock():
 def test_threads_are_set_and_given_back():
     before = get_threads()
     seen = []
-    case = Case("t", "f", lambda: lambda: seen.append(get_threads()), None, 1, 1)
+    case = TimedCase("t", "f", lambda: lambda: seen.append(get_threads()), None, 1, 1)
     (record,) = run([case], 3)
     assert record.threads == 3
     assert set(seen) == {3}
@@ -59,7 +59,7 @@ def one_thread():
 
 @pytest.mark.usefixtures("one_thread")
 def test_one_thread_is_timed_by_its_processor_time_and_waiting_shows():
-    (record,) = run([Case("t", "f", lambda: wait, None, 1, 2)], 1)
+    (record,) = run([TimedCase("t", "f", lambda: wait, None, 1, 2)], 1)
     assert record.ns_per_element < 0.01e9
     assert record.share < 0.5
     turns = in_turn([(compute, seconds)], 1)
@@ -68,10 +68,10 @@ def test_one_thread_is_timed_by_its_processor_time_and_waiting_shows():
 
 
 def test_several_threads_and_waiting_calls_are_timed_by_the_wall():
-    (record,) = run([Case("t", "f", lambda: wait, None, 1, 1)], 2)
+    (record,) = run([TimedCase("t", "f", lambda: wait, None, 1, 1)], 2)
     assert record.ns_per_element >= 0.02e9
     assert record.share is None
-    (record,) = run([Case("t", "f", lambda: wait, None, 1, 1, clock=wall_seconds)], 1)
+    (record,) = run([TimedCase("t", "f", lambda: wait, None, 1, 1, clock=wall_seconds)], 1)
     assert record.ns_per_element >= 0.02e9
     assert record.share is None
 
@@ -90,7 +90,7 @@ def test_the_share_is_that_of_the_most_disturbed_call_in_its_best_round(monkeypa
     (0.96, False, True), (0.96, True, False), (0.97, False, False), (None, False, False),
 ])
 def test_a_disturbed_measurement_is_refused_unless_it_is_asked_for(share, busy, refused):
-    (record,) = run([Case("t", "f", lambda: compute, None, 1, 1)], 1)
+    (record,) = run([TimedCase("t", "f", lambda: compute, None, 1, 1)], 1)
     record = replace(record, share=share)
     if not refused:
         return check_quiet(record, busy)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ipu.experiments.bench import TOPICS
-from ipu.experiments.bench.timing import Case
+from ipu.experiments.bench.timing import TimedCase
 from ipu.experiments.cli import main
 from tests.tiers import pick
 
@@ -66,7 +66,7 @@ def test_bad_input_is_one_line_and_status_two(line, capsys):
 
 def test_what_was_measured_is_kept_when_a_run_is_interrupted(tmp_path, monkeypatch, capsys):
     def cases(size, quick):
-        yield Case("first", "f", lambda: lambda: None, None, 1, 1)
+        yield TimedCase("first", "f", lambda: lambda: None, None, 1, 1)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ipu.experiments.bench.round.cases", cases)

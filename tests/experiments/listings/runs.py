@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ipu.experiments.listings.sources import Listing
+from ipu.experiments.listings.sources import DocumentListing
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,7 +24,7 @@ def sources() -> Path:
     return Path(folder)
 
 
-def run(listing: Listing, folder: Path, *, with_log: bool = False) -> str:
+def run(listing: DocumentListing, folder: Path, *, with_log: bool = False) -> str:
     """What a listing prints, and logs; it runs as `fpsim tf [--tf1] PROGRAM ARGUMENTS`."""
     program = listing.program(sources())
     if not find_spec("tensorflow"):

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from ipu.experiments.listings import feeds, half, sources, workers
-from ipu.experiments.listings.sources import Listing
+from ipu.experiments.listings.sources import DocumentListing
 
 TEXT = """Prose.
  1for x in [1, 2]:
@@ -27,24 +27,25 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_numbers_are_taken_away_and_nothing_else(folder):
-    assert Listing("a", "009", 2, 4, numbered=True).text(folder) == "for x in [1, 2]:\n\n  y = x"
-    assert Listing("a", "009", 5, 5).text(folder) == "10 is no line number here"
+    listing = DocumentListing("a", "009", 2, 4, numbered=True)
+    assert listing.text(folder) == "for x in [1, 2]:\n\n  y = x"
+    assert DocumentListing("a", "009", 5, 5).text(folder) == "10 is no line number here"
 
 
 def test_lost_indentation_and_blanks_are_restored(folder):
-    listing = Listing("a", "009", 6, 7, levels="01", blanks=(("...", "5"),), before="x = 1",
+    listing = DocumentListing("a", "009", 6, 7, levels="01", blanks=(("...", "5"),), before="x = 1",
                       after="z = y", inside=1)
     assert listing.program(folder) == "x = 1\n    if x:\n        y = 5\nz = y"
     with pytest.raises(ValueError, match=r"listing a has no '#'"):
-        Listing("a", "009", 6, 7, blanks=(("#", ""),)).text(folder)
+        DocumentListing("a", "009", 6, 7, blanks=(("#", ""),)).text(folder)
 
 
 def test_another_version_of_a_document_is_refused(folder):
     (folder / "009_x.txt").write_text(TEXT + "more")
     with pytest.raises(ValueError, match=r"009_x\.txt is another version"):
-        Listing("a", "009", 1, 1).text(folder)
+        DocumentListing("a", "009", 1, 1).text(folder)
     with pytest.raises(FileNotFoundError, match="holds no document 000_"):
-        Listing("a", "000", 1, 1).text(folder)
+        DocumentListing("a", "000", 1, 1).text(folder)
 
 
 def test_every_listing_of_the_documents_has_its_place():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib import pyplot as plt
 
-from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, Curve, draw_utilisation
+from ipu.experiments.pictures.utilisation import FORMULAS, LOOKS, UtilisationCurve, draw_utilisation
 from ipu.plan.schedule import Schedule
 from ipu.run.pages.drawing import new_figure
 
@@ -23,7 +23,10 @@ def test_the_formulas_are_those_of_the_documents():
 @pytest.mark.parametrize("legend", [True, False])
 def test_points_and_thin_lines(legend):
     figure, (axes,) = new_figure(5, 4)
-    curves = {"grouped": Curve([8, 16], [0.7, 0.8]), "sequential": Curve([8, 32], [0.25, 0.25])}
+    curves = {
+        "grouped": UtilisationCurve([8, 16], [0.7, 0.8]),
+        "sequential": UtilisationCurve([8, 32], [0.25, 0.25]),
+    }
     draw_utilisation(axes, curves, 4, title="T", legend=legend)
     points = {line.get_label(): line for line in axes.lines}
     assert points["grouped"].get_ydata().tolist() == pytest.approx([70, 80])

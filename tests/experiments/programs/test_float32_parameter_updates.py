@@ -7,12 +7,12 @@ import pytest
 
 from ipu.experiments.cli import run as command_line
 from ipu.experiments.programs import float32_parameter_updates
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 from ipu.learn.optim import Adam
 from ipu.machine import FpCtl
 
 
-def asked(*arguments: str) -> Options:
+def asked(*arguments: str) -> ProgramOptions:
     """The options that a command line gives."""
     results = []
     command = options(lambda options: results.append(options))

@@ -12,8 +12,8 @@ import pytest
 
 from ipu import ops
 from ipu.experiments.cli import run as command_line
-from ipu.experiments.programs.loop import Loop, run
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.loop import TrainingLoop, run
+from ipu.experiments.programs.options import ProgramOptions, options
 from ipu.feed.data import digits
 from ipu.learn.loss_scale import StaticLossScale
 from ipu.learn.nn import dense
@@ -23,7 +23,7 @@ from ipu.learn.train import Trainer
 from ipu.machine import POPART_CHECKS, FpCtl
 
 
-def asked(*arguments: str) -> Options:
+def asked(*arguments: str) -> ProgramOptions:
     """The options that a command line gives."""
     results = []
     command = options(lambda options: results.append(options))
@@ -43,7 +43,7 @@ def loop(*arguments, because="", **changes):
     trainer = Trainer(flat, SGD(0.1), policy=FP16, count=True,
                       **{"control": FpCtl(esr=True)} | changes)
     states = asked(*SMALL, *arguments)
-    return Loop("test", trainer, replace(digits(), because=because), states)
+    return TrainingLoop("test", trainer, replace(digits(), because=because), states)
 
 
 def bits(trainer):

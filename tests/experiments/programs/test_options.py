@@ -7,7 +7,7 @@ import pytest
 
 from ipu.experiments.cli import run as command_line
 from ipu.experiments.programs import float32_parameter_updates, stochastic_rounding
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 from tests.tiers import pick
 
 PROGRAMS = {
@@ -16,7 +16,7 @@ PROGRAMS = {
 }
 
 
-def asked(*arguments: str) -> Options:
+def asked(*arguments: str) -> ProgramOptions:
     """The options that a command line gives."""
     results = []
     command = options(lambda options: results.append(options))

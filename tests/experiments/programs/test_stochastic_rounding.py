@@ -8,14 +8,14 @@ import pytest
 from fpsim import get_threads, set_threads
 from ipu.experiments.cli import run as command_line
 from ipu.experiments.programs import stochastic_rounding
-from ipu.experiments.programs.options import Options, options
+from ipu.experiments.programs.options import ProgramOptions, options
 from ipu.feed.data import digits
 from ipu.learn.loss_scale import LEARNING_RATE, StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.machine import FpCtl
 
 
-def asked(*arguments: str) -> Options:
+def asked(*arguments: str) -> ProgramOptions:
     """The options that a command line gives."""
     results = []
     command = options(lambda options: results.append(options))

@@ -12,7 +12,8 @@ from tests.experiments.figures import assert_panels
 
 def test_a_skipped_step_shows_no_zeros():
     scale = DynamicLossScale(2.0**40, interval=50)
-    watched = loss_scaling_strategies.Watched(loss_scaling_strategies.Strategy(scale, True), 0)
+    strategy = loss_scaling_strategies.ScalingStrategy(scale, True)
+    watched = loss_scaling_strategies.Watched(strategy, 0)
     first = next(watched.steps(1, 0, ""))
     assert (first["skipped"], first["zeros"]) == (True, None)
 

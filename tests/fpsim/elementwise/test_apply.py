@@ -80,8 +80,8 @@ def settings_of(fmt: Format, rounding: Rounding, policy: dict[str, object]) -> S
     return Settings(fmt, rounding, **policy)  # type: ignore[arg-type]
 
 
-def as_oracle(s: Settings) -> oracle.Settings:
-    return oracle.Settings(
+def as_oracle(s: Settings) -> oracle.OracleSettings:
+    return oracle.OracleSettings(
         s.rounding, s.overflow, s.subnormals, s.tininess, s.nan, s.infinite_input,
         s.divide_by_zero, s.quiet_nan_raises,
     )
@@ -124,7 +124,7 @@ def checks_sticky_flags(operation: str, s: Settings) -> bool:
 
 
 def judge(
-    operation: str, row: Codes, s: Settings, reference: oracle.Settings, source: Format | None
+    operation: str, row: Codes, s: Settings, reference: oracle.OracleSettings, source: Format | None
 ) -> tuple[int, int]:
     if s.rounding.stochastic:
         return _judge(operation, row, s, reference, source)
@@ -132,7 +132,7 @@ def judge(
 
 
 def _judge(
-    operation: str, row: Codes, s: Settings, reference: oracle.Settings, source: Format | None
+    operation: str, row: Codes, s: Settings, reference: oracle.OracleSettings, source: Format | None
 ) -> tuple[int, int]:
     if operation == "convert":
         code, flags = oracle.convert(row[0], source or s.format, s.format, reference)

@@ -9,7 +9,7 @@ import fpsim as fp
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.compare import SIGNALLING, compare, extreme, is_signalling, with_sign
 from fpsim.judge.oracle import operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.records.settings import Settings
 
 #: Five bits with infinities, quiet and signalling NaNs and subnormals of both signs.

@@ -15,9 +15,8 @@ import fpsim as fp
 from fpsim.elementwise import apply as evaluation
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.constants import LANES, exact_width, mode_number, plan
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.judge.oracle.rounding import decode, is_tiny, round_real
-from fpsim.kernels.rounding.rule import Rule
+from fpsim.judge.oracle.rounding import OracleSettings, decode, is_tiny, round_real
+from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.rounding import MODES
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
@@ -38,7 +37,7 @@ PLACES = [
 
 
 def rule_of(settings, width, operation="convert"):
-    return Rule(*(int(c) for c in plan(operation, settings, width).constants))
+    return RoundingRule(*(int(c) for c in plan(operation, settings, width).constants))
 
 
 def number(bits, width):

@@ -148,12 +148,12 @@ def allowed(fmt: Format, rounding: Rounding) -> bool:
     ) <= fmt.sr_bits_max
 
 
-def drawn(s: Settings, i: int) -> oracle.Settings:
+def drawn(s: Settings, i: int) -> oracle.OracleSettings:
     """The oracle's settings with the random word of element i."""
     word = 0
     if s.rounding.stochastic:
         word = oracle.elementwise_word(SEED, NUMBER, i, s.random_most)
-    return oracle.Settings(s.rounding, word=word)
+    return oracle.OracleSettings(s.rounding, word=word)
 
 
 @by_format

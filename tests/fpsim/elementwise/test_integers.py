@@ -16,7 +16,7 @@ from fpsim.elementwise.integers import (
     whole_format,
 )
 from fpsim.judge.oracle import from_integer, operate, round_exact, to_integer
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.records.settings import Settings
 
 KINDS = {"i32": np.int32, "i64": np.int64, "ui32": np.uint32, "ui64": np.uint64}

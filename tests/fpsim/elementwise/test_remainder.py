@@ -12,7 +12,7 @@ import fpsim as fp
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.remainder import remainder
 from fpsim.judge.oracle import operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.records.settings import Settings
 
 NAMES = {"ieee_remainder": True, "fmod": False}

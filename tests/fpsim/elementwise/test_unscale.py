@@ -65,7 +65,7 @@ def test_every_quotient_is_the_exact_one_rounded_once(fmt, choices):
             zip(operands.tolist(), got.codes().tolist(), strict=True)
         ):
             word = oracle.elementwise_word(7, number, i, r) if r else 0
-            s = oracle.Settings(
+            s = oracle.OracleSettings(
                 **{**choices, "rounding": context.rounding, "overflow": context.settings.overflow},
                 word=word,
             )

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import fpsim as fp
-from fpsim.judge.oracle.conv import Convolution
+from fpsim.judge.oracle.conv import ExactConvolution
 from tests.fpsim.in_partials import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from tests.fpsim.products.by_unit.test_dispatch import operand
 
@@ -62,7 +62,9 @@ class Case(NamedTuple):
 
     def convolution(self, unit):
         (top, rows), (left, columns) = self.sides
-        return Convolution(unit, self.steps, (top, left), (rows, columns), self.groups, self.gaps)
+        return ExactConvolution(
+            unit, self.steps, (top, left), (rows, columns), self.groups, self.gaps
+        )
 
     def operands(self, way, kind, unit, rng):
         """The two operands of a way to use the case, and the shape of its result."""

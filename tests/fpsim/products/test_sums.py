@@ -12,7 +12,7 @@ import fpsim as fp
 from fpsim import linalg
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle import product_word
-from fpsim.judge.oracle.rounding import Settings, encode
+from fpsim.judge.oracle.rounding import OracleSettings, encode
 from fpsim.judge.oracle.sums import ORDERS, mean_of, sum_of
 from fpsim.state.bits import Replay
 from tests.threads import on_threads
@@ -29,7 +29,7 @@ def places(context, output, number):
 
     def at(place):
         word = product_word(context.seed, number, output, place, bits) if bits else 0
-        return Settings(s.rounding, overflow=s.overflow, word=word)
+        return OracleSettings(s.rounding, overflow=s.overflow, word=word)
 
     return at
 

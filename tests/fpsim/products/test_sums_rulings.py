@@ -12,7 +12,7 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.codes import from_codes
 from fpsim.judge.oracle.operations import operate
-from fpsim.judge.oracle.rounding import Settings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.judge.oracle.sums import ORDERS, mean_of, sum_of
 from fpsim.records.units import find_unit
 from tests.tiers import pick, reaches
@@ -52,7 +52,7 @@ def test_sums_and_means_agree_with_the_oracle(fmt, subnormals, order):
                 x = context.wrap(from_codes(rows, fmt))
                 got = getattr(context, name)(x, 1, order=order)
                 flags = fp.Flags.NONE
-                settings = Settings(rounding, subnormals=subnormals)
+                settings = OracleSettings(rounding, subnormals=subnormals)
                 for i, row in enumerate(rows.tolist()):
                     code, raised = oracle(order, row, fmt, lambda place, s=settings: s)
                     flags |= raised
@@ -80,7 +80,7 @@ def test_integers_are_flushed_where_one_is_subnormal(mode, subnormals):
             context.clear_flags()
             x = context.wrap(from_codes([code], fmt))
             got = context.round_to_integral(x)
-            s = Settings(rounding, subnormals=subnormals)
+            s = OracleSettings(rounding, subnormals=subnormals)
             wanted = operate("round_to_integral", (code,), fmt, s)
             assert (int(got.codes()[0]), context.flags) == wanted, (fmt, hex(code))
 
@@ -118,7 +118,7 @@ def test_a_mean_divides_by_the_number_of_elements_where_the_format_has_it_subnor
     """Every code of a format from 2**16 on, where operands are flushed."""
     fmt = fp.Format.custom(5, 3, bias=-15)
     assert fmt.smallest_normal == 2.0**16
-    rng, settings = np.random.default_rng(8), Settings(rounding, subnormals="flush_both")
+    rng, settings = np.random.default_rng(8), OracleSettings(rounding, subnormals="flush_both")
     for n in (1, 2, 3, 7):
         rows = rng.permutation(np.arange(fmt.n_codes * n) % fmt.n_codes).reshape(-1, n)
         context = fp.Context(fmt, rounding=rounding, subnormals="flush_both")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.judge.oracle.conv import Convolution
+from fpsim.judge.oracle.conv import ExactConvolution
 from fpsim.products.jobs.windows import ZERO
 from fpsim.products.unfold import every_position, moved, order, weight_matrix
 from fpsim.records.units import MatrixUnit, find_unit
@@ -27,7 +27,7 @@ UNITS = {
 @pytest.mark.parametrize("channels", [1, 3, 4, 9])
 def test_terms_stand_in_the_order_of_the_definition(kernel, channels, unit):
     table = order(kernel, channels, unit)
-    terms = Convolution(unit, (1, 1), (0, 0), (1, 1)).order(*kernel, channels)
+    terms = ExactConvolution(unit, (1, 1), (0, 0), (1, 1)).order(*kernel, channels)
     assert table.tolist() == [[ZERO] * 3 if term is None else list(term) for term in terms]
     assert not table.flags.writeable
 

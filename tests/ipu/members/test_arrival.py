@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.members.arrival import FOLDER, Stage, arrivals, joining, tell
+from ipu.members.arrival import FOLDER, ArrivalStage, arrivals, joining, tell
 
 
 @pytest.fixture
@@ -15,29 +15,31 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_stages_are_read_as_they_were_told(folder):
-    tell(Stage.STARTED, "0")
-    tell(Stage.STARTS_MPI)
-    tell(Stage.HAS_MPI)
+    tell(ArrivalStage.STARTED, "0")
+    tell(ArrivalStage.STARTS_MPI)
+    tell(ArrivalStage.HAS_MPI)
     for name in ("poprun.log", "1.9", "1.", "x.1", "1.10"):
         (folder / name).touch()
-    assert arrivals(folder) == {0: {Stage.STARTED}, 2: {Stage.STARTS_MPI, Stage.HAS_MPI}}
+    assert arrivals(folder) == {
+        0: {ArrivalStage.STARTED}, 2: {ArrivalStage.STARTS_MPI, ArrivalStage.HAS_MPI}
+    }
 
 
 def test_who_joins_waits_and_takes_part(folder):
     with joining():
-        assert arrivals(folder) == {2: {Stage.JOINS}}
-    assert arrivals(folder) == {2: {Stage.JOINS, Stage.HAS_JOINED}}
+        assert arrivals(folder) == {2: {ArrivalStage.JOINS}}
+    assert arrivals(folder) == {2: {ArrivalStage.JOINS, ArrivalStage.HAS_JOINED}}
 
 
 def test_who_does_not_join_waits_no_longer(folder):
     with pytest.raises(KeyboardInterrupt), joining():
         raise KeyboardInterrupt
-    assert arrivals(folder) == {2: {Stage.JOINS, Stage.GAVE_UP}}
+    assert arrivals(folder) == {2: {ArrivalStage.JOINS, ArrivalStage.GAVE_UP}}
 
 
 def test_without_a_folder_nothing_is_told(folder, monkeypatch):
     monkeypatch.setenv(FOLDER, str(folder / "of another computer"))
-    tell(Stage.JOINS)
+    tell(ArrivalStage.JOINS)
     monkeypatch.delenv(FOLDER)
-    tell(Stage.JOINS)
+    tell(ArrivalStage.JOINS)
     assert arrivals(folder) == arrivals(folder / "of another computer") == {}

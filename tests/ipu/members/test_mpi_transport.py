@@ -16,7 +16,7 @@ from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from tests.ipu.members.mpi import ROOT, mpirun
 from tests.ipu.members.processes import limit
@@ -252,7 +252,9 @@ def summed(channel, own):
     """Order, rounding, format and codes of each sum."""
     for order, esr, fmt in product(ORDERS, (False, True), FORMATS):
         control = FpCtl(esr=esr)
-        sums = Sums(channel, 4, lambda control=control: Device(control=control, seed=6), order)
+        sums = ReplicaSums(
+            channel, 4, lambda control=control: Device(control=control, seed=6), order
+        )
         jobs = [Summands([sums.devices[r].from_host(VALUES[r], fmt) for r in own], 3)]
         (total,) = sums.of(jobs, 2)
         yield f"{order} {esr} {fmt.name} {total.codes().tobytes().hex()}"

@@ -11,7 +11,7 @@ from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.device import Device
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands, reduce_sum
 
 REPLICAS, STEP = 4, 5
@@ -28,7 +28,7 @@ def test_any_number_of_processes_has_the_bits_of_one(order, esr, size):
         return Device(control=control, seed=9)
 
     def work(transport):
-        sums = Sums(Channel(transport), REPLICAS, device, order)
+        sums = ReplicaSums(Channel(transport), REPLICAS, device, order)
         share = REPLICAS // size
         own = range(transport.rank * share, (transport.rank + 1) * share)
         jobs = [
@@ -56,7 +56,9 @@ def test_means_are_those_of_a_plans_training(esr):
     control = FpCtl(esr=esr)
 
     def work(transport):
-        sums = Sums(Channel(transport), 3, lambda: Device(control=control, seed=9), "tf_ring")
+        sums = ReplicaSums(
+            Channel(transport), 3, lambda: Device(control=control, seed=9), "tf_ring"
+        )
         own = sums.devices[transport.rank].from_host(VALUES[transport.rank][0], BINARY16)
         return sums.means([Summands([own], 7)], STEP)[0].codes().tolist()
 
@@ -73,4 +75,6 @@ def test_means_are_those_of_a_plans_training(esr):
 
 def test_orders_that_do_not_exist_are_refused():
     with pytest.raises(ValueError, match="power of two"):
-        run_local(1, lambda transport: Sums(Channel(transport), 3, Device, "recursive_halving"))
+        run_local(
+            1, lambda transport: ReplicaSums(Channel(transport), 3, Device, "recursive_halving")
+        )

@@ -1,1 +1,1 @@
-"""How a model of PopTorch runs: flights of micro-batches, gradients, updates, by a plan."""
+"""How a model of PopTorch runs: micro-batch after micro-batch, gradients, updates, by a plan."""

@@ -1,4 +1,4 @@
-"""The machine of a model: a session of the PyTorch front end, in which micro-batches take turns.
+"""The machine of a model: a session of the PyTorch front end, in which its micro-batches run.
 
 A program that runs inside of a session (`fpsim.torch.machine`, `fpsim torch`) computes in that one,
 with its policy; else each model has a session of its own, whose control bits follow the options.
@@ -8,34 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 
-from ipu.frontends.poptorch.engine.cuts import functions_cut
 from ipu.frontends.torch.layers import Layers
-from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.session import Session
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
 from ipu.run.places import Place, number
 
-__all__ = ["Machine", "Turn"]
-
-
-@dataclass
-class Turn:
-    """Where a micro-batch of a replica stands while others run.
-
-    replica   its number among those of all processes.
-    flow      its modules and nodes.
-    random    state of the host's generator: dropout masks belong to the micro-batch.
-    """
-
-    replica: int
-    flow: dict[str, Any]
-    random: torch.Tensor
+__all__ = ["Machine"]
 
 
 class Machine:
@@ -54,7 +37,6 @@ class Machine:
         else:
             device = Device(control=control, seed=seed, partials=partials, count=True)
             self.session = Session(device, "f32", ties="all")
-        self.mode = MachineMode(self.session)
 
     @property
     def device(self) -> Device:
@@ -76,7 +58,7 @@ class Machine:
         )
         opening = nullcontext() if Session._open is self.session else self.session
         try:
-            with opening, functions_cut():
+            with opening:
                 yield
         finally:
             device.control = before
@@ -87,28 +69,25 @@ class Machine:
         seed: int = self.device.source.seed or 0
         return seed
 
-    def turn(self, micro_batch: int, replica: int) -> Turn:
-        """A micro-batch of one of this process's replicas, at its beginning."""
-        own = self.first_replica + replica
-        place = Place(self.session.step, micro_batch, own, f"host {self.seed}", "other")
-        generator = torch.Generator().manual_seed(number(place, 0) >> 1)
-        return Turn(own, Layers.new_flow(micro_batch), generator.get_state())
-
     @contextmanager
-    def taking(self, turn: Turn, program: str) -> Iterator[None]:
-        """The operations inside are of this micro-batch; `program` tells traps where."""
+    def taking(self, micro_batch: int, replica: int) -> Iterator[None]:
+        """The operations inside are of a micro-batch of one of this process's replicas.
+
+        Dropout masks belong to it: the host's generator begins with its place.
+        """
         session, generator = self.session, torch.default_generator
-        flow = session.layers.exchange(turn.flow)
-        random, replica, shown = generator.get_state(), session.replica, self.device.program
-        generator.set_state(turn.random)
-        session.replica, self.device.program = turn.replica, program
+        own = self.first_replica + replica
+        place = Place(session.step, micro_batch, own, f"host {self.seed}", "other")
+        flow = session.layers.exchange(Layers.new_flow(micro_batch))
+        random, before = generator.get_state(), session.replica
+        generator.manual_seed(number(place, 0) >> 1)
+        session.replica = own
         try:
             yield
         finally:
-            turn.flow = session.layers.exchange(flow)
-            turn.random = generator.get_state()
+            session.layers.exchange(flow)
             generator.set_state(random)
-            session.replica, self.device.program = replica, shown
+            session.replica = before
 
     @contextmanager
     def without_trace(self) -> Iterator[None]:

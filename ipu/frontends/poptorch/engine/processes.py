@@ -30,12 +30,12 @@ from ipu.frontends.poptorch.options import Options
 from ipu.frontends.torch.program import settings_of
 from ipu.frontends.torch.replicas.several import Replicas as Peers
 from ipu.frontends.torch.session import Session
-from ipu.learn.loss_scale.histogram import Histogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.members.cluster import Cluster
 from ipu.members.ending import before_end
 from ipu.members.members import END, Meeting, Members
 from ipu.members.members import join as join_cluster
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order, check_order
 
@@ -126,7 +126,7 @@ class Processes:
                 total.update(_bytes(x))
         self.members.check("weights", total.hexdigest(), step, place)
 
-    def add(self, histogram: Histogram) -> None:
+    def add(self, histogram: EdgeHistogram) -> None:
         """A statistic of this process's gradients becomes that of all."""
         own = f"{histogram.upper} {histogram.lower}".encode()
         rows = self.members.channel.gather(own, "a histogram")
@@ -140,7 +140,7 @@ class ReplicasOfProcesses(Replicas):
 
     def __init__(self, machine: Machine, processes: Processes, order: Order | str) -> None:
         super().__init__(machine, 1)
-        self._sums = Sums(
+        self._sums = ReplicaSums(
             processes.members.channel, processes.total, lambda: twin(machine.device),
             processes.order or order,
         )

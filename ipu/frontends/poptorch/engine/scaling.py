@@ -22,7 +22,7 @@ from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.torch.exact import is_exact
 from ipu.frontends.torch.values import Memory
 from ipu.learn.loss_scale import AutomaticLossScale
-from ipu.learn.loss_scale.histogram import Histogram
+from ipu.learn.loss_scale.histogram import EdgeHistogram
 
 __all__ = ["LossScaling"]
 
@@ -32,7 +32,7 @@ Watching = Callable[[], AbstractContextManager[Any]]
 class _Watch(TorchDispatchMode):  # type: ignore[misc]
     """Counts the results of operations inside."""
 
-    def __init__(self, histogram: Histogram, machine: Machine) -> None:
+    def __init__(self, histogram: EdgeHistogram, machine: Machine) -> None:
         super().__init__()
         self._histogram, self._machine = histogram, machine
 
@@ -63,7 +63,7 @@ class LossScaling:
     def __init__(self, initial: float, *, automatic: bool) -> None:
         self._constant = initial
         self._scale = AutomaticLossScale(factor=initial) if automatic else None
-        self._histogram: Histogram | None = None
+        self._histogram: EdgeHistogram | None = None
 
     @property
     def value(self) -> float:
@@ -77,14 +77,14 @@ class LossScaling:
     def begin(self) -> None:
         """A step starts."""
         if self._scale is not None:
-            self._histogram = Histogram(BINARY16.max * self._scale.bin_edge)
+            self._histogram = EdgeHistogram(BINARY16.max * self._scale.bin_edge)
 
     def watch(self, machine: Machine) -> Watching | None:
         """What is entered around backward passes."""
         histogram = self._histogram
         return None if histogram is None else lambda: _Watch(histogram, machine)
 
-    def end(self, add: Callable[[Histogram], None] | None = None) -> None:
+    def end(self, add: Callable[[EdgeHistogram], None] | None = None) -> None:
         """A step is over: its statistic decides about the next one.
 
         add    makes it that of all processes.

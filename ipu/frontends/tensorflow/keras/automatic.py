@@ -21,7 +21,7 @@ from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.keras.wrapping import Wrapper
 from ipu.frontends.tensorflow.operations.capture import active_capture
 from ipu.frontends.tensorflow.training.map_gradient import Pairs
-from ipu.learn.loss_scale import Histogram, KerasLossScale, Statistic
+from ipu.learn.loss_scale import EdgeHistogram, KerasLossScale, Statistic
 
 __all__ = ["ALSOptimizer"]
 
@@ -170,7 +170,7 @@ class ALSOptimizer(Wrapper):
     def _add(self, histogram: Any, count: Any, *gradients: Any) -> Any:
         rule = self._at(histogram, count)
         statistic = rule.statistic()
-        if isinstance(statistic, Histogram):
+        if isinstance(statistic, EdgeHistogram):
             for gradient in gradients:
                 statistic.add(_HALVES.wrap(gradient.astype(BINARY16.carrier)))
         return np.asarray(rule.counted(statistic), np.float64)

@@ -28,7 +28,7 @@ from ipu.machine.device import Device
 from ipu.members.cluster import Cluster
 from ipu.members.members import Meeting, Members
 from ipu.members.members import join as join_cluster
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order
 
@@ -44,7 +44,7 @@ class Workers:
     order         of the additions over replicas that are parts of one program.
     """
 
-    def __init__(self, members: Members, sums: Sums, order: Order | None = None) -> None:
+    def __init__(self, members: Members, sums: ReplicaSums, order: Order | None = None) -> None:
         self._sums, self.members = sums, members
         #: The replicas of programs that span all workers.
         self.replica_set = Processes(members, order or Order.AUTO)
@@ -130,7 +130,8 @@ def join(cluster: Cluster | None, plan: str) -> Workers:
         _check_protocol(cluster)
     lines = [plan, f"order: {order.value}", *current().choices.lines]
     members = join_cluster(cluster, lines)
-    return Workers(members, Sums(members.channel, cluster.size, Device, order), cluster.order)
+    sums = ReplicaSums(members.channel, cluster.size, Device, order)
+    return Workers(members, sums, cluster.order)
 
 
 def _check_protocol(cluster: Cluster) -> None:

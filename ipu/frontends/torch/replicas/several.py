@@ -35,7 +35,7 @@ from ipu.frontends.torch.replicas.clipping import before_use_of_gradients
 from ipu.frontends.torch.values import Memory
 from ipu.members.members import END, Meeting, Members
 from ipu.members.registers import add_registers, take_registers
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order
 
@@ -60,7 +60,7 @@ class Replicas(Alone):
         self.number = members.rank
         self._shares_status, self._local = shares_status, local
         self.members, self._memory = members, memory
-        self._sums = Sums(members.channel, members.size, memory.device.twin, order)
+        self._sums = ReplicaSums(members.channel, members.size, memory.device.twin, order)
         #: Parameters in the order in which they came, by which their sums are numbered.
         self._known: dict[int, tuple[int, torch.Tensor]] = {}
         #: Those whose gradients are means already.

@@ -52,7 +52,7 @@ def test_a_report_whose_page_the_disk_does_not_take_is_printed_once(
     def full(folder, *_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "index.html"))
 
-    monkeypatch.setattr("ipu.run.pages.page.write_page", full)
+    monkeypatch.setattr("ipu.run.pages.page.write_run", full)
     with pytest.raises(click.UsageError, match=r"index\.html: No space left on device; make room"):
         tell_page(tmp_path, Told(), "the advice", "A run", is_printed=is_printed)
     printed = capsys.readouterr().err

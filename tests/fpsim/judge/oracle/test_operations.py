@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fpsim.judge.oracle import (
-    Settings,
+    OracleSettings,
     convert,
     decode,
     encode,
@@ -58,7 +58,7 @@ DETERMINISTIC = [m for m in MODES.values() if not m.stochastic]
 
 
 def test_flush_both_reads_subnormal_operands_as_zero() -> None:
-    both = Settings(subnormals="flush_both")
+    both = OracleSettings(subnormals="flush_both")
     assert operate("add", (ONE, 0x0001), BINARY16, both) == (ONE, NONE)
     assert operate("divide", (ONE, 0x8001), BINARY16, both) == (MINUS_INF, D)
     assert operate("equal", (0x0001, 0x8002), BINARY16, both) == (1, NONE)
@@ -117,7 +117,7 @@ def test_special_cases_of_binary16(
 
 def test_an_exact_zero_sum_is_negative_only_when_rounding_down() -> None:
     for mode in DETERMINISTIC:
-        s = Settings(rounding=mode)
+        s = OracleSettings(rounding=mode)
         expected = MINUS_ZERO if mode is RTN else ZERO
         assert operate("add", (ONE, 0xBC00), BINARY16, s)[0] == expected
         assert operate("subtract", (ONE, ONE), BINARY16, s)[0] == expected
@@ -132,7 +132,7 @@ def test_fnuz_zeros_have_no_sign() -> None:
     assert operate("multiply", (0, 0xC0), F143) == (0, NONE)
     assert operate("negative", (0,), F143) == (0, NONE)
     assert operate("negative", (nan,), F143) == (nan, NONE)
-    assert operate("add", (one, 0xC0), F143, Settings(rounding=RTN)) == (0, NONE)
+    assert operate("add", (one, 0xC0), F143, OracleSettings(rounding=RTN)) == (0, NONE)
     assert operate("divide", (one, 0), F143) == (nan, D)
 
 
@@ -156,11 +156,11 @@ def test_fnuz_zeros_have_no_sign() -> None:
 def test_nan_policies(
     policy: str, op: str, codes: tuple[int, ...], result: tuple[int, Flags]
 ) -> None:
-    assert operate(op, codes, BINARY16, Settings(nan=policy)) == result
+    assert operate(op, codes, BINARY16, OracleSettings(nan=policy)) == result
 
 
 def test_nan_payloads_keep_their_top_bits_in_conversions() -> None:
-    keep = Settings(nan="propagate_first")
+    keep = OracleSettings(nan="propagate_first")
     assert convert(0xFF802001, BINARY32, BINARY16, keep) == (0xFE01, V)
     assert convert(0x7D01, BINARY16, BINARY32, keep) == (0x7FE02000, V)
     assert convert(0x7E00, BINARY16, E4M3FN, keep) == (0x7F, NONE)
@@ -170,7 +170,7 @@ def test_nan_payloads_keep_their_top_bits_in_conversions() -> None:
 
 
 def test_quiet_nan_raises_is_a_choice() -> None:
-    strict = Settings(quiet_nan_raises=True)
+    strict = OracleSettings(quiet_nan_raises=True)
     assert operate("add", (QNAN, ONE), BINARY16, strict) == (QNAN, V)
     assert operate("equal", (QNAN, ONE), BINARY16, strict) == (0, V)
     assert convert(QNAN, BINARY16, BINARY32, strict) == (0x7FC00000, V)
@@ -179,13 +179,13 @@ def test_quiet_nan_raises_is_a_choice() -> None:
 def test_formats_without_nan_give_their_largest_value() -> None:
     assert operate("divide", (0, 0), E2M1FN) == (0x7, V)
     assert convert(QNAN, BINARY16, E2M3FN) == (0x1F, V)
-    assert convert(0xFE00, BINARY16, E3M2FN, Settings(nan="x86")) == (0x1F, V)
+    assert convert(0xFE00, BINARY16, E3M2FN, OracleSettings(nan="x86")) == (0x1F, V)
 
 
 def test_division_by_zero_follows_its_policy() -> None:
-    nan = Settings(divide_by_zero="nan")
+    nan = OracleSettings(divide_by_zero="nan")
     assert operate("divide", (ONE, ZERO), BINARY16, nan) == (QNAN, D)
-    saturate = Settings(overflow="saturate")
+    saturate = OracleSettings(overflow="saturate")
     assert operate("divide", (ONE, ZERO), BINARY16, saturate) == (INF, D)
     assert operate("divide", (0x38, 0x80), E4M3FN) == (0x7F, D)
     assert operate("divide", (0x38, 0x80), E4M3FN, saturate) == (0xFE, D)
@@ -195,18 +195,18 @@ def test_division_by_zero_follows_its_policy() -> None:
 @pytest.mark.parametrize(
     ("fmt", "settings", "result"),
     [
-        (BINARY32, Settings(), (0xFF800000, NONE)),
-        (E5M2, Settings(infinite_input="saturate"), (0xFB, O | X)),
-        (E5M2, Settings(infinite_input="nan"), (0x7E, O | X)),
-        (E5M2, Settings(overflow="saturate"), (0xFC, NONE)),
-        (E4M3FN, Settings(), (0x7F, O | X)),
-        (E4M3FN, Settings(overflow="saturate"), (0xFE, O | X)),
-        (E4M3FN, Settings(overflow="saturate", infinite_input="nan"), (0x7F, O | X)),
-        (E2M1FN, Settings(), (0xF, O | X)),
+        (BINARY32, OracleSettings(), (0xFF800000, NONE)),
+        (E5M2, OracleSettings(infinite_input="saturate"), (0xFB, O | X)),
+        (E5M2, OracleSettings(infinite_input="nan"), (0x7E, O | X)),
+        (E5M2, OracleSettings(overflow="saturate"), (0xFC, NONE)),
+        (E4M3FN, OracleSettings(), (0x7F, O | X)),
+        (E4M3FN, OracleSettings(overflow="saturate"), (0xFE, O | X)),
+        (E4M3FN, OracleSettings(overflow="saturate", infinite_input="nan"), (0x7F, O | X)),
+        (E2M1FN, OracleSettings(), (0xF, O | X)),
     ],
 )
 def test_infinite_operands_of_conversions(
-    fmt: Format, settings: Settings, result: tuple[int, Flags]
+    fmt: Format, settings: OracleSettings, result: tuple[int, Flags]
 ) -> None:
     assert convert(MINUS_INF, BINARY16, fmt, settings) == result
 
@@ -215,8 +215,8 @@ def test_conversions_round_once() -> None:
     code = int(np.float64(1 + 2.0**-11 + 2.0**-52).view(np.uint64))
     assert convert(code, BINARY64, BINARY16) == (ONE + 1, X)
     assert from_integer(2**24 + 1, BINARY32) == (0x4B800000, X)
-    assert from_integer(2**64 - 1, BINARY32, Settings(rounding=RTZ)) == (0x5F7FFFFF, X)
-    assert from_integer(0, BINARY32, Settings(rounding=RTN)) == (0, NONE)
+    assert from_integer(2**64 - 1, BINARY32, OracleSettings(rounding=RTZ)) == (0x5F7FFFFF, X)
+    assert from_integer(0, BINARY32, OracleSettings(rounding=RTN)) == (0, NONE)
 
 
 @pytest.mark.parametrize(
@@ -230,18 +230,18 @@ def test_conversions_round_once() -> None:
     ],
 )
 def test_to_integers(code: int, kind: str, mode: Rounding, result: tuple[int, Flags]) -> None:
-    assert to_integer(code, BINARY16, kind, Settings(rounding=mode)) == result
+    assert to_integer(code, BINARY16, kind, OracleSettings(rounding=mode)) == result
 
 
 def test_integers_out_of_range_are_judged_after_rounding() -> None:
     half_below = int(np.float64(2**31 - 0.5).view(np.uint64))
-    assert to_integer(half_below, BINARY64, "i32", Settings(rounding=RTZ)) == (2**31 - 1, X)
+    assert to_integer(half_below, BINARY64, "i32", OracleSettings(rounding=RTZ)) == (2**31 - 1, X)
     assert to_integer(half_below, BINARY64, "i32") == (-(2**31), V)
 
 
 def test_an_integral_that_the_format_lacks_overflows() -> None:
     assert operate("round_to_integral", (0x1F,), E2M3FN) == (0x1F, O | X)  # 7.5 -> 8
-    assert operate("round_to_integral", (0x1F,), E2M3FN, Settings(rounding=RTZ)) == (0x1E, X)
+    assert operate("round_to_integral", (0x1F,), E2M3FN, OracleSettings(rounding=RTZ)) == (0x1E, X)
 
 
 def test_subnormal_integers_are_flushed() -> None:
@@ -253,13 +253,13 @@ def test_subnormal_integers_are_flushed() -> None:
     values = [decode(code, fmt).value for code, _ in kept]
     assert values == [0, 1, 1, 2, 3, 4, 4]
     assert [flags for _, flags in kept] == [X, X, NONE, X, NONE, X, NONE]
-    results = Settings(subnormals="flush_results")
+    results = OracleSettings(subnormals="flush_results")
     flushed = [operate("round_to_integral", (code | 0x80,), fmt, results) for code in codes]
     minus_zero, minus_four = 0x80, encode(1, Fraction(4), fmt)
     assert flushed == [
         (minus_zero, X), *[(minus_zero, U | X)] * 4, (minus_four, X), (minus_four, NONE),
     ]
-    both = Settings(subnormals="flush_both")
+    both = OracleSettings(subnormals="flush_both")
     assert operate("round_to_integral", (codes[5],), fmt, both) == (0, NONE)
 
 
@@ -294,7 +294,7 @@ FLOATS = {"f16": BINARY16, "f32": BINARY32, "f64": BINARY64, "bf16": BFLOAT16}
 @pytest.mark.parametrize("function", TESTFLOAT)
 def test_testfloat_vectors(function: str) -> None:
     for mode in TESTFLOAT[function]:
-        settings = Settings(TESTFLOAT_MODES[mode], nan="x86")
+        settings = OracleSettings(TESTFLOAT_MODES[mode], nan="x86")
         lines = list(sampled_lines(recorded_lines(function, mode), pick(150, 3000, 50_000)))
         assert lines
         for line in lines:
@@ -308,7 +308,7 @@ def sampled_lines(path: object, n: int) -> Iterator[str]:
         yield from islice(islice(lines, 100 * n), 0, None, 97)
 
 
-def testfloat(function: str, operands: list[int], s: Settings) -> tuple[int, Flags]:
+def testfloat(function: str, operands: list[int], s: OracleSettings) -> tuple[int, Flags]:
     source, _, target = function.partition("_to_")
     if not target:
         name, _, op = function.partition("_")

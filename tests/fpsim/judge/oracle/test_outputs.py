@@ -9,7 +9,7 @@ import fpsim as fp
 from fpsim.elementwise.codes import from_codes
 from fpsim.judge.oracle.outputs import Outputs, code_of
 from fpsim.judge.oracle.units import Ask, one_output
-from fpsim.judge.verify.engines import Product
+from fpsim.judge.verify.engines import ComparedProduct
 from fpsim.judge.verify.random_units import SHAPES
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit
@@ -19,7 +19,7 @@ from tests.tiers import pick
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 def test_both_oracles_agree_on_random_units(shape):
     for number in range(pick(4, 60, 400)):
-        product = Product(77, number, SHAPES[shape], None)
+        product = ComparedProduct(77, number, SHAPES[shape], None)
         codes, flags = product.expected
         alone = product.alone
         for n in range(0, len(product.judged), pick(7, 1, 1)):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fpsim.judge.oracle import (
-    Settings,
+    OracleSettings,
     convert,
     decode,
     operate,
@@ -171,7 +171,7 @@ def test_overflow_policies_replace_infinities_only() -> None:
     for policy, code in (("infinity", INF), ("saturate", MAX), ("nan", QNAN)):
         assert round_exact(65520, BINARY16, overflow=policy) == (code, O | X)
         assert round_exact(65536, BINARY16, RTZ, overflow=policy) == (MAX, O | X)
-        settings = Settings(overflow=policy)
+        settings = OracleSettings(overflow=policy)
         assert operate("add", (INF, ONE), BINARY16, settings) == (INF, NONE)
     assert round_exact(-65520, BINARY16, overflow="nan") == (QNAN, O | X)
 
@@ -287,7 +287,7 @@ GFLOAT_FORMATS = [
 def test_rounding_agrees_with_gfloat(fmt: Format, info: gfloat.FormatInfo, mode: Rounding) -> None:
     for x in hard_floats(fmt, pick(150, 5000, 50_000)).tolist():
         theirs = gfloat.round_float(info, x, GFLOAT_MODES[mode])
-        result, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt, Settings(mode))
+        result, _ = convert(int(np.float64(x).view(np.uint64)), BINARY64, fmt, OracleSettings(mode))
         d = decode(result, fmt)
         if math.isnan(theirs) or math.isinf(theirs):
             assert d.kind == ("nan" if math.isnan(theirs) else "infinite"), x.hex()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fpsim.judge.oracle.rounding import Settings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.judge.oracle.sums import ORDERS, mean_of, sum_of
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY16, F143
@@ -19,7 +19,7 @@ X, U = Flags.INEXACT, Flags.UNDERFLOW
 
 
 def total(order, codes, fmt=BINARY16, **choices):
-    return sum_of(order, codes, fmt, lambda place: Settings(**choices))
+    return sum_of(order, codes, fmt, lambda place: OracleSettings(**choices))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -79,9 +79,8 @@ def test_only_the_exact_sum_rounds_once():
     assert total("exact", (*codes, part)) == (ONE + 1, NONE)
     assert total("kahan", codes)[0] == ONE + 1
     assert total("pairwise", codes) == (ONE, X)  # (1 + p) + (p + p): a tie, to even
-    assert sum_of("blocked", (part, part, part, part, ONE), BINARY16, lambda place: Settings(), 4)[
-        0
-    ] == (ONE + 1)
+    blocks = (part, part, part, part, ONE)
+    assert sum_of("blocked", blocks, BINARY16, lambda place: OracleSettings(), 4)[0] == ONE + 1
 
 
 def test_places_of_the_additions():
@@ -90,7 +89,7 @@ def test_places_of_the_additions():
 
     def at(place):
         places.append(place)
-        return replace(Settings(), rounding=SR(4), word=0)
+        return replace(OracleSettings(), rounding=SR(4), word=0)
 
     for order, wanted in (
         ("sequential", [0, 1, 2, 3]), ("pairwise", [0, 2, 1, 3]), ("blocked", [0, 2, 1, 3]),
@@ -106,7 +105,7 @@ def test_places_of_the_additions():
 @pytest.mark.parametrize("order", ORDERS)
 def test_means(order):
     def at(place):
-        return Settings()
+        return OracleSettings()
 
     assert mean_of(order, (), BINARY16, at) == (NAN, INVALID)
     assert mean_of(order, (ONE, ONE, 0x4000), BINARY16, at) == (0x3D55, X)

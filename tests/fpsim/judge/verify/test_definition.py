@@ -51,7 +51,7 @@ def operand_codes(operation: str) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([a, x]), np.concatenate([b, y])
 
 
-def answers(operation: str, target: Format, settings: oracle.Settings) -> tuple:
+def answers(operation: str, target: Format, settings: oracle.OracleSettings) -> tuple:
     """Operands, results and flags of the fraction oracle, as carriers."""
     x, y = operand_codes(operation)
     results = []
@@ -82,7 +82,7 @@ FEW = [case for case in EVERY if case[0] == "add" or case[2] == "RNE"]
 def test_the_judge_takes_the_oracle_and_nothing_else(operation, target, mode):
     for tininess in ("after", "before"):
         settings = Settings(target, find_rounding(mode), tininess=tininess)
-        choices = oracle.Settings(settings.rounding, tininess=tininess)
+        choices = oracle.OracleSettings(settings.rounding, tininess=tininess)
         x, y, got, flags = answers(operation, target, choices)
         grid = exhaustive.grid_of(target, settings, operation)
         check = judge(operation, mode, grid, tiny_before=tininess == "before")

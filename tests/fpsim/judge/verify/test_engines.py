@@ -10,7 +10,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.judge.verify import engines
-from fpsim.judge.verify.engines import Product, verify, verify_together
+from fpsim.judge.verify.engines import ComparedProduct, verify, verify_together
 from fpsim.judge.verify.random_units import SHAPES
 from fpsim.records.units import UNITS, MatrixUnit, find_unit
 from tests.tiers import pick, reaches
@@ -93,10 +93,10 @@ def test_what_is_no_number_of_the_format_is_a_mismatch_and_no_traceback(monkeypa
 
 
 def test_a_product_is_the_same_again_and_alone():
-    first, second = (Product(8, 3, SHAPES[1], None) for _ in range(2))
+    first, second = (ComparedProduct(8, 3, SHAPES[1], None) for _ in range(2))
     np.testing.assert_array_equal(first.alone.a, second.alone.a)
     assert first.case == second.case
-    one = Product(8, 3, SHAPES[1], find_unit("V100_F16_F32"))
+    one = ComparedProduct(8, 3, SHAPES[1], find_unit("V100_F16_F32"))
     assert one.case.unit is find_unit("V100_F16_F32")
 
 

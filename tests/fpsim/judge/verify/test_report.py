@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import count
 
-from fpsim.judge.verify.report import KEPT, Report
+from fpsim.judge.verify.report import KEPT, VerificationReport
 
 
 def test_failures_are_counted_and_the_first_are_kept():
-    report = Report("add", checked=30)
+    report = VerificationReport("add", checked=30)
     drawn = count()
     report.fail(4, (f"first {i}" for i in range(4)))
     report.fail(20, (f"then {next(drawn)}" for _ in range(20)))
@@ -18,8 +18,8 @@ def test_failures_are_counted_and_the_first_are_kept():
 
 
 def test_a_part_is_added_with_its_notes():
-    complete = Report("all", checked=2, notes={"skipped": 1})
-    part = Report("part", "rows", 3, 1, ["row 7"], {"skipped": 2, "ignored": 5})
+    complete = VerificationReport("all", checked=2, notes={"skipped": 1})
+    part = VerificationReport("part", "rows", 3, 1, ["row 7"], {"skipped": 2, "ignored": 5})
     complete.include(part)
     assert (complete.checked, complete.mismatches, complete.failures) == (5, 1, ["row 7"])
     assert str(complete) == "all: 5 vectors, 1 mismatches, 3 skipped, 5 ignored"

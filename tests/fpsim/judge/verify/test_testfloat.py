@@ -86,7 +86,7 @@ def operands(function: testfloat.Function) -> list[tuple[int, ...]]:
     ]]
 
 
-def answer(function: testfloat.Function, codes: tuple[int, ...], s: oracle.Settings) -> tuple:
+def answer(function: testfloat.Function, codes: tuple[int, ...], s: oracle.OracleSettings) -> tuple:
     """Result code and flags as fractions have them."""
     kind, fmt = function.operands[0], testfloat.FLOATS.get(function.operands[0])
     target = testfloat.FLOATS.get(function.result)
@@ -114,7 +114,7 @@ def test_lines_of_the_oracle_agree(name):
         modes.append(["near_maxMag", "odd"][turn // 4 % 2])
     for mode in modes:
         lines = []
-        choices = oracle.Settings(find_rounding(testfloat.ROUNDINGS[mode]), nan="x86")
+        choices = oracle.OracleSettings(find_rounding(testfloat.ROUNDINGS[mode]), nan="x86")
         for codes in operands(function):
             result, flags = answer(function, codes, choices)
             fields = zip((*codes, result, int(flags)), function.widths, strict=True)

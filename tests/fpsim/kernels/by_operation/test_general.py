@@ -11,7 +11,7 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle import operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.kernels.by_operation.general import CHAINS, STEPS
 from fpsim.kernels.elementwise.special import ADD, FMA, MULTIPLY, SUBTRACT
 from fpsim.products.by_operation.chain import Chain

@@ -7,7 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fpsim.kernels.by_unit.general import QUIET, SIGNALLING, SPECIAL, Call, run_pass, split_operand
+from fpsim.kernels.by_unit.general import (
+    QUIET,
+    SIGNALLING,
+    SPECIAL,
+    UnitParameters,
+    run_pass,
+    split_operand,
+)
 from fpsim.products.by_unit.general import run_general
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.rounding import RTZ
@@ -80,7 +87,7 @@ def test_operands_are_split_with_the_digits_of_their_format():
 
 
 #: One product, uncut, to nearest even into binary32.
-CALL = Call(
+CALL = UnitParameters(
     terms=1, calls=1, window=-1, sticky=0, fraction=0, scale=0, precision=24, emin=-126, emax=127,
     to_zero=0, join=0, join_emin=0, join_emax=0, join_flush=0, product=0, product_emin=0,
     product_emax=0, product_flush=0, flush_in=0,

@@ -14,8 +14,8 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.constants import exact_width, plan
 from fpsim.judge.oracle import elementwise_word, operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.kernels.elementwise.loop import BLOCK, WORDS_HALF, Variant, kernel
+from fpsim.judge.oracle.rounding import OracleSettings
+from fpsim.kernels.elementwise.loop import BLOCK, WORDS_HALF, LoopVariant, kernel
 from fpsim.kernels.elementwise.special import ADD, OPERATIONS
 from fpsim.kernels.elementwise.step import FLAGS_STICKY
 from fpsim.kernels.random.words import NO_WORDS
@@ -132,7 +132,7 @@ def test_a_range_of_elements_takes_the_words_of_the_whole(first):
     settings, n = Settings(HALF, fp.SR(13, subnormal_bits=16)), 2 * BLOCK + 16
     x, y = (from_codes(c, HALF) for c in operands_of("add", n))
     constants = plan("add", settings, exact_width("add", settings, 4))
-    variant = Variant(ADD, constants.mode, FLAGS_STICKY, False, False, WORDS_HALF, 0)
+    variant = LoopVariant(ADD, constants.mode, FLAGS_STICKY, False, False, WORDS_HALF, 0)
 
     def run_range(begin):
         out = np.zeros(n - begin, np.float32)

@@ -13,7 +13,7 @@ import pytest
 from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle import convert, operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.records.formats import BINARY16, E4M3FN, E5M2
 from fpsim.records.settings import Settings

@@ -9,7 +9,7 @@ import fpsim as fp
 from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle import convert, elementwise_word, operate
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
 from tests.fpsim.kernels.elementwise.test_loop import HALF, run

@@ -10,7 +10,7 @@ import pytest
 from fpsim.elementwise.constants import LANES, mode_number, plan
 from fpsim.judge.oracle.rounding import floor_log2, split, steps_up
 from fpsim.kernels.rounding.round import round_fixed, round_random, round_residual
-from fpsim.kernels.rounding.rule import Rule
+from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, E5M2
 from fpsim.records.rounding import MODES, RNE, SR, SR_EQUAL, Rounding, Up
 from fpsim.records.settings import Settings
@@ -26,7 +26,7 @@ DEFINITION = {"RNU": lambda m, w, sign: w > Fraction(1, 2) or (w == Fraction(1, 
 
 def rule_of(constants, a):
     """The constants in all lanes of a formula."""
-    return Rule(*((a ^ a) + int(c) for c in constants))
+    return RoundingRule(*((a ^ a) + int(c) for c in constants))
 
 
 def near_midpoints(fmt, width):

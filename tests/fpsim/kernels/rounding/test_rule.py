@@ -8,7 +8,7 @@ from numba import njit
 
 from fpsim.elementwise.constants import plan
 from fpsim.kernels.lanes.memory import store
-from fpsim.kernels.rounding.rule import FIELDS, Rule, spread
+from fpsim.kernels.rounding.rule import FIELDS, RoundingRule, spread
 from fpsim.records.formats import BINARY16
 from fpsim.records.settings import Settings
 
@@ -26,12 +26,12 @@ def test_every_constant_is_in_all_lanes(width):
     constants = np.arange(100, 100 + len(FIELDS)).astype(f"u{width // 8}")
     out = np.zeros((3, 512 // width), constants.dtype)
     loop(constants, out)
-    rule = Rule(*constants.tolist())
+    rule = RoundingRule(*constants.tolist())
     assert [set(row) for row in out.tolist()] == [{rule.drop}, {rule.nan_set}, {rule.random_most}]
 
 
 def test_the_rule_of_binary16():
-    rule = Rule(*map(int, plan("add", Settings(BINARY16), 32).constants))
+    rule = RoundingRule(*map(int, plan("add", Settings(BINARY16), 32).constants))
     assert (rule.drop, rule.hidden, rule.emin) == (13, 1 << 23, 127 - 14)
     assert np.uint32(rule.over_pos).view(np.float32) == 65520
     assert np.uint32(rule.quantum).view(np.float32) == 2.0**-24

@@ -8,7 +8,7 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
 from fpsim.judge.oracle import operate, product_word
-from fpsim.judge.oracle.rounding import Settings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.linalg import dot, rounded_matmul
 from fpsim.state.bits import Replay
 from tests.threads import on_threads
@@ -34,7 +34,7 @@ class Judge:
         word = 0
         if s.random_most:
             word = product_word(self.context.seed, 0, self.output, place, s.random_most)
-        settings = Settings(s.rounding, overflow=s.overflow, word=word)
+        settings = OracleSettings(s.rounding, overflow=s.overflow, word=word)
         code, flags = operate(operation, codes, s.format, settings)
         self.flags |= flags
         return code

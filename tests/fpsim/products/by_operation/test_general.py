@@ -10,7 +10,7 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.oracle import operate, product_word
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
+from fpsim.judge.oracle.rounding import OracleSettings
 from fpsim.judge.oracle.sums import sum_of
 from fpsim.kernels.by_operation.general import CHAINS
 from fpsim.kernels.by_operation.sums import COLUMN_BLOCK

@@ -7,10 +7,10 @@ import pytest
 
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.products.by_unit.panels import Right, column_blocks, filled, n_panels
-from fpsim.products.by_unit.task import OperandTable, Task
+from fpsim.products.by_unit.task import OperandTable, TileTask
 from tests.threads import on_threads
 
-TASK = Task(None, 64, None, None, None, OperandTable(64, 0, PLAIN))
+TASK = TileTask(None, 64, None, None, None, OperandTable(64, 0, PLAIN))
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -13,7 +13,7 @@ from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.by_unit.tiles import EXACT, PARTIALS, UNGUARDED
 from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.products.by_unit import task as tasks
-from fpsim.products.by_unit.task import OperandTable, Task, tile_variant
+from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.units import MatrixUnit
 
@@ -59,7 +59,7 @@ def test_a_room_that_is_not_large_is_the_same_again():
 def test_a_tile_is_as_high_as_its_lanes_are_narrow(width):
     variant, constants = tile_variant(EXACT, settings(), settings().store, False, width)
     table = OperandTable(0, 0, PLAIN)
-    task = Task(variant, width, constants, np.zeros(3), table, table)
+    task = TileTask(variant, width, constants, np.zeros(3), table, table)
     assert task.height * COLUMNS * width == variant.vectors * PRODUCT_BITS
     assert task.zero.tolist() == [0]
     assert task.zero.dtype.itemsize * 8 == width

@@ -9,8 +9,7 @@ import pytest
 
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
-from fpsim.judge.oracle.rounding import Settings as OracleSettings
-from fpsim.judge.oracle.rounding import decode, round_exact
+from fpsim.judge.oracle.rounding import OracleSettings, decode, round_exact
 from fpsim.products.by_unit.unit_settings import UnitSettings, nearest
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit, find_unit

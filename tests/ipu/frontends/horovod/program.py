@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ipu.frontends.popdist.launch import Launch
+from ipu.frontends.popdist.launch import PoprunOptions
 
 __all__ = ["alone", "by_poprun"]
 
@@ -25,4 +25,4 @@ def alone(code, begin="", **variables):
 
 def by_poprun():
     """Variables of one process of poprun, which needs no MPI."""
-    return Launch().environment | {"POPDIST_INSTANCE_INDEX": "0"}
+    return PoprunOptions().environment | {"POPDIST_INSTANCE_INDEX": "0"}

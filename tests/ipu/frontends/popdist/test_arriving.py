@@ -12,9 +12,9 @@ import pytest
 
 from ipu.frontends.popdist import arriving
 from ipu.frontends.popdist.arriving import Arrivals
-from ipu.frontends.popdist.launch import JOIN_TIMEOUT, Launch
+from ipu.frontends.popdist.launch import JOIN_TIMEOUT, PoprunOptions
 from ipu.frontends.popdist.processes import run
-from ipu.members.arrival import Stage
+from ipu.members.arrival import ArrivalStage
 from ipu.members.cluster import Cluster
 
 full = pytest.mark.tier("full")
@@ -34,7 +34,7 @@ def told(folder, **stages):
     """Instances in their stages: i1=[STARTED, JOINS]."""
     for name, row in stages.items():
         for stage in row:
-            (folder / f"{name[1:]}.{Stage[stage].value}").touch()
+            (folder / f"{name[1:]}.{ArrivalStage[stage].value}").touch()
 
 
 def after(arrivals, clock, seconds):
@@ -106,12 +106,12 @@ def test_a_launch_that_has_failed_names_the_first_that_ended_early(tmp_path):
 
 def test_the_limit_is_that_of_the_workers(monkeypatch):
     monkeypatch.delenv("FPSIM_JOIN_TIMEOUT", raising=False)
-    assert Launch().join_timeout == JOIN_TIMEOUT == Cluster().join_timeout
+    assert PoprunOptions().join_timeout == JOIN_TIMEOUT == Cluster().join_timeout
     monkeypatch.setenv("FPSIM_JOIN_TIMEOUT", "7.5")
-    assert Launch().join_timeout == 7.5
-    assert Launch(timeout=3).join_timeout == 3
+    assert PoprunOptions().join_timeout == 7.5
+    assert PoprunOptions(timeout=3).join_timeout == 3
     monkeypatch.setenv("FPSIM_JOIN_TIMEOUT", "soon")
-    assert Launch().join_timeout == JOIN_TIMEOUT
+    assert PoprunOptions().join_timeout == JOIN_TIMEOUT
 
 
 # Real processes ---------------------------------------------------------------------------------
@@ -136,6 +136,7 @@ if index == "1" and kind == "crashes":
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 from ipu.members.channel import Channel
+from ipu.members.arrival import ArrivalStage
 from ipu.members.cluster import Cluster
 from ipu.members.connect import connect
 from ipu.members.transport import JoinError
@@ -186,7 +187,7 @@ def test_an_instance_that_does_not_join_is_named_and_nobody_is_left(
     monkeypatch.setenv("FPSIM_JOIN_TIMEOUT", "60" if kind == "joins" else "4")
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    launch = Launch(3, 3, transport=transport, as_root=True)
+    launch = PoprunOptions(3, 3, transport=transport, as_root=True)
     status = run(launch, [sys.executable, str(path), kind])
     output, errors = capfd.readouterr()
     assert living(str(path)) == []

@@ -9,7 +9,7 @@ from itertools import count, pairwise
 import pytest
 
 from ipu.frontends.popdist import launch as module
-from ipu.frontends.popdist.launch import Launch, find_mpirun, free_ports
+from ipu.frontends.popdist.launch import PoprunOptions, find_mpirun, free_ports
 
 INSTANCE = [sys.executable, "-P", "-m", "ipu.frontends.popdist.instance"]
 
@@ -30,16 +30,16 @@ INSTANCE = [sys.executable, "-P", "-m", "ipu.frontends.popdist.instance"]
 )
 def test_impossible_launches_are_refused(choices, message):
     with pytest.raises(ValueError, match=message):
-        Launch(**choices)
+        PoprunOptions(**choices)
 
 
 def test_the_default_transport_is_the_vendors_for_several_processes():
-    assert Launch(replicas=4).transport == "local"
-    assert Launch(instances=2, replicas=4).transport == "mpi"
+    assert PoprunOptions(replicas=4).transport == "local"
+    assert PoprunOptions(instances=2, replicas=4).transport == "mpi"
 
 
 def test_instances_are_told_what_was_asked_for():
-    launch = Launch(2, 6, 4, "grpc", order="tree", timeout=2.5)
+    launch = PoprunOptions(2, 6, 4, "grpc", order="tree", timeout=2.5)
     told = launch.environment
     assert told.pop("PYTHONPATH")
     assert told == {
@@ -47,26 +47,27 @@ def test_instances_are_told_what_was_asked_for():
         "POPDIST_NUM_INSTANCES": "2", "POPDIST_NUM_IPUS_PER_REPLICA": "4",
         "FPSIM_TRANSPORT": "grpc", "FPSIM_ORDER": "tree", "FPSIM_JOIN_TIMEOUT": "2.5",
     }
-    assert "FPSIM_ORDER" not in Launch().environment
-    assert "FPSIM_JOIN_TIMEOUT" not in Launch().environment
+    assert "FPSIM_ORDER" not in PoprunOptions().environment
+    assert "FPSIM_JOIN_TIMEOUT" not in PoprunOptions().environment
 
 
 def test_a_users_own_path_comes_first(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "theirs")
-    first, *_, last = Launch().environment["PYTHONPATH"].split(module.os.pathsep)
+    first, *_, last = PoprunOptions().environment["PYTHONPATH"].split(module.os.pathsep)
     assert first == "theirs"
     assert last == str(module._PATH)
     monkeypatch.setattr(module, "find_spec", lambda name: name)
-    assert str(module._PATH) not in Launch().environment["PYTHONPATH"]
+    assert str(module._PATH) not in PoprunOptions().environment["PYTHONPATH"]
 
 
 def test_python_files_and_fpsim_are_run_by_this_python():
     start = [sys.executable, "-P", "-m"]
-    assert Launch().command(["train.py", "-x"]) == [*INSTANCE, sys.executable, "train.py", "-x"]
-    assert Launch().command(["fpsim", "torch", "a.py"]) == [
+    command = PoprunOptions().command(["train.py", "-x"])
+    assert command == [*INSTANCE, sys.executable, "train.py", "-x"]
+    assert PoprunOptions().command(["fpsim", "torch", "a.py"]) == [
         *INSTANCE, *start, "ipu.experiments.cli", "torch", "a.py",
     ]
-    assert Launch().command(["echo", "a.py"]) == [*INSTANCE, "echo", "a.py"]
+    assert PoprunOptions().command(["echo", "a.py"]) == [*INSTANCE, "echo", "a.py"]
 
 
 @pytest.fixture
@@ -85,7 +86,9 @@ def mpirun(tmp_path, monkeypatch):
 
 def test_open_mpi_gets_its_own_options(mpirun):
     path = mpirun("mpirun (Open MPI) 5.0.11")
-    launch = Launch(2, 2, transport="mpi", hosts="a,b", as_root=True, mpi_arguments=("--quiet",))
+    launch = PoprunOptions(
+        2, 2, transport="mpi", hosts="a,b", as_root=True, mpi_arguments=("--quiet",)
+    )
     line = launch.mpirun(["echo"])
     assert line[:9] == [
         path, "--quiet", "-np", "2", "-H", "a,b", "--oversubscribe", "--allow-run-as-root", "-x",
@@ -93,12 +96,12 @@ def test_open_mpi_gets_its_own_options(mpirun):
     sent = {name for flag, name in pairwise(line) if flag == "-x"}
     assert sent == set(launch.environment)
     assert line[-5:] == [*INSTANCE, "echo"]
-    assert "--allow-run-as-root" not in Launch(2, 2, transport="mpi").mpirun(["echo"])
+    assert "--allow-run-as-root" not in PoprunOptions(2, 2, transport="mpi").mpirun(["echo"])
 
 
 def test_mpich_gets_none_of_them(mpirun):
     path = mpirun("HYDRA build details:")
-    launch = Launch(2, 2, transport="mpi", hosts="a,b", as_root=True)
+    launch = PoprunOptions(2, 2, transport="mpi", hosts="a,b", as_root=True)
     assert launch.mpirun(["echo"]) == [path, "-np", "2", "-hosts", "a,b", *INSTANCE, "echo"]
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from ipu.frontends.popdist import processes
-from ipu.frontends.popdist.launch import Launch
+from ipu.frontends.popdist.launch import PoprunOptions
 from ipu.frontends.popdist.processes import INTERRUPTED, run
 from tests.ipu.frontends.popdist.living import HOLD, assert_ended
 
@@ -36,7 +36,7 @@ except KeyboardInterrupt:
     sys.exit(9)
 """
 )
-THREE = Launch(3, 3, transport="grpc")
+THREE = PoprunOptions(3, 3, transport="grpc")
 
 
 def of(folder, *tasks):

@@ -7,17 +7,17 @@ from dataclasses import asdict
 
 import numpy as np
 
-from ipu.learn.checkpoint import Kept, State
+from ipu.learn.checkpoint import Kept, TrainingState
 from ipu.learn.nn import dense
 from ipu.learn.optim import SGD
 from ipu.learn.policy import MIXED
 from ipu.learn.train import Trainer
 from ipu.machine import FpCtl
 
-EMPTY = State({}, {}, {}, {}, 0, {})
+EMPTY = TrainingState({}, {}, {}, {}, 0, {})
 
 
-def bits(state: State) -> dict:
+def bits(state: TrainingState) -> dict:
     """Every bit of a state, comparable."""
     record = asdict(state)
     record["parameters"] = {n: _bits(k) for n, k in state.parameters.items()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ipu.learn.loss_scale import (
-    Histogram,
+    EdgeHistogram,
 )
 
 
 def seen(lower, upper):
-    statistic = Histogram(8188.0)
+    statistic = EdgeHistogram(8188.0)
     statistic.lower, statistic.upper = lower, upper
     return statistic

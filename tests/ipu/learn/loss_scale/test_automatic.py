@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16, BINARY32
 from ipu.learn.loss_scale import (
     AutomaticLossScale,
-    Histogram,
+    EdgeHistogram,
     KerasLossScale,
     StaticLossScale,
     Statistic,
@@ -53,7 +53,7 @@ def test_the_edge_is_an_eighth_of_the_largest_half():
 def test_the_scale_changes_once_in_a_period_by_the_first_step_s_statistic():
     scale, values = AutomaticLossScale(1.0, period=3), []
     for _ in range(7):
-        due = isinstance(scale.statistic(), Histogram)
+        due = isinstance(scale.statistic(), EdgeHistogram)
         scale = scale.successor([], seen(1, 0) if due else Statistic())
         values.append(scale.value)
     assert values == [2, 2, 2, 4, 4, 4, 8]

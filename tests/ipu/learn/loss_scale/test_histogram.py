@@ -10,7 +10,7 @@ from ipu import ops
 from ipu.learn.loss_scale import (
     PRODUCTS,
     AutomaticLossScale,
-    Histogram,
+    EdgeHistogram,
     KerasLossScale,
     Statistic,
 )
@@ -31,7 +31,7 @@ def test_gradients_of_the_backward_pass_are_counted(tracked):
 
     def both(node, gradient):
         every.append((node, gradient))
-        Histogram.watch(statistic, node, gradient)
+        EdgeHistogram.watch(statistic, node, gradient)
 
     wanted = {
         "all": lambda node: True, PRODUCTS: lambda node: node.primitive.name == "matmul",

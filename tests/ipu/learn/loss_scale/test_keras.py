@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipu.learn.loss_scale import (
-    Histogram,
+    EdgeHistogram,
     KerasLossScale,
     Statistic,
 )
@@ -52,7 +52,7 @@ def test_statistics_are_taken_when_they_are_used():
     for scale in (at_all, at_last):
         for _ in range(3):
             statistic = scale.statistic()
-            taken.append(isinstance(statistic, Histogram))
+            taken.append(isinstance(statistic, EdgeHistogram))
             scale = scale.successor([], statistic)
     assert taken == [True, True, True, False, False, True]
 

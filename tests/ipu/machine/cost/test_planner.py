@@ -10,10 +10,10 @@ import pytest
 from fpsim.records.evidence import Fact
 from fpsim.records.units import find_unit
 from ipu.machine import MK1, MK2
-from ipu.machine.cost.planner import Memory, Planner, exchanged, multiply_adds, price
+from ipu.machine.cost.planner import Planner, ProductMemory, exchanged, multiply_adds, price
 from ipu.machine.cost.work import Work, of_matmul
 
-NOTHING = Memory(0, 0, 0)
+NOTHING = ProductMemory(0, 0, 0)
 
 
 WIDE = MK2.instruction(find_unit("AMP_F16_F16"))
@@ -56,7 +56,7 @@ def test_a_load_of_weights_takes_units_times_32_bytes_at_8_or_16_per_cycle(unit,
 @pytest.mark.source("S3-01")
 def test_more_temporary_memory_means_fewer_steps():
     small = replace(MK2, tile_memory=Fact(10_000, *_known(MK2.tile_memory)))
-    work, memory = Work(1000, 4, 4, 0), Memory(64_000, 4096, 64_000)
+    work, memory = Work(1000, 4, 4, 0), ProductMemory(64_000, 4096, 64_000)
     got = [
         price(work, memory, WIDE, small, Planner(share), tiles=4) for share in (0.1, 0.3, 0.6, 1)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ipu.run.advising import advise
-from ipu.run.pages.page import headline, plain, read_report, where_rows, write_page
+from ipu.run.pages.page import headline, plain, read_report, where_rows, write_run
 from ipu.run.ways import Way
 from tests.ipu.run.runs import make_report, quiet_report
 
@@ -14,7 +14,7 @@ HALF = Way.parse("fp16")
 
 def test_a_folder_holds_the_page_its_data_and_its_figures(tmp_path):
     report = make_report()
-    page = write_page(tmp_path / "run", report, advise(report, HALF), "<net>")
+    page = write_run(tmp_path / "run", report, advise(report, HALF), "<net>")
     names = {path.name for path in page.parent.iterdir()}
     assert names == {
         "index.html", "report.json", "report.txt", "losses.png", "exponents.png", "overview.png",
@@ -30,7 +30,7 @@ def test_a_folder_holds_the_page_its_data_and_its_figures(tmp_path):
 
 def test_the_data_are_json_and_come_back(tmp_path):
     report = make_report()
-    write_page(tmp_path, report, advise(report, HALF))
+    write_run(tmp_path, report, advise(report, HALF))
     json.loads((tmp_path / "report.json").read_text(), parse_constant=lambda x: 1 / 0)
     again = read_report(tmp_path / "report.json")
     assert again["layers"] == report["layers"]
@@ -41,8 +41,8 @@ def test_the_data_are_json_and_come_back(tmp_path):
 
 
 def test_figures_of_an_earlier_run_are_gone(tmp_path):
-    write_page(tmp_path, make_report(), advise(make_report(), HALF))
-    write_page(tmp_path, quiet_report(), advise(quiet_report(), HALF))
+    write_run(tmp_path, make_report(), advise(make_report(), HALF))
+    write_run(tmp_path, quiet_report(), advise(quiet_report(), HALF))
     assert not (tmp_path / "exponents.png").exists()
     assert "This session did not count" in (tmp_path / "index.html").read_text()
 
@@ -58,7 +58,7 @@ def test_the_headline_tells_what_came_first():
 
 def test_a_run_that_computed_nothing_is_not_one_that_did_not_count(tmp_path):
     nothing = make_report() | {"layers": {}, "first": [], "swallowed": {}, "losses": []}
-    text = write_page(tmp_path, nothing, advise(nothing, HALF)).read_text()
+    text = write_run(tmp_path, nothing, advise(nothing, HALF)).read_text()
     assert "Nothing was computed." in text
     assert "did not count" not in text
     assert headline(quiet_report()) == "This session did not count; use count=True."

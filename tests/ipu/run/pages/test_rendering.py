@@ -1,11 +1,13 @@
-"""Templates: escaped in HTML alone, missing values refused, the style sheet included (law)."""
+"""Templates: escaped in HTML alone, missing values refused, one layout for every page (law)."""
 
 from __future__ import annotations
+
+import re
 
 import jinja2
 import pytest
 
-from ipu.run.pages.rendering import environment
+from ipu.run.pages.rendering import environment, write_page
 
 
 def test_html_is_escaped_and_text_is_not(tmp_path):
@@ -22,7 +24,20 @@ def test_a_missing_value_is_refused(tmp_path):
         environment(tmp_path).get_template("page.html.jinja").render()
 
 
-def test_pages_include_the_style_sheet_unescaped(tmp_path):
-    (tmp_path / "page.html.jinja").write_text('{% include "style.css" %}')
-    text = environment(tmp_path).get_template("page.html.jinja").render()
+def test_a_page_is_written_with_its_date_and_the_style_sheet_unescaped(tmp_path):
+    path = write_page(tmp_path / "index.html", "compare", {
+        "title": "a <b> program", "heads": [], "rows": [], "runs": [], "images": {"losses": ""},
+        "layers": [], "columns": [], "headlines": {}, "reasons": {},
+    })
+    text = path.read_text(encoding="utf-8")
     assert '"Segoe UI"' in text
+    assert ".heat" in text
+    assert "<title>fpsim: a &lt;b&gt; program</title>" in text
+    assert re.search(r"Written \d{4}-\d\d-\d\d \d\d:\d\d UTC", text)
+
+
+@pytest.mark.parametrize("template", ["compare", "report", "run", "sweep"])
+def test_every_page_extends_the_one_layout(template):
+    source, _, _ = environment().loader.get_source(environment(), f"{template}.html.jinja")
+    assert source.startswith('{% extends "page.html.jinja" %}')
+    assert "<head>" not in source

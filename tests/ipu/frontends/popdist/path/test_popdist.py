@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from ipu.frontends.popdist.launch import Launch
+from ipu.frontends.popdist.launch import PoprunOptions
 
 PROGRAM = """
 import popdist, popdist.environment
@@ -17,7 +17,7 @@ print(popdist.__name__, popdist.getNumLocalReplicas(), popdist.environment.getNu
 def test_it_is_ours():
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=60,
-        env=os.environ | Launch(2, 6, transport="grpc").environment,
+        env=os.environ | PoprunOptions(2, 6, transport="grpc").environment,
     )
     assert done.stdout == "popdist 3 2\n", done.stderr
 

@@ -21,7 +21,7 @@ from ipu.frontends.poptorch.engine import processes as module  # isort: skip
 from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, Processes, join  # isort: skip
 from ipu.members import members  # isort: skip
 from ipu.members.ending import leave  # isort: skip
-from ipu.learn.loss_scale.histogram import Histogram  # isort: skip
+from ipu.learn.loss_scale.histogram import EdgeHistogram  # isort: skip
 from ipu.plan.orders import Order  # isort: skip
 from tests.ipu.frontends.poptorch.engine import sharing  # isort: skip
 
@@ -247,7 +247,7 @@ def test_the_last_comparison_of_one_stops_the_others(ended):
 
 def test_a_histogram_is_that_of_all():
     def work(transport):
-        histogram = Histogram(1.0)
+        histogram = EdgeHistogram(1.0)
         histogram.upper, histogram.lower = 1 + transport.rank, 10
         Processes(Members(Channel(transport)), 1).add(histogram)
         return histogram.upper, histogram.lower

@@ -14,7 +14,7 @@ from ipu.members.channel import Channel
 from ipu.members.cluster import ClusterError
 from ipu.members.local_transport import local_transports, run_local
 from ipu.members.members import Members
-from ipu.members.sums import Sums
+from ipu.members.sums import ReplicaSums
 from ipu.members.transport import JoinError, StoppedError
 from ipu.plan.orders import Order
 from tests.ipu.frontends.tensorflow.framework import tf
@@ -28,7 +28,7 @@ def together(size, work):
 
     def run(transport):
         members = Members(Channel(transport))
-        return work(Workers(members, Sums(members.channel, size, Device, Order.TF_RING)))
+        return work(Workers(members, ReplicaSums(members.channel, size, Device, Order.TF_RING)))
 
     return run_local(size, run)
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_lost_is_told_with_step_and_checkpoint(step, saved, end
     first, second = local_transports(2)
     second.close()
     members = Members(Channel(first))
-    workers = Workers(members, Sums(members.channel, 2, Device, Order.TF_RING))
+    workers = Workers(members, ReplicaSums(members.channel, 2, Device, Order.TF_RING))
     workers.step, members.saved = step, saved
     for call in (lambda: workers.reduced(np.float32([1]), mean=True),
                  lambda: workers.texts("digest", "digests")):

@@ -1,6 +1,9 @@
-"""Executors: no plan moves a bit; replicas, accumulators and errors (law, differential)."""
+"""Compiled models: no plan moves a bit; replicas, accumulators and errors (law, differential)."""
 
 from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests.ipu.frontends.poptorch.framework import (
     options,
     poptorch,
     same,
+    session_of,
     sgd,
     staged,
     torch,
@@ -271,19 +275,99 @@ def test_an_inference_moves_no_bits_of_a_training():
 
 
 @pytest.mark.source("S2-02")
-def test_every_pipelined_slot_is_the_plans(monkeypatch):
-    from ipu.frontends.poptorch.engine import executor as module
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_marks_come_to_every_program_of_the_plan(monkeypatch, replicas):
+    """Micro-batch after micro-batch, each forward through all stages and backward through all."""
+    from ipu.plan.loop import MicroBatchLoop
 
-    seen = []
-    run = module._Round.run
-    monkeypatch.setattr(
-        module._Round, "run", lambda self, p, r: (seen.append((p, r)), run(self, p, r))
-    )
-    model, _ = train(options(STRATEGIES["pipelined"]()), steps=1)
-    assert [program for program, _ in seen] == list(model.plan.programs)
+    marks, mark = [], MicroBatchLoop.mark
+
+    def noted(loop, phase, stage, branch=0):
+        mark(loop, phase, stage, branch)
+        marks.append((loop._device.program, phase.value, stage))
+
+    monkeypatch.setattr(MicroBatchLoop, "mark", noted)
+    model, _ = train(options(STRATEGIES["pipelined"](), replicas=replicas), steps=1)
     assert model.plan.slots == 13
-    for stage in range(4):  # forward and backward lie on one IPU
-        assert {program.ipu for program, _ in seen if program.stage == stage} == {stage}
+    wanted = []
+    for m in range(7):
+        for replica in range(replicas):
+            own = [p for p in model.plan.programs if p.micro_batch == m]
+            wanted += [
+                (f"replica {replica}, IPU {p.ipu}, stage {p.stage}, micro-batch {m}, slot {p.slot}",
+                 p.phase.value, p.stage)
+                for p in own if p.phase.value in ("forward", "backward")
+            ]
+    # The gradients of a stage are accumulated under its own mark again.
+    entered = [row for row, before in zip(marks, [None, *marks], strict=False) if row != before]
+    once = [row for i, row in enumerate(entered) if row not in entered[:i]]
+    assert once == wanted
+
+
+class Loud(torch.nn.Module):
+    """Overflows in the backward pass of the first stage, or in the forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.last = torch.nn.Linear(6, 6), torch.nn.Linear(6, 3)
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            x = self.layer(x) * 64.0 / 64.0 / 64.0 * 64.0
+        with poptorch.Block("B2"):
+            x = self.last(x)
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+def test_of_two_traps_that_of_the_first_program_is_raised():
+    """Micro-batch 0 traps in its backward pass, micro-batch 1 forward: earlier in a pipeline."""
+
+    def trap(strategy, count):
+        chosen = options(strategy, count)
+        chosen.Precision.enableFloatingPointExceptions(True)
+        net = Loud().half()
+        model = poptorch.trainingModel(net, chosen, sgd(net.parameters(), loss_scaling=2.0**14))
+        x, labels = data(count)
+        x[1:] *= 8000.0
+        with pytest.raises(FloatingPointTrap) as caught:
+            model(x, labels)
+        return str(caught.value).rpartition("\n")[2]
+
+    pipelined = trap(staged("B1", "B2"), 3)
+    assert pipelined == "in Loud|forward, replica 0, IPU 0, stage 0, micro-batch 1, slot 1"
+    sharded = trap(poptorch.ShardedExecution("B1", "B2"), 3)
+    assert sharded == "in Loud|backward, replica 0, IPU 0, stage 0, micro-batch 0, slot 3"
+
+
+def test_models_compute_in_the_thread_that_calls_them():
+    threads = set()
+
+    class Noting(Net):
+        def forward(self, x, labels=None):
+            threads.add(threading.get_ident())
+            return super().forward(x, labels)
+
+    train(options(STRATEGIES["pipelined"]()), net=Noting(), steps=1)
+    assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("outside", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_what_the_program_does_around_a_call_moves_no_bit(outside):
+    def own(block):
+        net, samples = Net(), data(21, half=False)
+        training = options(STRATEGIES["pipelined"](), sr=False)
+        chosen = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
+        with session_of(policy="p=f16,c=f16", sr=True):
+            model = poptorch.trainingModel(net, training, sgd(net.parameters()))
+            serving = poptorch.inferenceModel(net, chosen)
+            with block():
+                model(*samples)
+                return bits(model), serving(samples[0][:3])
+
+    (weights, outputs), (same_weights, same_outputs) = own(nullcontext), own(outside)
+    assert same(weights, same_weights)
+    assert torch.equal(outputs, same_outputs)
 
 
 def test_the_loss_must_depend_on_a_parameter():

@@ -1,4 +1,4 @@
-"""Staging: the stages of a model, found by running it once, and the plan that follows.
+"""Stages: those of a model, found by running it once, and the plan that follows.
 
 The model's forward pass is traced with the first micro-batch, without gradients and without leaving
 a trace in random bits or buffers; it tells which blocks run in which order. Neighbouring stages on
@@ -19,11 +19,13 @@ from ipu.frontends.poptorch.strategies import StageOf, Strategy, names_of
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import smallest_count
 
-__all__ = ["Staging", "Tracer", "plan_of"]
+__all__ = ["Stages", "Tracer", "plan_of"]
 
 
 class Tracer:
     """Notes the blocks of a forward pass; all of them are one stage for now."""
+
+    n_stages = 1
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -35,7 +37,7 @@ class Tracer:
         return 0
 
 
-class Staging:
+class Stages:
     """The stages of a model and their IPUs.
 
     visits    of the tracer.
@@ -81,7 +83,7 @@ class Staging:
         return len(self.mapping)
 
 
-def plan_of(staging: Staging, options: Options, *, training: bool) -> Plan:
+def plan_of(stages: Stages, options: Options, *, training: bool) -> Plan:
     """The plan of one update, or of one call of an inference.
 
     Raises    ValueError for too few micro-batches, a gradient accumulation in an inference, and a
@@ -95,23 +97,23 @@ def plan_of(staging: Staging, options: Options, *, training: bool) -> Plan:
         )
     strategy = options.execution_strategy
     count = accumulation if training else options.device_iterations
-    _check_count(strategy.schedule, staging, count, training=training)
-    _check_ipus(staging, options)
-    recompute = strategy.schedule == "popart" and staging.n_stages > 1 and training
+    _check_count(strategy.schedule, stages, count, training=training)
+    _check_ipus(stages, options)
+    recompute = strategy.schedule == "popart" and stages.n_stages > 1 and training
     return Plan(
-        [_named(f"stage {i}") for i in range(staging.n_stages)],
-        mapping=staging.mapping, schedule=strategy.schedule, count=count,
+        [_named(f"stage {i}") for i in range(stages.n_stages)],
+        mapping=stages.mapping, schedule=strategy.schedule, count=count,
         reduction=_reduction(options), recompute=True if recompute else None,
         replicas=options.replication_factor, training=training, check_memory=False,
         **options.TensorLocations.placement(options.replication_factor, strategy, training),
     )
 
 
-def _check_count(schedule: str, staging: Staging, count: int, *, training: bool) -> None:
-    n = staging.n_stages
+def _check_count(schedule: str, stages: Stages, count: int, *, training: bool) -> None:
+    n = stages.n_stages
     if n == 1:
         return
-    least = smallest_count(schedule, n, staging.mapping, training=training)
+    least = smallest_count(schedule, n, stages.mapping, training=training)
     if count >= least:
         return
     if training:
@@ -126,9 +128,9 @@ def _check_count(schedule: str, staging: Staging, count: int, *, training: bool)
     )
 
 
-def _check_ipus(staging: Staging, options: Options) -> None:
+def _check_ipus(stages: Stages, options: Options) -> None:
     """IPUs are had in powers of 2."""
-    wanted = (max(staging.mapping) + 1) * options.replication_factor
+    wanted = (max(stages.mapping) + 1) * options.replication_factor
     if wanted & (wanted - 1) and not options.auto_round_num_ipus:
         more = 1 << wanted.bit_length()
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The executor: one call of a model, program after program of its plan.
+"""A compiled model: its stages, its plan, and the loop over micro-batches that a call runs.
 
 Source    PopART, pipeline.cc (order of programs), sgd.hpp (factors of loss and accumulators).
 """
@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.poptorch.engine.flight import Flight
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas
-from ipu.frontends.poptorch.engine.machine import Machine, Turn
+from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.metering import Meter
+from ipu.frontends.poptorch.engine.micro_batch import MicroBatch
 from ipu.frontends.poptorch.engine.processes import Processes, ReplicasOfProcesses
 from ipu.frontends.poptorch.engine.scaling import LossScaling
-from ipu.frontends.poptorch.engine.staging import Staging, Tracer, plan_of
+from ipu.frontends.poptorch.engine.stages import Stages, Tracer, plan_of
 from ipu.frontends.poptorch.engine.update import Updater
 from ipu.frontends.poptorch.enums import (
     HalfFloatCastingBehavior,
@@ -28,15 +28,17 @@ from ipu.frontends.poptorch.enums import (
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import rebuild
 from ipu.learn.accumulate import Reduction
-from ipu.plan.schedule import Phase, Program
+from ipu.machine.assigned import Assigned
+from ipu.plan.loop import MicroBatchLoop
+from ipu.plan.schedule import Phase
 
-__all__ = ["Executor"]
+__all__ = ["Compiled"]
 
 #: Positional and named arguments of one micro-batch.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Executor:
+class Compiled:
     """A model with its stages and plan.
 
     models     of each replica, as far as there are any; the first is the user's.
@@ -75,17 +77,11 @@ class Executor:
         strategy = self.options.execution_strategy
         tracer = Tracer(strategy)
         with self.machine.running(), self._unchanged(), self.machine.without_trace():
-            turn = self.machine.turn(0, 0)
-            flight = Flight(
-                self._forward(0, arguments), tracer, [], self.machine.mode, halves=self.halves
-            )
-            try:
-                with self.machine.taking(turn, "trace"):
-                    flight.forward(0)
-            finally:
-                flight.close()
-        self.staging = Staging(strategy, tracer.visits)
-        self.plan = plan_of(self.staging, self.options, training=self.training)
+            trace = MicroBatch(tracer, _nowhere, records=False, halves=self.halves)
+            with self.machine.taking(0, 0), Assigned(self.machine.device, "program", "trace"):
+                trace.forward(self._forward(0, arguments))
+        self.stages = Stages(strategy, tracer.visits)
+        self.plan = plan_of(self.stages, self.options, training=self.training)
         self._replicate()
         self.replicas = (
             Replicas(self.machine, self.plan.replicas) if self.processes is None
@@ -168,123 +164,110 @@ class Executor:
         outside = nullcontext() if self.training else self.machine.without_trace()
         work = _Round(self, batches)
         with outside:
-            try:
-                for program in self.plan.programs:
-                    for replica in range(self.plan.replicas):
-                        work.run(program, replica)
-            finally:
-                work.close()
-        if self.updater is not None:
-            work.update(self.updater)
+            work.loop.run(self.plan.replicas, work.run)
+        work.end()
         return work.outputs
 
 
-class _Round:
-    """The flights between two updates."""
+def _nowhere(is_backward: bool, stage: int) -> None:
+    """A trace is of no program."""
 
-    def __init__(self, executor: Executor, batches: Sequence[Arguments]) -> None:
-        self.executor, self.batches = executor, batches
+
+class _Round:
+    """The micro-batches between two updates."""
+
+    def __init__(self, compiled: Compiled, batches: Sequence[Arguments]) -> None:
+        self.compiled, self.batches = compiled, batches
         self.outputs: list[Any] = [None] * len(batches)
-        self._flights: dict[tuple[int, int], tuple[Flight, Turn]] = {}
-        self._parameters: list[torch.Tensor] = []
-        updater, plan, options = executor.updater, executor.plan, executor.options.Training
+        self._is_measured = compiled.meter.figures is None
+        machine, plan = compiled.machine, compiled.plan
+        self.loop = MicroBatchLoop(
+            plan, [machine.device], machine.first_replica, measures=self._is_measured
+        )
+        updater, options = compiled.updater, compiled.options.Training
+        self._parameters = [] if updater is None else updater.parameters
         if updater is None:
             return
-        self._parameters = updater.parameters
         running = _is_running(options, updater.types, plan.count)
         mean = options.accumulation_and_replication_reduction_type is ReductionType.Mean
-        assert executor.scaling is not None
-        scale = executor.scaling.value
-        self._seed = scale / executor.all_replicas if mean else scale
+        assert compiled.scaling is not None
+        scale = compiled.scaling.value
+        self._seed = scale / compiled.all_replicas if mean else scale
         self._unscale = 1 / (scale * plan.count) if mean and not running else 1 / scale
         how = Reduction.RUNNING_MEAN if running else Reduction.SUM
-        self._gradients = Gradients(executor.machine, plan.count, plan.replicas, how, updater.types)
-        executor.scaling.begin()
+        self._gradients = Gradients(machine, plan.count, plan.replicas, how, updater.types)
+        compiled.scaling.begin()
 
-    def close(self) -> None:
-        """End all strands."""
-        for flight, _ in self._flights.values():
-            flight.close()
-        self._flights.clear()
-
-    def run(self, program: Program, replica: int) -> None:
-        """One program of the plan; recomputation repeats bits, so the tape is kept instead."""
-        run = {Phase.FORWARD: self._forward, Phase.BACKWARD: self._backward}.get(program.phase)
-        if run is None:
-            return
-        key = program.micro_batch, replica
-        if key not in self._flights:
-            self._flights[key] = self._start(*key)
-        flight, turn = self._flights[key]
-        number = self.executor.machine.first_replica + replica
-        where = (
-            f"replica {number}, IPU {program.ipu}, stage {program.stage}, "
-            f"micro-batch {program.micro_batch}, slot {program.slot}"
+    def run(self, m: int, replica: int) -> None:
+        """A micro-batch of a replica; recomputation repeats bits, so the tape is kept instead."""
+        compiled, number = self.compiled, m * self.compiled.plan.replicas + replica
+        is_first = self._is_measured and m == replica == 0
+        tape = compiled.meter.tape() if is_first else None
+        micro_batch = MicroBatch(
+            compiled.stages, self._begin, records=compiled.training or is_first,
+            halves=compiled.halves, tape=tape,
         )
-        is_metered = key == (0, 0)
-        meter = self.executor.meter.program(program) if is_metered else nullcontext()
-        with self.executor.machine.taking(turn, where), meter:
-            run(program, replica, flight)
-        if is_metered and program.phase is Phase.FORWARD and self.executor.plan.is_last(program):
-            self.executor.meter.forward_done(flight)
+        with compiled.machine.taking(m, replica):
+            arguments = self.batches[number]
+            outputs = micro_batch.forward(compiled._forward(replica, arguments))
+            self.loop.end()
+            self.outputs[number] = rebuild(outputs, lambda x: x.detach())
+            if tape is not None:
+                loss = micro_batch.losses.final if compiled.training else None
+                compiled.meter.forward_done(tape, loss, arguments, outputs)
+            if compiled.training:
+                self._train(micro_batch, m, replica)
 
-    def _start(self, micro_batch: int, replica: int) -> tuple[Flight, Turn]:
-        executor = self.executor
-        number = micro_batch * executor.plan.replicas + replica
-        assert executor.scaling is not None or not self._parameters
-        watch = executor.scaling.watch(executor.machine) if executor.scaling else None
-        flight = Flight(
-            executor._forward(replica, self.batches[number]), executor.staging, self._parameters,
-            executor.machine.mode, watch, self.batches[number],
-            records=bool(self._parameters) or executor.meter.figures is None,
-            halves=executor.halves,
-        )
-        return flight, executor.machine.turn(micro_batch, replica)
+    def _begin(self, is_backward: bool, stage: int) -> None:
+        self.loop.mark(Phase.BACKWARD if is_backward else Phase.FORWARD, stage)
 
-    def _forward(self, program: Program, replica: int, flight: Flight) -> None:
-        flight.forward(program.stage)
-        plan = self.executor.plan
-        if plan.is_last(program):
-            number = program.micro_batch * plan.replicas + replica
-            self.outputs[number] = rebuild(flight.outputs, lambda x: x.detach())
-
-    def _backward(self, program: Program, replica: int, flight: Flight) -> None:
-        executor, m = self.executor, program.micro_batch
-        updater = executor.updater
+    def _train(self, micro_batch: MicroBatch, m: int, replica: int) -> None:
+        """The backward pass, whose gradients are accumulated."""
+        compiled = self.compiled
+        updater, scaling = compiled.updater, compiled.scaling
         assert updater is not None
-        seed = self._loss_gradient(flight) if executor.plan.is_last(program) else None
-        for parameter, gradient in flight.backward(program.stage, seed):
+        assert scaling is not None
+        stage_of = compiled.meter.stage_of
+        slopes = micro_batch.backward(
+            self._loss_gradient, self._parameters, scaling.watch(compiled.machine)
+        )
+        for parameter, gradient in sorted(slopes, key=lambda slope: -stage_of(slope[0])):
+            self._begin(True, stage_of(parameter))
             start, share = updater.combined(parameter, self._unscale)
             self._gradients.add(
-                replica, m, executor._names.get(id(parameter), "parameter"), parameter, gradient,
+                replica, m, compiled._names.get(id(parameter), "parameter"), parameter, gradient,
                 start=start, share=share,
             )
-        if program.stage == 0:
-            flight.close()
 
-    def _loss_gradient(self, flight: Flight) -> torch.Tensor:
+    def _loss_gradient(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss scale, over R for a mean: binary32, or rounded into a float16 loss's format."""
-        loss = flight.losses.final
         if not loss.requires_grad:
             raise RuntimeError(
                 "the loss depends on no parameter that requires a gradient; freeze fewer of them"
             )
-        machine, scaling = self.executor.machine, self.executor.scaling
+        machine, scaling = self.compiled.machine, self.compiled.scaling
         assert scaling is not None
         machine.session.recorder.scale = scaling.value
         if loss.numel() == 1:
             machine.session.recorder.loss(machine.session.step, float(loss.detach()))
         return machine.session.roots.gradient(loss, self._seed)
 
-    def update(self, updater: Updater) -> None:
-        """All parameters take their step."""
-        executor = self.executor
-        with executor.meter.updating():
-            updater.apply(self._gradients, executor.replicas, executor.plan.order, self._unscale)
-        assert executor.scaling is not None
-        executor.scaling.end(None if executor.processes is None else executor.processes.add)
-        executor.meter.updated(updater)
-        executor.machine.layers.end_step()
+    def end(self) -> None:
+        """All micro-batches have run; in a training all parameters take their step."""
+        compiled, updater = self.compiled, self.compiled.updater
+        if updater is not None:
+            self._update(updater)
+        if self._is_measured:
+            compiled.meter.round_done(self.loop, updater)
+        if updater is not None:
+            compiled.machine.layers.end_step()
+
+    def _update(self, updater: Updater) -> None:
+        compiled = self.compiled
+        assert compiled.scaling is not None
+        with compiled.meter.updating() if self._is_measured else nullcontext():
+            updater.apply(self._gradients, compiled.replicas, compiled.plan.order, self._unscale)
+        compiled.scaling.end(None if compiled.processes is None else compiled.processes.add)
 
 
 def _is_running(options: Any, types: dict[int, torch.dtype], count: int) -> bool:

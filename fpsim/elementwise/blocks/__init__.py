@@ -1,0 +1,1 @@
+"""Quantisers of block-scaled numbers on carriers: scales by rule, elements, codes, values."""

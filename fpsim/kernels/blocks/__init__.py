@@ -1,0 +1,1 @@
+"""Loops of block-scaled numbers: largest magnitudes, codes of elements, Hadamard transforms."""
