@@ -16,7 +16,7 @@ if not find_spec("torch"):
     collect_ignore += ["ipu/frontends/popdist/poptorch.py"]
     collect_ignore += ["tests/ipu/frontends/poptorch/engine/sharing.py"]
 if not find_spec("tensorflow"):
-    collect_ignore += ["ipu/frontends/tensorflow"]
+    collect_ignore += ["fpsim/tf.py", "ipu/frontends/tensorflow"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):
     collect_ignore += ["ipu/members/grpc_server.py", "ipu/members/grpc_transport.py"]
     collect_ignore += ["tests/ipu/members/damaging.py", "tests/ipu/members/joining.py"]

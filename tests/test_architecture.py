@@ -62,7 +62,7 @@ ORDER = [
         "ipu.frontends.tensorflow.reports", "ipu.frontends.tensorflow.settings",
         "ipu.frontends.tensorflow.training", "ipu.frontends.tensorflow.workers",
     ),
-    ("fpsim.torch",),
+    ("fpsim.tf", "fpsim.torch"),
     ("ipu.experiments.lab", "ipu.experiments.sweep"),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
@@ -175,7 +175,8 @@ def test_imports_point_down(module):
         assert closed is None or f"{there}.".startswith(f"{closed}."), f"{module} imports {other}"
         if there.startswith("fpsim.judge"):
             assert here.startswith(OF_THE_JUDGE), f"{module} imports the judge"
-    assert "fpsim.torch" not in arrows()[module], f"{module} imports fpsim.torch, an extra"
+    for extra in ("fpsim.tf", "fpsim.torch"):
+        assert extra not in arrows()[module], f"{module} imports {extra}, an extra"
     for framework, rooms in FRAMEWORKS.items():
         uses = framework in {name.partition(".")[0] for name in imported(module)}
         assert not uses or module.startswith(rooms), f"{module} imports {framework}, an extra"
@@ -257,7 +258,7 @@ def test_a_class_name_stands_once_in_the_tree():
 
 
 #: Modules that are rooms of their own, with a sentence elsewhere in CONTRIBUTING.md.
-OUTSIDE = ("fpsim.testing", "fpsim.torch")
+OUTSIDE = ("fpsim.testing", "fpsim.tf", "fpsim.torch")
 
 
 @pytest.mark.parametrize("room", sorted(set(LEVEL) - set(OUTSIDE)))

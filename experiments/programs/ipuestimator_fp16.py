@@ -52,8 +52,9 @@ def command(precision: str, options: ProgramOptions) -> int:
 
 def _train(precision: str, options: ProgramOptions, data: Data) -> int:
     """The exit status of a training."""
+    from ipu.frontends.tensorflow.engine.current import choose
     from ipu.frontends.tensorflow.engine.errors import MachineError
-    from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.frontends.tensorflow.engine.machine import Choices
 
     choose(Choices(seed=options.seed))
     tf = importlib.import_module("tensorflow")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ipu.run.advice import Advice, find_advice
@@ -37,6 +37,7 @@ class Advised:
 def advise(
     report: Mapping[str, Any], base: Way, run: Callable[[Way, int], Outcome] | None = None,
     trials: Iterable[str | Way] | None = None, seeds: int = 3,
+    check: Callable[[Way], object] = str,
 ) -> Advised:
     """The advice that a report gives, tried where the program can be run again.
 
@@ -45,11 +46,16 @@ def advise(
     trials    ways to try, or their texts; None: those of the advice, and where none of them
               restores binary32's curve, their combinations.
     seeds     runs of each way, from seed 0 on.
+    check     raises ValueError for a way in which the program cannot be run; such ways are left
+              out of the advice.
 
     Raises    TypeError for trials that are no list of ways or texts, and seeds that are no number;
               ValueError for fewer than two seeds, which show no spread.
     """
-    items = find_advice(report, base)
+    items = [
+        replace(item, ways=tuple(way for way in item.ways if _runs(way, check)))
+        for item in find_advice(report, base)
+    ]
     if run is None:
         return Advised(items)
     if not isinstance(seeds, int):
@@ -57,7 +63,7 @@ def advise(
     if seeds < 2:
         raise ValueError(f"seeds={seeds} shows no spread; use 2 or more")
     base = base.with_policies
-    ways = [way for item in items for way in item.ways] if trials is None else _read(trials)
+    ways = [way for item in items for way in item.ways] if trials is None else _read(trials, check)
     ways = list(dict.fromkeys(way.with_policies for way in ways))
     known: dict[tuple[Way, int], Outcome] = {}
 
@@ -68,13 +74,25 @@ def advise(
 
     tried = try_ways(once, ways, base, range(seeds))
     if trials is None and ways and tried[0].restores != YES:
-        more = list(combinations(ways, base))
+        more = [way for way in combinations(ways, base) if _runs(way, check)]
         tried = try_ways(once, [*ways, *more], base, range(seeds))
     return Advised(items, tried)
 
 
-def _read(trials: Iterable[str | Way]) -> list[Way]:
+def _runs(way: Way, check: Callable[[Way], object]) -> bool:
+    """Whether a way can be run."""
+    try:
+        check(way)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(trials: Iterable[str | Way], check: Callable[[Way], object]) -> list[Way]:
     """Ways from their texts."""
     if isinstance(trials, str) or not all(isinstance(t, (str, Way)) for t in trials):
         raise TypeError(f"trials={trials!r} is no list of ways; use one, as ['fp16+sr', 'mixed']")
-    return [Way.parse(t) if isinstance(t, str) else t for t in trials]
+    ways = [Way.parse(t) if isinstance(t, str) else t for t in trials]
+    for way in ways:
+        check(way)
+    return ways

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fpsim.records.formats import BINARY64
-from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
+from fpsim.records.formats import BINARY64, Format
+from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy, PolicyLike
 from ipu.run.format_policies import FormatPolicy, named_format
 
-__all__ = ["PRESETS", "PolicyArgument", "find_policy"]
+__all__ = ["PRESETS", "PolicyArgument", "find_policy", "formats_of"]
 
 PolicyArgument = str | Policy | LayerPolicies | Mapping[str, "str | Policy"]
 
@@ -52,6 +52,13 @@ def find_policy(policy: PolicyArgument) -> Policy | LayerPolicies:
     for each in chosen.all:
         _check(each)
     return chosen
+
+
+def formats_of(policy: PolicyLike) -> set[Format]:
+    """Every format that a policy names."""
+    return {
+        f for p in policy.all for f in (p.param, p.compute, p.output, p.activations, p.accumulator)
+    }
 
 
 def _single(policy: object) -> Policy:

@@ -45,7 +45,7 @@ class Recorder:
     """
 
     def __init__(self, counts: Counts | None = None) -> None:
-        self._counts = counts
+        self.counts = counts
         #: Backward passes whose loss was not finite; after one nothing counts until one is.
         self.uncounted = 0
         self.results = Exponents()
@@ -82,8 +82,8 @@ class Recorder:
         """A backward pass of a step began at this value; while it is not finite nothing counts."""
         is_finite = math.isfinite(value)
         self.uncounted += not is_finite
-        if self._counts is not None:
-            self._counts.is_on = is_finite
+        if self.counts is not None:
+            self.counts.is_on = is_finite
         self._losses.setdefault(step, []).append(value)
 
     def bound(self, name: str, fmt: Format, value: float) -> None:

@@ -81,6 +81,17 @@ class Way:
         """This way, with the policy's formats also for tensors that the program makes float16."""
         return replace(self, changes=replace(self.changes, halves_by_policy=True))
 
+    def check_unchanged(self) -> None:
+        """Refuse changes of the program from outside, for front ends that make none.
+
+        Raises    ValueError.
+        """
+        if self.changes != NONE:
+            raise ValueError(
+                f"way={str(self)!r} changes the program by {self.changes}, which fpsim torch alone "
+                "can; use a policy, +sr and +LAYER=f32, and change the rest in the program"
+            )
+
     def __str__(self) -> str:
         layers = self.policy.layers if isinstance(self.policy, LayerPolicies) else ()
         texts = (

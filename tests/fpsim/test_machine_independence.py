@@ -231,7 +231,7 @@ before = mxcsr()
 with event.install_recorder("numba:compile") as compilations:
     import fpsim
     for module in pkgutil.walk_packages(fpsim.__path__, "fpsim."):
-        if module.name != "fpsim.torch":  # of an optional extra
+        if module.name not in ("fpsim.tf", "fpsim.torch"):  # of optional extras
             importlib.import_module(module.name)
 imported, compiled = mxcsr(), len(compilations.buffer)
 with event.install_recorder("numba:compile") as compilations:

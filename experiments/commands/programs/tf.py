@@ -81,8 +81,10 @@ def command(
     with bad_input():
         from ipu.run.ways import Way, parse_ways
 
-        ways = [_checked(way) for way in parse_ways(compared)] if compared is not None else []
-        way = _checked(Way.parse(policy))
+        ways = parse_ways(compared) if compared is not None else []
+        way = Way.parse(policy)
+        for each in (*ways, way):
+            each.check_unchanged()
         if out is not None:
             make_folder(out)
     if choices["reference"] and (count or out or ways):
@@ -105,25 +107,14 @@ def command(
     return compare(program, ways, folder_of(out or _OUT, name_of_process()), line_of)
 
 
-def _checked(way: Way) -> Way:
-    """A way in which programs of TensorFlow can run."""
-    from ipu.run.changes import NONE
-
-    if way.changes != NONE:
-        raise ValueError(
-            f"way={str(way)!r} changes the program by {way.changes}, which fpsim torch alone can; "
-            "use a policy, +sr and +LAYER=f32, and change the rest in the program"
-        )
-    return way
-
-
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
     choices: dict[str, Any], *, count: bool,
 ) -> int:
     import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.processes.programs import ProgramError, run_file
-    from ipu.frontends.tensorflow.engine.machine import Choices, choose
+    from ipu.frontends.tensorflow.engine.current import choose
+    from ipu.frontends.tensorflow.engine.machine import Choices
     from ipu.members.ending import leave_all
     from ipu.members.transport import StoppedError
     from ipu.ops.heap import keep_freed_memory
@@ -131,7 +122,7 @@ def _run(
     keep_freed_memory()
     is_tf1 = choices.pop("tf1")
     with bad_input():
-        choose(Choices(way.policy, sr=sr, count=count or out is not None, **choices))
+        choose(Choices(policy=way.policy, sr=sr, count=count or out is not None, **choices))
     if is_tf1:
         from ipu.frontends.tensorflow.facade import install_facade
 
@@ -158,8 +149,7 @@ def _run(
 
 def _warn_if_unreached() -> None:
     """A run beside the machine has none of the formats that were asked for."""
-    from ipu.frontends.tensorflow.engine.machine import current
-    from ipu.frontends.tensorflow.reports.report import UNREACHED
+    from ipu.frontends.tensorflow.engine.current import UNREACHED, current
 
     if not current().launches:
         click.echo(f"fpsim: nothing was computed on the machine. {UNREACHED}", err=True)
@@ -182,14 +172,14 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
-    from ipu.frontends.tensorflow.engine.machine import current
-    from ipu.frontends.tensorflow.reports.report import advice, report
+    from ipu.frontends.tensorflow.engine.current import current_run
     from ipu.members.ending import name_of_process
 
-    told = report(current())
+    run = current_run()
+    told = run.report()
     told["stopped"] = stopped
     if is_printed:
         click.echo(f"\n{told}", err=True)
     if out is not None:
         out = folder_of(out, name_of_process())
-        tell_page(out, told, advice(current(), told), title, is_printed=is_printed)
+        tell_page(out, told, run.advice(told), title, is_printed=is_printed)

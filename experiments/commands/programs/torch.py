@@ -147,7 +147,6 @@ def _run(
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
     from ipu.members.transport import JoinError, StoppedError
-    from ipu.run.advising import advise
     from ipu.run.patterns import PatternError
 
     with bad_input():
@@ -176,8 +175,7 @@ def _run(
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
-        advised = advise(report, session.way)
-        tell_page(out, report, advised, Path(program).name, is_printed=count)
+        tell_page(out, report, session.advice(report), Path(program).name, is_printed=count)
     is_printed = count or stopped
     if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
         click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)

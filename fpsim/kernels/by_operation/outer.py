@@ -16,7 +16,7 @@ from numba import njit
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.loop import BLOCK, ROOM, WORDS_NONE, WORDS_WHOLE, fill_block
 from fpsim.kernels.elementwise.special import MULTIPLY, SUBTRACT
-from fpsim.kernels.elementwise.step import FLAGS_STICKY, nothing_seen, summary, vector_step
+from fpsim.kernels.elementwise.step import FLAGS_STICKY, no_events, summary, vector_step
 from fpsim.kernels.lanes.memory import copy_item, copy_items, pointer, room
 from fpsim.kernels.lanes.vectors import width_of
 from fpsim.kernels.rounding.rule import spread
@@ -66,8 +66,8 @@ def outer_kernel(variant: OuterVariant) -> Any:
         n = row.shape[0]
         product_rule, rule = spread(product_constants), spread(constants)
         product_lanes, lanes = 512 // width_of(product_rule.drop), 512 // width_of(rule.drop)
-        product_seen = nothing_seen(MULTIPLY, product_rule)
-        seen = nothing_seen(SUBTRACT, rule)
+        product_events = no_events(MULTIPLY, product_rule)
+        events = no_events(SUBTRACT, rule)
         all_target, all_column, all_row = pointer(target), pointer(column), pointer(row)
         scalar, product = room(column, GROUP), room(target, GROUP)
         last_row, last_target = room(row, GROUP), room(target, GROUP)
@@ -89,19 +89,19 @@ def outer_kernel(variant: OuterVariant) -> Any:
                     px, xi, pt, ti = last_row, 0, last_target, 0
                 what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, PRODUCT_RESIDUAL, False
                 for k in range(0, GROUP, product_lanes):
-                    product_seen = vector_step(
+                    product_events = vector_step(
                         MULTIPLY, what, scalar, 0, px, xi + k, scalar, 0, product, k, no_flags, 0,
-                        product_words, wp + in_block + k, product_rule, product_seen,
+                        product_words, wp + in_block + k, product_rule, product_events,
                     )
                 what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, RESIDUAL, False
                 for k in range(0, GROUP, lanes):
-                    seen = vector_step(
+                    events = vector_step(
                         SUBTRACT, what, pt, ti + k, product, k, scalar, 0, pt, ti + k, no_flags, 0,
-                        room_words, wi + in_block + k, rule, seen,
+                        room_words, wi + in_block + k, rule, events,
                     )
                 if few < GROUP:
                     for k in range(few):
                         copy_item(all_target, start + j + k, last_target, k)
-        return np.int64(summary(product_seen)) | np.int64(summary(seen))
+        return np.int64(summary(product_events)) | np.int64(summary(events))
 
     return loop

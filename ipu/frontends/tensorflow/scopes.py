@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import TABLE, Run, Site, kernel, single
+from ipu.frontends.tensorflow.kernels.table import TABLE, NodeSite, Run, kernel, single
 from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = [
@@ -93,7 +93,7 @@ def outside_compilation_scope(name: str = "outside") -> Iterator[None]:
 
 
 @kernel("OutsideCompilation", rounding="on the host", is_any=True, keeps=True)
-def _outside(site: Site) -> Run:
+def _outside(site: NodeSite) -> Run:
     node = site.node
     if any(tensor.dtype == tf.resource for tensor in node.inputs) or node.type == "Const":
         return TABLE[node.type].build(site)

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import launching_functions
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.replicas import in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing

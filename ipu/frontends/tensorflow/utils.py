@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.settings.choices import (
     DeviceConnectionType,
     ExecutionProfileType,

@@ -41,26 +41,19 @@ from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, trap
 from ipu.machine.device import Device
 from ipu.machine.product_calls import ProductCall
 from ipu.machine.target import HYPOTHETICAL, Target
+from ipu.run.policies import formats_of
 
 __all__ = [
     "EightBitDevice",
     "IeeeContext",
     "ProductsDevice",
     "find_device",
-    "formats_of",
     "ieee_unit",
 ]
 
 _STOCHASTIC_BITS = 16
 #: Formats of torch's tensors of eight bits, which a program may use under any policy.
 _EIGHT_BITS = (E4M3FN, E5M2, F143, F152)
-
-
-def formats_of(policy: PolicyLike) -> set[Format]:
-    """Every format that a policy names."""
-    return {
-        f for p in policy.all for f in (p.param, p.compute, p.output, p.activations, p.accumulator)
-    }
 
 
 def find_device(

@@ -14,12 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
-from ipu.machine.device import Device
-from ipu.run.recorder import Recorder
+from ipu.run.run import Run
 
 __all__ = ["Losses", "Observer", "following_losses", "host_values", "term"]
 
@@ -49,37 +47,22 @@ def term(base: str, arguments: Sequence[Any], options: dict[str, Any]) -> NDArra
 
 
 class Observer:
-    """Tells a recorder of results, weights and updates, where the device counts.
+    """Tells a run of weights and updates, where it counts."""
 
-    recorder    what is told.
-    """
-
-    def __init__(self, recorder: Recorder, device: Device, memory: Memory, layers: Layers) -> None:
-        self._recorder, self._device, self._memory = recorder, device, memory
-        self._layers = layers
-        self.is_on = device.counts is not None
-        if self.is_on:
-            memory.watch = self._watch
-
-    def _watch(self, result: Array) -> None:
-        self._recorder.result(self._device.tensor, result)
-
-    def note_step(self, step: int) -> None:
-        """A step is over, or the report is asked for in it."""
-        if self._device.counts is not None:
-            self._recorder.step_done(step, self._device.counts)
+    def __init__(self, run: Run, memory: Memory, layers: Layers) -> None:
+        self._run, self._memory, self._layers = run, memory, layers
 
     def note_weights(self, parameter: torch.Tensor) -> None:
         """A parameter as it is when its layer first runs."""
         fmt = self._memory.format_of(parameter)
-        if self.is_on and fmt is not None:
+        if self._run.is_counting and fmt is not None:
             layer = self._layers.layer_of(parameter)
-            self._recorder.weights(layer, id(parameter), fmt, host_values(parameter))
+            self._run.recorder.weights(layer, id(parameter), fmt, host_values(parameter))
 
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
         """What to do after an operation in place on these arguments; None for nothing."""
-        target = args[0] if args else None
-        if not (self.is_on and isinstance(target, torch.Tensor) and target.requires_grad):
+        target = args[0] if args and self._run.is_counting else None
+        if not (isinstance(target, torch.Tensor) and target.requires_grad):
             return None
         added, fmt = term(base, args, kwargs), self._memory.format_of(target)
         if added is None or fmt is None:
@@ -89,10 +72,10 @@ class Observer:
 
     def note_update(self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any) -> None:
         """A parameter was `before`, and this term was added to it."""
-        if self.is_on:
+        if self._run.is_counting:
             layer = self._layers.layer_of(parameter) or "optimizer"
             after = host_values(parameter)
-            self._recorder.update(layer, id(parameter), fmt, before, added, after)
+            self._run.recorder.update(layer, id(parameter), fmt, before, added, after)
 
 
 class Losses(Protocol):

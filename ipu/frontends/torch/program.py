@@ -29,7 +29,8 @@ def settings_of(session: Session) -> list[str]:
     device = session.device
     rows = {
         "way": session.way, "random bits": device.source, "target": device.target.name,
-        "control bits": device.control, "ties": session.ties, "found_inf": session.found_inf,
+        "control bits": device.control, "ties": session.options.ties,
+        "found_inf": session.options.found_inf,
         "preset": device.options.preset, "f32_denormals": device.options.f32_denormals,
         "max_nan": device.options.max_nan, "sums": device.options.sums,
     }
@@ -50,7 +51,7 @@ def join_replicas(session: Session) -> int:
     order = cluster.order or Order.AUTO
     members = join(cluster, [f"order: {order.value}", *settings_of(session)], ends=False)
     session.replicas = Replicas(
-        members, session.memory, order, shares_status=session.found_inf == "status",
+        members, session.memory, order, shares_status=session.options.found_inf == "status",
         local=cluster.local_replicas,
     )
     session.replica = cluster.rank

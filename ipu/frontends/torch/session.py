@@ -12,9 +12,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -22,12 +21,13 @@ import numpy as np
 import torch
 
 import fpsim
-from fpsim.records.formats import BINARY32, Format
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.gradients import Gradients
-from ipu.frontends.torch.hypothetical import find_device, formats_of
+from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.listing import described
@@ -40,7 +40,6 @@ from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_stat
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
-from ipu.frontends.torch.trying import Step, run_step
 from ipu.frontends.torch.values import (
     FORMATS,
     Memory,
@@ -50,27 +49,21 @@ from ipu.frontends.torch.values import (
     stored,
     tensors_of,
 )
-from ipu.machine.control import FpCtl, FpSts, dump
+from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target, find_target
 from ipu.ops.listing import Listing
-from ipu.run.account import Account, counted_name
-from ipu.run.advising import Advised, advise
+from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
-from ipu.run.pages.page import write_run
+from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, Replay
-from ipu.run.policies import PolicyArgument, find_policy
-from ipu.run.recorder import Recorder
-from ipu.run.report import describe
-from ipu.run.text import Report
-from ipu.run.trials import Outcome
+from ipu.run.policies import PolicyArgument
+from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
 __all__ = ["Session", "machine"]
 
-_TIES = ("first", "all")
-_FOUND_INF = ("values", "status")
 #: What a program lacks of which nothing reaches the machine.
 _UNREACHED = (
     "A session sees operations of PyTorch on floating-point tensors of the CPU, in this process "
@@ -78,46 +71,32 @@ _UNREACHED = (
 )
 
 
-class Session:
+class Session(Run):
     """What `machine` gives: a context manager, and after it a report.
 
     device    whose arithmetic it is.
-    changes   of the program from outside.
-    again     makes a session like this one, in another way and with another seed.
+    unit      for products, of a hypothetical machine.
     step      the number of the first step.
-    seed      the device's, as states of optimisers tell it.
     """
 
     _open: Session | None = None
 
     def __init__(
-        self, device: Device, policy: PolicyArgument, ties: str = "first",
-        found_inf: str = "values", changes: Changes = NONE,
-        again: Callable[[Way, int], Session] | None = None, step: int = 0, seed: int = 0,
+        self, device: Device, options: RunOptions, *, unit: MatrixUnit | str | None = None,
+        step: int = 0,
     ) -> None:
-        if ties not in _TIES:
-            raise ValueError(f"ties={ties!r} is not known; use first or all")
-        if found_inf not in _FOUND_INF:
-            raise ValueError(f"found_inf={found_inf!r} is not known; use values or status")
-        self.policy = find_policy(policy)
-        #: The policy, rounding and changes of the run.
-        self.way = Way(self.policy, device.control.esr, changes)
-        self._remake = again
-        self._advised: Advised | None = None
-        self.device, self.ties, self.found_inf, self.seed = device, ties, found_inf, seed
+        super().__init__(options)
         self.clock = PlaceClock()
-        device.clock = self.clock
-        formats = formats_of(self.policy)
+        device.clock = self.clock  # before there are contexts, which draw by it
+        self.use(device)
+        #: The operation that runs now.
+        self._operation = ""
+        self._unit, self._first = unit, check_step(step)
         #: Formats that tensors may hold.
-        self._formats = formats | {BINARY32, *FORMATS.values()}
-        for fmt in formats:
-            device.context(fmt)  # refuses a format that the target lacks
-        self.memory = Memory(device, is_plain=formats == {BINARY32})
-        self.account = Account()
-        #: Exponents, updates, losses; those of values only if the device counts.
-        self.recorder = Recorder(device.counts)
-        self.changer = Changer(changes, self.memory, self.call)
-        self.halves_by_policy = changes.halves_by_policy
+        self._formats = self.formats | {BINARY32, *FORMATS.values()}
+        self.memory = Memory(device, is_plain=self.is_plain)
+        self.changer = Changer(options.changes, self.memory, self.call)
+        self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
         self._patterns = patterns_of(self.policy)
         #: Layers of operations until then.
@@ -129,14 +108,16 @@ class Session:
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
-        self.observer = Observer(self.recorder, device, self.memory, self.layers)
+        self.observer = Observer(self, self.memory, self.layers)
+        if self.is_watched:
+            self.memory.watch = self.note_result
         self.roots = Roots(
-            changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
+            options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
         )
         self._form = OneByOne()
         #: Steps of optimisers tried before this session.
-        self.first_step = check_step(step)
+        self.first_step = self._first
         #: The copy of the model that runs now, where a front end has several.
         self.replica = 0
         #: This process's replica among those of others.
@@ -156,7 +137,7 @@ class Session:
         self._has_optimiser: bool | None = None
         #: $FP_STS of what ran outside of the backward passes that the device's own register is
         #: about, and of those since the last step.
-        self._status_before = self._status_of_passes = 0
+        self.status_before = self._status_of_passes = 0
         self._has_stepped = False
         self._optimisers: WeakSet[torch.optim.Optimizer] = WeakSet()
         #: What brings back parameters and slots of the step that runs, if it may stop.
@@ -239,11 +220,10 @@ class Session:
         if known is None:
             known = calls[key] = self._new_call(*key)
         call, place, name = known
+        self._operation = operation
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
         device.tensor = name
-        if device.counts is not None:
-            device.counts.tensor = name
         return call
 
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
@@ -251,10 +231,7 @@ class Session:
         layer, direction, micro_batch = where
         if self._patterns:
             self._layers.add(layer)
-        call = Call(
-            self.device, self.memory, self.policy.of(layer), layer, direction, self.ties,
-            self._note_constant, self.found_inf,
-        )
+        call = Call(self, self.policy.of(layer), layer, direction, self.memory)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
@@ -326,11 +303,6 @@ class Session:
         for _, place, _ in self._block_calls.values():
             self.clock.drop(place)
         self._block_calls.clear()
-
-    def _note_constant(
-        self, layer: str, direction: str, fmt: Format, value: float, change: str
-    ) -> None:
-        self.account.constant(layer, direction, fmt, value, change)
 
     def _enter(self, module: torch.nn.Module) -> None:
         """Parameters take the policy's format when their layer first runs."""
@@ -413,8 +385,8 @@ class Session:
         """With found_inf="status" the status register is about the backward passes of a step."""
         self.replicas.changed(in_update=self.layers.in_update)
         self._may_have_stepped = True
-        if self.found_inf == "status":
-            self._status_before |= self.device.status_word
+        if self.options.found_inf == "status":
+            self.status_before |= self.device.status_word
             self.device.status_word = self._status_of_passes
 
     def _end_backward(self) -> None:
@@ -441,7 +413,7 @@ class Session:
         if self.memory.is_plain and not self.device.control.esr:
             return {}
         return {
-            "step": self.step, "seed": self.seed, "way": str(self.way),
+            "step": self.step, "seed": self.options.seed, "way": str(self.way),
             "formats": formats_of_state(optimiser, self.memory),
         }
 
@@ -452,10 +424,10 @@ class Session:
         if entry["step"] > self.step:
             self.first_step += entry["step"] - self.step
             self.go_on_at(entry["step"])
-            if self.device.control.esr and entry["seed"] != self.seed:
+            if self.device.control.esr and entry["seed"] != self.options.seed:
                 warnings.warn(
                     f"the state of the optimiser comes from a session with seed {entry['seed']}, "
-                    f"this one has seed {self.seed}: its random bits are others than those "
+                    f"this one has seed {self.options.seed}: its random bits are others than those "
                     "of a training that was not interrupted",
                     RuntimeWarning,
                     stacklevel=4,
@@ -465,7 +437,7 @@ class Session:
         self._form.end()
         for (parameter, fmt, before), wide in self.changer.finish():
             self.observer.note_update(parameter, fmt, before, wide - before)
-        self.observer.note_step(self.step)
+        self.step_done(self.step)
         self.step += 1
         self.replicas.stepped(self.step)
         self._has_stepped = True
@@ -485,10 +457,14 @@ class Session:
             return None
         return self.observer.writing(base, args, kwargs)
 
-    def _in_way(self, way: Way, seed: int) -> Session:
-        if self._remake is None:
-            raise RuntimeError("this session was not made by machine(), which tries ways")
-        return self._remake(way, seed)
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
+        """Call `see` with the result of every operation that is computed from now on."""
+        super().watch(see)
+        self.memory.watch = self.note_result
+
+    def note_result(self, array: Array) -> None:
+        """The operation that runs now has this result."""
+        self.result(self.device.tensor, self._operation, array)
 
     # Recomputation --------------------------------------------------------------------------
 
@@ -503,76 +479,57 @@ class Session:
 
     # Report ---------------------------------------------------------------------------------
 
-    def report(self, folder: str | Path | None = None) -> Report:
-        """What the run did, as a mapping whose text is for a terminal.
+    @property
+    def place(self) -> Place:
+        """Where the operation that runs now stands."""
+        return self.clock.place
 
-        folder    where the page is written too: index.html, report.json, report.txt.
+    @property
+    def status(self) -> FpSts:
+        """$FP_STS: the bits of all operations so far."""
+        return FpSts.from_word(self.device.status_word | self.status_before)
 
-        operations    calls by kind: machine, exact, host, integer.
-        native        floating-point operations that ran natively: none.
-        host          operations computed in binary64 on the host, and their share of all elements.
-        constants     numbers that did not fit into the format that they were used in.
+    def about(self) -> dict[str, Any]:
+        """What a report has beyond that of every run.
+
         outside       processes and older threads of the program, in sentences: in no count.
-        note          what the target is not, of targets that are no IPU.
-        layers        counters by layer and direction; this and the next need `count=True`.
-        first         where overflow, division by zero and invalid operations began.
-        exponents     histograms of weights, activations, gradients, updates, by layer and format.
-        swallowed     updates that left their parameter as it was, by layer.
-        loss_scale    present, highest safe and best.
-        losses        where backward passes began, by step.
-        units         products by matrix unit, and their share of all multiply-adds.
-        versions      of fpsim, torch and numpy; what torch builds is ASSUMED to be what a vendor's
-                      compiler executes.
+        first_step    steps before this session are in no count either.
         """
-        self.observer.note_step(self.step)
-        about = {
-            "policy": str(self.policy),
-            "note": self.device.target.note,
+        self.step_done(self.step)
+        operations = self.account.summary()["operations"]
+        has_computed = operations["machine"] or operations["host"]
+        return {
             "outside": list(self.outside.names),
-            "stochastic_rounding": self.device.control.esr,
-            "changes": str(self.changer.changes),
             "steps": self.step - self.first_step,
             "first_step": self.first_step,
-            "status": dump(
-                self.device.control,
-                FpSts.from_word(self.device.status_word | self._status_before),
-            ),
+            "unreached": "" if has_computed else _UNREACHED,
             "versions": {
                 "fpsim": fpsim.__version__, "torch": torch.__version__, "numpy": np.__version__,
             },
+            "assumed": f"the operations that torch {torch.__version__} builds are what the "
+            "vendor's compiler executes",
         }
-        recorder = self.recorder if self.observer.is_on else None
-        report = Report(describe(self.account, self.device, recorder, about))
-        if not (report["operations"]["machine"] or report["operations"]["host"]):
-            report["unreached"] = _UNREACHED
-        if folder is not None:
-            write_run(Path(folder), report, self._advised or advise(report, self.way))
-        return report
 
-    def advise(
-        self, step: Step | None = None, trials: Iterable[str | Way] | None = None, seeds: int = 3
-    ) -> Advised:
-        """What to change, with the evidence; with `step`, tried.
+    # Trials ---------------------------------------------------------------------------------
 
-        step      `step(seed)` makes model, optimiser and data from that seed, trains some steps in
-                  the session that is open, and returns their losses, or None for those at which
-                  its backward passes began. It is called once for each way and seed, after
-                  torch.manual_seed(seed), so that all ways start from equal states.
-        trials    ways to try, as "fp16+sr+eps=1e-4+scale=1024"; None: those of the advice.
-        seeds     runs of each way.
+    def check_closed(self) -> None:
+        """Refuse trials inside of a session.
 
-        Raises    RuntimeError inside of the session: the trials are sessions too.
+        Raises    RuntimeError.
         """
-        if Session._open is not None and step is not None:
+        if Session._open is not None:
             raise RuntimeError("advise(step) opens sessions of its own; leave this one first")
 
-        def run(way: Way, seed: int) -> Outcome:
-            assert step is not None
-            return run_step(self._in_way(way, seed), step, seed)
+    def again(self, way: Way, seed: int) -> Session:
+        """A session like this one, in another way and with another seed, that counts."""
+        return _make(self.options.in_way(way, seed), self._unit, self._first)
 
-        report = self.report()
-        self._advised = advise(report, self.way, run if step else None, trials, seeds)
-        return self._advised
+    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+        """What the program returns in this session; torch's generator is as it was before."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            with self:
+                return step(seed)
 
 
 def machine(
@@ -616,19 +573,20 @@ def machine(
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
     """
-    chosen_target, step = find_target(target), check_step(step)
-    for name, value in (("sr", sr), ("count", count), ("nanoo", nanoo), ("traps", traps)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name}={value!r} is neither True nor False")
-    if not isinstance(changes, Changes):
-        raise TypeError(f"changes={changes!r} is no fpsim.torch.Changes; as in Changes(eps=1e-4)")
+    if not isinstance(sr, bool):
+        raise TypeError(f"sr={sr!r} is neither True nor False")
+    options = RunOptions(
+        policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
+        traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
+        max_nan=max_nan, sums=sums, changes=changes,
+    )
+    return _make(options, unit, check_step(step))
 
-    def make(way: Way, seed: int, *, count: bool = True, traps: bool = False) -> Session:
-        control = FpCtl(inv=traps, div0=traps, oflo=traps, esr=way.sr, nanoo=nanoo)
-        device = find_device(
-            way.policy, chosen_target, control, unit=unit, seed=seed, count=count, preset=preset,
-            f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
-        )
-        return Session(device, way.policy, ties, found_inf, way.changes, make, step, seed)
 
-    return make(Way(find_policy(policy), sr, changes), seed, count=count, traps=traps)
+def _make(options: RunOptions, unit: MatrixUnit | str | None, step: int) -> Session:
+    """A session on a device that has the formats of the policy."""
+    device = find_device(
+        options.way.policy, find_target(options.target), options.control, unit=unit,
+        **options.device_options,
+    )
+    return Session(device, options, unit=unit, step=step)

@@ -16,6 +16,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.session import Session
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.run.options import RunOptions
 from ipu.run.places import Place, number
 
 __all__ = ["Machine"]
@@ -36,7 +37,7 @@ class Machine:
             self.session = Session._open
         else:
             device = Device(control=control, seed=seed, partials=partials, count=True)
-            self.session = Session(device, "f32", ties="all")
+            self.session = Session(device, RunOptions(seed=seed, ties="all", count=True))
 
     @property
     def device(self) -> Device:

@@ -10,7 +10,7 @@ values. What reaches a node, and how:
     gradients  follow their forward node: its layer, its marks (`Program` says which there are).
     places     step, micro-batch, replica, name and direction, set before a node that may draw.
     joint      entries (`is_joint`) get the inputs of all replicas at once.
-    functions  `Site.plan` gives the plan of a function's graph; it inherits the direction.
+    functions  `NodeSite.plan` gives the plan of a function's graph; it inherits the direction.
 
 A node without a kernel is refused when the plan is made, before anything runs.
 """
@@ -37,12 +37,11 @@ from ipu.frontends.tensorflow.engine.statistics import layer_of_metric, policy_o
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
-from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, Run, Site
+from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.directions import find_directions
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
-from ipu.run.account import counted_name
 from ipu.run.places import Replay
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
@@ -55,7 +54,7 @@ class Step:
 
     __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site", "start")
 
-    def __init__(self, site: Site, entry: Entry | None, run: Run) -> None:
+    def __init__(self, site: NodeSite, entry: Entry | None, run: Run) -> None:
         self.site, self.run = site, run
         self.is_joint = entry is not None and entry.is_joint
         self.inputs: tuple[int, ...] = ()
@@ -126,7 +125,7 @@ class Plan:
             steps.append(step)
         return steps
 
-    def _sites(self) -> list[Site]:
+    def _sites(self) -> list[NodeSite]:
         directions = find_directions(self.program, self.direction)
         wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
         scales, divided = unscaling(self.program) if not self.machine.is_plain else (set(), {})
@@ -138,20 +137,19 @@ class Plan:
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
                     self.machine.policy, metric)
-            site = Site(
+            is_wide = node.name in wide or node.name in scales
+            site = NodeSite(
+                self.machine.run,
+                FP32 if is_wide else policy,
+                OPTIMIZER if node.name in directions.optimiser else layer,
+                direction,
                 node,
                 self.machine,
-                policy,
-                None,
-                direction,
                 partial(self._part, metric),
-                OPTIMIZER if node.name in directions.optimiser else layer,
                 self._gradients,
+                narrow=policy.activations if is_wide and node.name in edges else None,
+                gradient_at=divided.get(node.name),
             )
-            if node.name in wide or node.name in scales:
-                site.policy = FP32
-                site.narrow = policy.activations if node.name in edges else None
-            site.gradient_at = divided.get(node.name)
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
             site.fmt = None if floating is None else site.format_of(floating)
@@ -290,7 +288,7 @@ def check_nodes(program: Program) -> None:
             check_nodes(program_of(graph))
 
 
-def _kernel(site: Site, entry: Entry | None) -> Run:
+def _kernel(site: NodeSite, entry: Entry | None) -> Run:
     """The kernel of a node; an error of its builder tells the user's line."""
     try:
         return host_kernel(site) if entry is None else _obey_marks(site, entry)
@@ -332,7 +330,7 @@ def _instead(node: Node) -> str:
     return "".join(f"{way}; " for way in ways)
 
 
-def _obey_marks(site: Site, entry: Entry) -> Run:
+def _obey_marks(site: NodeSite, entry: Entry) -> Run:
     """The kernel of a node under the rounding that its scope asks for."""
     run, stochastic = _cast_operands(site, entry), site.node.marks.get("sr")
     if stochastic is None and site.machine.identical_only and site.direction != "optimizer":
@@ -348,7 +346,7 @@ def _obey_marks(site: Site, entry: Entry) -> Run:
     return marked_run
 
 
-def _cast_operands(site: Site, entry: Entry) -> Run:
+def _cast_operands(site: NodeSite, entry: Entry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
     run = _narrowing(site, entry.build(site))
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
@@ -371,7 +369,7 @@ def _cast_operands(site: Site, entry: Entry) -> Run:
     return on_operands
 
 
-def _narrowing(site: Site, run: Run) -> Run:
+def _narrowing(site: NodeSite, run: Run) -> Run:
     """The kernel of a gradient that leaves binary32 for the format of a layer."""
     narrow, cast = site.narrow, site.device.cast
     if narrow is None or narrow == BINARY32:
@@ -391,32 +389,30 @@ def _widest(values: Sequence[Array]) -> Any:
     return BINARY32 if others else first
 
 
-def _naming(site: Site) -> Callable[[int], None] | None:
+def _naming(site: NodeSite) -> Callable[[int], None] | None:
     """A function that names the layer of the next operations; a joint kernel places itself."""
-    device, name = site.device, counted_name(site.layer, site.direction)
-    counts = device.counts
-    if counts is None:
+    device, name = site.device, site.name
+    if not site.run.is_watched:
         return None
 
     def place(replica: int) -> None:
-        device.tensor = counts.tensor = name
+        device.tensor = name
 
     return place
 
 
-def _placing(site: Site, draws: bool) -> Callable[[int], None] | None:
+def _placing(site: NodeSite, draws: bool) -> Callable[[int], None] | None:
     """A function that sets the place of the next operations; None where nothing asks for it."""
     machine, device, node = site.machine, site.device, site.node
     override = node.marks.get("sr")
-    if not (draws or device.control.esr or override or device.counts is not None):
+    if not (draws or device.control.esr or override or site.run.is_watched):
         return None
-    name = counted_name(site.layer, site.direction)
+    name = site.name
 
     def place(replica: int) -> None:
         number = machine.first_replica + replica
         machine.clock.place = machine.place(node.name, site.direction, number)
-        if device.counts is not None:
-            device.tensor = device.counts.tensor = name
+        device.tensor = name
 
     return place
 

@@ -26,8 +26,9 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
-from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine, current
+from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.replicas import private_values
@@ -144,7 +145,7 @@ def _variable(
 def _noted(machine: Machine, name: str, fmt: Format, read: Callable[[], Any]) -> Any:
     """The value of a variable; a number that its format does not hold is told."""
     host = read()
-    if not np.ndim(host) and machine.recorder is not None:
+    if not np.ndim(host) and machine.run.is_counting:
         value = float(host)
         change = fit(value, float(enter(machine.device, host, fmt).carrier), fmt)
         if change and change != "one":

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.kernels.table import Site
+from ipu.frontends.tensorflow.kernels.table import NodeSite
 from ipu.ops.listing import Listing
 
 __all__ = ["list_sites", "list_to"]
@@ -29,7 +29,7 @@ def list_to(listing: Listing | None) -> None:
     _listing = listing
 
 
-def list_sites(sites: Sequence[Site]) -> None:
+def list_sites(sites: Sequence[NodeSite]) -> None:
     """List the nodes of a plan that has gradients."""
     if _listing is None or not _listing.is_open:
         return

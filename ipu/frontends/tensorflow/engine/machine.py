@@ -1,8 +1,8 @@
-"""The machine of a program: one device, its policy, what has run on it.
+"""The machine of a program as it is configured: one device, and how far its program has come.
 
-A program has one machine, as it has one system of IPUs: the settings of its IPUConfig, under the
-`Choices` of the command line or a test. A new configuration makes a new machine, whose random
-places count from 0 and which counts into the same report.
+Its settings are those of the program's IPUConfig, under the `Choices` of whoever starts the run.
+A new configuration makes a new machine, whose random places count from 0 and which counts into the
+same run (`engine.current`).
 """
 
 from __future__ import annotations
@@ -13,59 +13,35 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
-from ipu.frontends.tensorflow.settings import system
-from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
-from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target, find_target
+from ipu.machine.target import find_target
 from ipu.plan.plan import replica_count
-from ipu.run.account import Account
+from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
-from ipu.run.policies import PolicyArgument, find_policy
-from ipu.run.recorder import Recorder
+from ipu.run.policies import find_policy
+from ipu.run.run import Run
 
-__all__ = ["EVALUATION", "Choices", "Machine", "aside", "choose", "current", "replicas_on"]
+__all__ = ["EVALUATION", "Choices", "Machine", "replicas_on"]
 
 #: The direction of launches that train nothing.
 EVALUATION = "evaluation"
 
-_TIES = ("first", "all")
-_FOUND_INF = ("values", "status")
 
+@dataclass(frozen=True, kw_only=True)
+class Choices(RunOptions):
+    """What a user chooses outside of the program: its IPUConfig chooses the rest.
 
-@dataclass(frozen=True)
-class Choices:
-    """What a user chooses outside of the program.
-
-    policy     formats by layer: float32 tensors hold values of c, float32 variables of p.
-    sr         stochastic rounding; None: as the program's IPUConfig says.
+    sr         stochastic rounding; None: as the IPUConfig says.
     ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
-    found_inf  what loss scalers look at: the "values" of gradients, or the "status" register.
     reference  TensorFlow executes the traced programs itself.
     """
 
-    policy: PolicyArgument = "f32"
     sr: bool | None = None
-    seed: int = 0
-    target: Target | str = MK2
     ties: str = "all"
-    preset: str = "window"
-    f32_denormals: str = "flush"
-    max_nan: str = "number"
-    sums: str = "spread"
-    count: bool = False
-    found_inf: str = "values"
     reference: bool = False
-
-    def __post_init__(self) -> None:
-        if self.ties not in _TIES:
-            raise ValueError(f"ties={self.ties!r} is not known; use first or all")
-        if self.found_inf not in _FOUND_INF:
-            raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
 
     @property
     def lines(self) -> list[str]:
@@ -73,6 +49,15 @@ class Choices:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"policy": find_policy(self.policy), "target": find_target(self.target).name}
         return [f"{name}: {value}" for name, value in values.items() if name != "count"]
+
+    def wanted(self, control: FpCtl) -> FpCtl:
+        """A program's control register with what the user chooses."""
+        mine = self.control
+        return replace(
+            control, esr=control.esr if self.sr is None else self.sr,
+            nanoo=control.nanoo or mine.nanoo, inv=control.inv or mine.inv,
+            div0=control.div0 or mine.div0, oflo=control.oflo or mine.oflo,
+        )
 
 
 def replicas_on(n_ipus: int, ipus: int) -> int:
@@ -102,32 +87,17 @@ class Machine:
     """
 
     def __init__(
-        self, choices: Choices, control: FpCtl = POWER_ON, before: Machine | None = None,
-        **partials: Any,
+        self, run: Run, choices: Choices, control: FpCtl = POWER_ON,
+        before: Machine | None = None, **partials: Any,
     ) -> None:
-        if choices.sr is not None:
-            control = replace(control, esr=choices.sr)
-        self.choices = choices
-        self.policy = find_policy(choices.policy)
+        self.run, self.choices = run, choices
+        self.policy, self.is_plain, self.account = run.policy, run.is_plain, run.account
         self.device = Device(
-            choices.target, control, seed=choices.seed, count=choices.count,
-            preset=choices.preset, f32_denormals=choices.f32_denormals,
-            max_nan=choices.max_nan, sums=choices.sums, **partials,
+            choices.target, choices.wanted(control), **choices.device_options, **partials
         )
         self.clock = PlaceClock()
         self.device.clock = self.clock
-        if before is not None:
-            self.device.counts = before.device.counts
-        formats = {f for p in self.policy.all for f in (p.param, p.compute, p.output)}
-        for fmt in formats:
-            self.device.context(fmt)  # refuses a format that the target lacks
         self._start_counting()
-        #: Every policy is binary32: float32 tensors are what they are.
-        self.is_plain = formats == {BINARY32}
-        self.account: Account = before.account if before else Account()
-        recorder: Recorder | None = before.recorder if before else Recorder(self.device.counts)
-        #: Exponents, updates and losses; None where the machine counts not.
-        self.recorder: Recorder | None = recorder if choices.count else None
         #: Names of the variables of its programs.
         self.variables: set[str] = set()
         #: Of the random bits.
@@ -151,6 +121,7 @@ class Machine:
         self.host_call: dict[str, int] | None = None
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        run.use(self.device)
         if before is not None:
             self.count_on(before)
 
@@ -211,24 +182,20 @@ class Machine:
     def advance(self) -> None:
         """An iteration has ended."""
         if self.is_evaluating:
-            self._note_exceptions()
+            self.run.step_done(self.step)
             self.evaluations += 1
             self.evaluations_of_step += 1
             self.clock.forget_direction(EVALUATION)
             return
         self.iteration += 1
         if self.iteration % self.accumulation == 0:
-            self._note_exceptions()
+            self.run.step_done(self.step)
             self.step += 1
             self.placed_steps += 1
             self.evaluations_of_step = 0
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
-
-    def _note_exceptions(self) -> None:
-        if self.recorder is not None and self.device.counts is not None:
-            self.recorder.step_done(self.step, self.device.counts)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -266,57 +233,3 @@ class Machine:
         self.clock.forget()
         self.earlier, self.iteration = self.earlier + self.iteration, 0
         self.placed_steps = self.evaluations_of_step = 0
-
-
-_choices = Choices()
-_machine: Machine | None = None
-#: The configuration that the machine was built for.
-_built_for: System | None = None
-
-
-def current() -> Machine:
-    """The machine of the program, as its IPUConfig says; without one all control bits are off."""
-    global _machine, _built_for
-    configured = system.current() if system.is_configured() else None
-    if _machine is None or configured is not _built_for:
-        _machine, _built_for = _build(configured, _machine), configured
-    return _machine
-
-
-def choose(choices: Choices) -> Machine:
-    """A new machine with these choices."""
-    global _choices, _machine
-    _choices, _machine = choices, None
-    return current()
-
-
-@contextmanager
-def aside() -> Iterator[None]:
-    """What runs inside has a new machine, configured as the program's, which goes on afterwards.
-
-    Random places of both count from 0; the program's report has both.
-    """
-    global _machine, _built_for
-    outer, configured = current(), _built_for
-    _machine = _build(configured, outer)
-    try:
-        yield
-    finally:
-        outer.count_on(current())
-        system.restore(configured)
-        _machine, _built_for = outer, configured
-
-
-def _build(configured: System | None, before: Machine | None) -> Machine:
-    if configured is None:
-        return Machine(_choices, before=before)
-    machine = Machine(
-        _choices, configured.control, before, partials=configured.partials,
-        conv_partials=configured.conv_partials,
-    )
-    machine.processes = max(configured.options[PROCESS_COUNT], 1)
-    machine.stable_norms = configured.stable_statistics
-    only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
-    machine.identical_only = configured.rounding is only and _choices.sr is None
-    machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
-    return machine

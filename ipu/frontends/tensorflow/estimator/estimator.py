@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.estimator.calls import call_input_fn, names
 from ipu.frontends.tensorflow.estimator.hooks import InfeedHook, StepHook
 from ipu.frontends.tensorflow.estimator.programs import ModelProgram

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import aside
+from ipu.frontends.tensorflow.engine.current import aside
 from ipu.frontends.tensorflow.estimator.specs import EvalSpec
 from ipu.frontends.tensorflow.workers.group import Workers
 

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow import loops
 from ipu.frontends.tensorflow.compiler import compile as compile_on_ipu
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.functions import called_graphs
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.node import MARK, Node
 from ipu.frontends.tensorflow.engine.subnormals import noted_on_host
 from ipu.frontends.tensorflow.estimator.calls import Spec, call_model_fn, unpacked

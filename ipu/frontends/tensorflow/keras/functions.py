@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import launching_functions
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.keras.capturing import capture_in_steps

@@ -13,7 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current, replicas_on
+from ipu.frontends.tensorflow.engine.current import current
+from ipu.frontends.tensorflow.engine.machine import replicas_on
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.keras.replicas import METRICS
 from ipu.frontends.tensorflow.keras.stages import (

@@ -6,7 +6,7 @@ from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.rows import gradients, values
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ gradients({"TanhGrad": ops.tanh, "SigmoidGrad": ops.sigmoid}, saved_first=True)
 
 
 @kernel("ReluGrad", of=ops.relu, gradient=True)
-def _relu_gradient(site: Site) -> Run:
+def _relu_gradient(site: NodeSite) -> Run:
     """By the features as the machine reads them: a subnormal number may be a zero."""
     device = site.device
 
@@ -32,12 +32,12 @@ def _relu_gradient(site: Site) -> Run:
 
 
 @kernel("LeakyRelu", of=ops.leaky_relu)
-def _leaky_relu(site: Site) -> Run:
+def _leaky_relu(site: NodeSite) -> Run:
     device, slope = site.device, site.constant(site.attr("alpha"))
     return lambda x: ops.leaky_relu.value(device, x, slope=slope)
 
 
 @kernel("LeakyReluGrad", of=ops.leaky_relu, gradient=True)
-def _leaky_relu_gradient(site: Site) -> Run:
+def _leaky_relu_gradient(site: NodeSite) -> Run:
     device, slope = site.device, site.constant(site.attr("alpha"))
     return lambda gradient, x: ops.leaky_relu.pull(0, device, gradient, (x,), slope=slope)

@@ -13,7 +13,7 @@ from ipu import ops
 from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.moving.lists import add_lists
 from ipu.frontends.tensorflow.kernels.rows import gradients, values
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
 
@@ -36,13 +36,13 @@ gradients({
 
 
 @kernel("ClipByValue", of=ops.clamp)
-def _clip(site: Site) -> Run:
+def _clip(site: NodeSite) -> Run:
     device = site.device
     return lambda x, low, high: ops.clamp.value(device, x, low=low, high=high)
 
 
 @kernel("AddN", of=ops.add, rounding="each addition, in the order of the inputs", is_any=True)
-def _add_n(site: Site) -> Run:
+def _add_n(site: NodeSite) -> Run:
     if site.node.outputs[0].dtype == tf.variant:
         return lambda *terms: add_lists(site, terms)
     kind = site.node.outputs[0].dtype
@@ -57,7 +57,7 @@ def _add_n(site: Site) -> Run:
 
 def _comparison(node: str, compare: Any) -> None:
     @kernel(node, rounding="none")
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         device = site.device
         return lambda x, y: compare(as_read(device, x), as_read(device, y))
 
@@ -71,7 +71,7 @@ for _node, _compare in (
 
 def _test(node: str, test: Any) -> None:
     @kernel(node, rounding="none")
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         return lambda x: test(x.carrier)
 
 
@@ -85,14 +85,14 @@ def _of_gradients(node: str, test: Callable[[Any], Any], *, shows: bool) -> None
     """
 
     @kernel(node, rounding="none")
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         if not _hides_overflow(site):
             return lambda x: test(x.carrier)
         machine = site.machine
         return lambda x: np.where(machine.has_overflown, shows, test(x.carrier))
 
 
-def _hides_overflow(site: Site) -> bool:
+def _hides_overflow(site: NodeSite) -> bool:
     """Whether a test of gradients has to ask the status register, since overflow saturates.
 
     The formats are those in which the program's gradients are computed: weights of binary32 get
@@ -105,7 +105,7 @@ def _hides_overflow(site: Site) -> bool:
     saturating = [
         fmt for fmt in site.gradients if site.device.context(fmt).settings.overflow == "saturate"
     ]
-    if saturating and site.machine.choices.found_inf != "status":
+    if saturating and site.found_inf != "status":
         raise RuntimeError(
             f"node {site.node.name} looks for infinities in gradients, and overflow in "
             f"{saturating[0]} saturates here; set floating_point_behaviour.nanoo = True, or ask "

@@ -7,20 +7,20 @@ from typing import Any
 
 from ipu.feed.counters import current_launch
 from ipu.frontends.tensorflow.engine.functions import called_graphs
-from ipu.frontends.tensorflow.kernels.table import Run, Site, SubProgram, kernel, single
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, SubProgram, kernel, single
 
 __all__: list[str] = []
 
 Inputs = Sequence[Sequence[Any]]
 
 
-def _parts(site: Site) -> list[SubProgram]:
+def _parts(site: NodeSite) -> list[SubProgram]:
     """Plans of the functions that a node calls."""
     return [site.plan(graph, site.direction) for graph, _ in called_graphs(site.node)]
 
 
 @kernel("While", "StatelessWhile", rounding="as its body", is_any=True, keeps=True, is_joint=True)
-def _while(site: Site) -> Run:
+def _while(site: NodeSite) -> Run:
     condition, body = _parts(site)
     # The innermost loop with effects is the one of the training.
     has_effects = bool(site.node.marks.get("loop")) or body.has_effects
@@ -42,7 +42,7 @@ def _while(site: Site) -> Run:
 
 
 @kernel("If", "StatelessIf", rounding="as its branch", is_any=True, keeps=True, is_joint=True)
-def _if(site: Site) -> Run:
+def _if(site: NodeSite) -> Run:
     branches = _parts(site)
 
     def run(inputs: Inputs) -> list[Any]:
@@ -53,7 +53,7 @@ def _if(site: Site) -> Run:
 
 
 @kernel("Case", "StatelessCase", rounding="as its branch", is_any=True, keeps=True, is_joint=True)
-def _case(site: Site) -> Run:
+def _case(site: NodeSite) -> Run:
     branches = _parts(site)
 
     def run(inputs: Inputs) -> list[Any]:
@@ -66,7 +66,7 @@ def _case(site: Site) -> Run:
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", rounding="as the function", is_any=True,
         keeps=True, is_joint=True)
-def _call(site: Site) -> Run:
+def _call(site: NodeSite) -> Run:
     """A call; gradients that were taken of it appended results to its function's graph."""
     (function,), count = _parts(site), len(site.node.outputs)
     return lambda inputs: [single(each[:count]) for each in function.run(inputs)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
 
 
 @kernel("Einsum", of=ops.einsum)
-def _einsum(site: Site) -> Run:
+def _einsum(site: NodeSite) -> Run:
     device, partials = site.device, site.partials("matmul")
     equation = site.attr("equation").decode()
 

@@ -9,13 +9,13 @@ import numpy as np
 from tensorflow.python.ops import script_ops
 
 from ipu.frontends.tensorflow.engine.values import leave
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
 
 
 @kernel("Enqueue", rounding="none", is_any=True, keeps=True, is_joint=True)
-def _enqueue(site: Site) -> Run:
+def _enqueue(site: NodeSite) -> Run:
     """Tensors of several replicas lie side by side along a new first axis."""
     put = script_ops._py_funcs.get(site.attr("token").decode())
     kinds = [tensor.dtype for tensor in site.node.inputs]

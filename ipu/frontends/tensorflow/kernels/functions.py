@@ -19,7 +19,7 @@ from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.rows import values
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
 
@@ -44,7 +44,7 @@ _WIDE = dict.fromkeys(FORMATS, tf.float64)
 
 
 @kernel(*_OWN, rounding="binary64 on the host, then once", on_host=True)
-def _function(site: Site) -> Run:
+def _function(site: NodeSite) -> Run:
     own, context = own_kernel(site, kinds=_WIDE), site.device.context
 
     def run(*values: Any) -> Any:

@@ -18,7 +18,7 @@ from tensorflow.python.framework import op_def_registry, ops
 from tensorflow.python.ops import script_ops
 
 from ipu.frontends.tensorflow.engine.values import enter, leave
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, single
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, single
 
 __all__ = ["host_kernel", "own_kernel"]
 
@@ -31,14 +31,14 @@ _EXACT = {
 }
 
 
-def host_kernel(site: Site) -> Run:
+def host_kernel(site: NodeSite) -> Run:
     """The kernel of a node without floating-point tensors."""
     exact = _EXACT.get(site.node.type)
     return exact if exact is not None else own_kernel(site)
 
 
 def own_kernel(
-    site: Site, name: str = "", attributes: Mapping[str, Any] | None = None,
+    site: NodeSite, name: str = "", attributes: Mapping[str, Any] | None = None,
     kinds: Mapping[Any, Any] | None = None,
 ) -> Run:
     """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays.
@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 
 @kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True, on_host=True)
-def _python(site: Site) -> Run:
+def _python(site: NodeSite) -> Run:
     """A queue's end, or what the user computes on the host in the middle of a program."""
     function = _function(site)
     kinds = [t.dtype for t in site.node.inputs]
@@ -101,7 +101,7 @@ def _python(site: Site) -> Run:
     return run
 
 
-def _function(site: Site) -> Run:
+def _function(site: NodeSite) -> Run:
     """The user's function of ndarrays; that of `tf.py_function` is executed eagerly."""
     token = site.attr("token").decode()
     function: Any = script_ops._py_funcs.get(token)
@@ -132,13 +132,13 @@ def _function(site: Site) -> Run:
 
 
 @kernel("HistogramFixedWidth", rounding="none: TensorFlow's own kernel counts, on the host")
-def _histogram(site: Site) -> Run:
+def _histogram(site: NodeSite) -> Run:
     own, kind = own_kernel(site), site.node.inputs[0].dtype
     return lambda x, limits, count: own(leave(x, kind), leave(limits, kind), count)
 
 
 @kernel("IteratorGetNext", rounding="to nearest on the host", is_any=True, keeps=True)
-def _next(site: Site) -> Run:
+def _next(site: NodeSite) -> Run:
     types, shapes = site.attr("output_types"), site.attr("output_shapes")
     formats = [site.format_of(t.dtype) for t in site.node.outputs]
     device = site.device

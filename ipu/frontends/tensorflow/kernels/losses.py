@@ -7,7 +7,7 @@ from typing import Any
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.rows import values
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.primitive import Primitive
 from ipu.ops.probabilities import terms_slope
 
@@ -17,7 +17,7 @@ values({"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax})
 
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits", of=ops.sparse_cross_entropies)
-def _sparse(site: Site) -> Run:
+def _sparse(site: NodeSite) -> Run:
     def run(logits: Array, labels: Any) -> Any:
         within(site, labels, logits.shape[-1])
         return _results(site, ops.sparse_cross_entropies, logits, labels)
@@ -26,11 +26,11 @@ def _sparse(site: Site) -> Run:
 
 
 @kernel("SoftmaxCrossEntropyWithLogits", of=ops.dense_cross_entropies)
-def _dense(site: Site) -> Run:
+def _dense(site: NodeSite) -> Run:
     return lambda logits, labels: _results(site, ops.dense_cross_entropies, logits, labels)
 
 
-def _results(site: Site, row: Primitive, logits: Array, labels: Any) -> tuple[Array, Array]:
+def _results(site: NodeSite, row: Primitive, logits: Array, labels: Any) -> tuple[Array, Array]:
     """The loss of each row, and the gradient to the logits of their sum: each rounded once."""
     device = site.device
     terms, saved = row.forward(device, logits, labels=labels)

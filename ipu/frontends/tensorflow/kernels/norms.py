@@ -15,7 +15,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.products import has_channels_first
-from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.machine.device import Device
 from ipu.ops.norms import batch_statistics, inverse_deviation
 
@@ -25,7 +25,7 @@ _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after 
 
 
 @kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
-def _batch_norm(site: Site) -> Run:
+def _batch_norm(site: NodeSite) -> Run:
     epsilon = float(site.attr("epsilon"))
     run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
     if not has_channels_first(site):
@@ -46,7 +46,7 @@ def _turned(x: Array, order: tuple[int, ...]) -> Array:
     return x.like(np.ascontiguousarray(x.carrier.transpose(order)))
 
 
-def _trained(site: Site, epsilon: float) -> Run:
+def _trained(site: NodeSite, epsilon: float) -> Run:
     device, stable = site.device, site.machine.stable_norms
     factor = float(site.attr("exponential_avg_factor"))
 
@@ -75,7 +75,7 @@ def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
     return device.add(device.multiply(wide, 1 - factor), device.multiply(new, factor))
 
 
-def _known(site: Site, epsilon: float) -> Run:
+def _known(site: NodeSite, epsilon: float) -> Run:
     device = site.device
 
     def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
@@ -90,7 +90,7 @@ def _known(site: Site, epsilon: float) -> Run:
     return run
 
 
-def _alike(site: Site, x: Array, *others: Array) -> Any:
+def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
     """x in the node's format, the others in that of x."""
     fmt = site.fmt
     assert fmt is not None
@@ -98,7 +98,7 @@ def _alike(site: Site, x: Array, *others: Array) -> Any:
 
 
 @kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
-def _batch_norm_gradient(site: Site) -> Run:
+def _batch_norm_gradient(site: NodeSite) -> Run:
     device, is_turned = site.device, has_channels_first(site)
 
     def run(gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.products import images_last, padding_of
-from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 
 __all__: list[str] = []
 
 
-def _options(site: Site) -> dict[str, Any]:
+def _options(site: NodeSite) -> dict[str, Any]:
     images_last(site)
     sizes, strides = list(site.attr("ksize")), list(site.attr("strides"))
     if sizes[0] != 1 or sizes[3] != 1:
@@ -39,8 +39,8 @@ def _kept(y: Array) -> Any:
 
 
 @kernel("MaxPool", rounding="none")
-def _max_pool(site: Site) -> Run:
-    device, options = site.device, _options(site) | {"ties": site.machine.choices.ties}
+def _max_pool(site: NodeSite) -> Run:
+    device, options = site.device, _options(site) | {"ties": site.ties}
 
     def run(x: Array) -> Array:
         y, saved = ops.max_pool.forward(device, x, **options)
@@ -51,9 +51,9 @@ def _max_pool(site: Site) -> Run:
 
 
 @kernel("MaxPoolGrad", rounding="once for each window after the first that has an element")
-def _max_pool_gradient(site: Site) -> Run:
+def _max_pool_gradient(site: NodeSite) -> Run:
     """By what the forward node has saved; computed again where the tensors were cast between."""
-    device, options = site.device, _options(site) | {"ties": site.machine.choices.ties}
+    device, options = site.device, _options(site) | {"ties": site.ties}
 
     def run(x: Array, y: Array, gradient: Array) -> Any:
         saved = _kept(y)
@@ -65,13 +65,13 @@ def _max_pool_gradient(site: Site) -> Run:
 
 
 @kernel("AvgPool", rounding="each product and each sum")
-def _average_pool(site: Site) -> Run:
+def _average_pool(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     return lambda x: ops.average_pool.forward(device, x, **options)[0]
 
 
 @kernel("AvgPoolGrad", rounding="each product, then as the gradient of a maximum")
-def _average_pool_gradient(site: Site) -> Run:
+def _average_pool_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
 
     def run(shape: Any, gradient: Array) -> Any:

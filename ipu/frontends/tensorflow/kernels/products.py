@@ -11,22 +11,22 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.geometry import Padding
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__ = ["has_channels_first", "images_last", "padding_of"]
 
 
 @kernel("MatMul", of=ops.matmul)
-def _matmul(site: Site) -> Run:
+def _matmul(site: NodeSite) -> Run:
     return _product(site, site.attr("transpose_a"), site.attr("transpose_b"))
 
 
 @kernel("BatchMatMulV2", "BatchMatMul", of=ops.matmul)
-def _batch_matmul(site: Site) -> Run:
+def _batch_matmul(site: NodeSite) -> Run:
     return _product(site, site.attr("adj_x"), site.attr("adj_y"))
 
 
-def _product(site: Site, is_left_turned: bool, is_right_turned: bool) -> Run:
+def _product(site: NodeSite, is_left_turned: bool, is_right_turned: bool) -> Run:
     device, partials = site.device, site.partials("matmul")
 
     def run(x: Array, y: Array) -> Array:
@@ -44,7 +44,7 @@ def _turned(x: Array) -> Array:
 # Convolutions -------------------------------------------------------------------------------------
 
 
-def _images_only(site: Site) -> None:
+def _images_only(site: NodeSite) -> None:
     """Refuse images that are not NHWC."""
     layout = site.attr("data_format").decode()
     if layout != "NHWC":
@@ -53,7 +53,7 @@ def _images_only(site: Site) -> None:
         )
 
 
-def padding_of(site: Site) -> Padding:
+def padding_of(site: NodeSite) -> Padding:
     """SAME, VALID, or rows and columns before and after."""
     padding: str = site.attr("padding").decode()
     if padding != "EXPLICIT":
@@ -62,7 +62,7 @@ def padding_of(site: Site) -> Padding:
     return (pads[2], pads[3]), (pads[4], pads[5])
 
 
-def _options(site: Site) -> dict[str, Any]:
+def _options(site: NodeSite) -> dict[str, Any]:
     """Options of a row, without groups, which follow from shapes."""
     _images_only(site)
     _, down, across, _ = site.attr("strides")
@@ -91,7 +91,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
     """Kernels of a convolution and its gradients; `layout` makes the row's kernel of the node's."""
 
     @kernel(forward, of=ops.conv2d)
-    def build_forward(site: Site) -> Run:
+    def build_forward(site: NodeSite) -> Run:
         device, options = site.device, _options(site)
 
         def run(x: Array, w: Array) -> Array:
@@ -102,7 +102,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         return run
 
     @kernel(to_images, of=ops.conv2d, gradient=True)
-    def build_to_images(site: Site) -> Run:
+    def build_to_images(site: NodeSite) -> Run:
         device, options = site.device, _options(site)
         partials = options.pop("partials")
 
@@ -115,7 +115,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         return run
 
     @kernel(to_kernel, of=ops.conv2d, gradient=True)
-    def build_to_kernel(site: Site) -> Run:
+    def build_to_kernel(site: NodeSite) -> Run:
         device, options = site.device, _options(site)
         partials = options.pop("partials")
 
@@ -141,7 +141,7 @@ _enter_convolutions(
 
 
 @kernel("BiasAdd", of=ops.bias, rounding="once")
-def _bias_add(site: Site) -> Run:
+def _bias_add(site: NodeSite) -> Run:
     device, is_first = site.device, has_channels_first(site)
 
     def run(x: Array, b: Array) -> Array:
@@ -153,7 +153,7 @@ def _bias_add(site: Site) -> Run:
 
 @kernel("BiasAddGrad", of=ops.bias, gradient=True,
         rounding="binary32, once at the end")
-def _bias_gradient(site: Site) -> Run:
+def _bias_gradient(site: NodeSite) -> Run:
     device, is_first = site.device, has_channels_first(site)
 
     def run(g: Array) -> Array:
@@ -163,12 +163,12 @@ def _bias_gradient(site: Site) -> Run:
     return run
 
 
-def has_channels_first(site: Site) -> bool:
+def has_channels_first(site: NodeSite) -> bool:
     """Whether channels are the second axis, before rows and columns."""
     return bool(site.attr("data_format") == b"NCHW")
 
 
-def images_last(site: Site) -> None:
+def images_last(site: NodeSite) -> None:
     """Refuse channels that are not the last axis."""
     if has_channels_first(site):
         raise NotImplementedError(f"node {site.node.name} has channels first; use NHWC")

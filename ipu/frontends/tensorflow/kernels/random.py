@@ -16,7 +16,7 @@ from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
@@ -24,7 +24,7 @@ __all__: list[str] = []
 Generator = np.random.Generator
 
 
-def _generator(site: Site) -> Generator:
+def _generator(site: NodeSite) -> Generator:
     """Numbers of the place that the executor has set; the next node there draws others."""
     clock = site.machine.clock
     number = clock.operation
@@ -32,7 +32,7 @@ def _generator(site: Site) -> Generator:
     return np.random.Generator(np.random.Philox(key=[site.machine.seed, number]))
 
 
-def _drawn(site: Site, row: Primitive, **options: Any) -> Run:
+def _drawn(site: NodeSite, row: Primitive, **options: Any) -> Run:
     device, fmt = site.device, site.fmt
     assert fmt is not None
 
@@ -44,23 +44,23 @@ def _drawn(site: Site, row: Primitive, **options: Any) -> Run:
 
 
 @kernel("RandomUniform", of=ops.uniform, draws=True)
-def _uniform(site: Site) -> Run:
+def _uniform(site: NodeSite) -> Run:
     return _drawn(site, ops.uniform, bits=FORMATS[site.attr("dtype")].precision - 1)
 
 
 @kernel("RandomStandardNormal", of=ops.normal, draws=True, on_host=True)
-def _normal(site: Site) -> Run:
+def _normal(site: NodeSite) -> Run:
     return _drawn(site, ops.normal)
 
 
 @kernel("TruncatedNormal", of=ops.truncated_normal, draws=True, on_host=True)
-def _truncated_normal(site: Site) -> Run:
+def _truncated_normal(site: NodeSite) -> Run:
     return _drawn(site, ops.truncated_normal)
 
 
 @kernel("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
         rounding="to nearest on the host")
-def _stateless(site: Site) -> Run:
+def _stateless(site: NodeSite) -> Run:
     own, device, fmt = own_kernel(site), site.device, site.fmt
     assert fmt is not None
     return lambda *values: enter(device, own(*values), fmt)

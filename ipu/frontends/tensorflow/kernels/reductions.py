@@ -12,7 +12,7 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.ops.rules import count
 
 __all__ = ["dropped"]
@@ -33,7 +33,7 @@ def _kept(x: Array, reduced: Array, axes: tuple[int, ...], keep: bool) -> Array:
     return reduced if keep else dropped(x, reduced, axes)
 
 
-def _total(site: Site, mean: bool) -> Run:
+def _total(site: NodeSite, mean: bool) -> Run:
     device, keep = site.device, site.attr("keep_dims")
 
     def run(x: Array, indices: Any) -> Array:
@@ -48,17 +48,17 @@ def _total(site: Site, mean: bool) -> Run:
 
 
 @kernel("Sum", rounding=_SUM)
-def _sum(site: Site) -> Run:
+def _sum(site: NodeSite) -> Run:
     return _total(site, mean=False)
 
 
 @kernel("Mean", rounding=f"{_SUM}, times fl(1/n) in binary32")
-def _mean(site: Site) -> Run:
+def _mean(site: NodeSite) -> Run:
     return _total(site, mean=True)
 
 
 @kernel("Max", rounding="none")
-def _max(site: Site) -> Run:
+def _max(site: NodeSite) -> Run:
     """The largest; of nothing -inf, as TensorFlow has it."""
     device, keep = site.device, site.attr("keep_dims")
 
@@ -75,13 +75,13 @@ def _max(site: Site) -> Run:
 
 
 @kernel("Min", rounding="none")
-def _min(site: Site) -> Run:
+def _min(site: NodeSite) -> Run:
     largest, negative = _max(site), site.device.negative
     return lambda x, indices: negative(largest(negative(x), indices))
 
 
 @kernel("EuclideanNorm", rounding="squares, their sum and its root in binary32, once at the end")
-def _euclidean_norm(site: Site) -> Run:
+def _euclidean_norm(site: NodeSite) -> Run:
     device, keep = site.device, site.attr("keep_dims")
 
     def run(x: Array, indices: Any) -> Array:
@@ -95,7 +95,7 @@ def _euclidean_norm(site: Site) -> Run:
 
 
 @kernel("Prod", rounding="each product, in index order")
-def _prod(site: Site) -> Run:
+def _prod(site: NodeSite) -> Run:
     device, keep = site.device, site.attr("keep_dims")
 
     def run(x: Array, indices: Any) -> Array:
@@ -121,7 +121,7 @@ def _prod(site: Site) -> Run:
 
 def _running(node: str, verb: str, start: float) -> None:
     @kernel(node, rounding="binary32 in index order, each result once")
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         device, operation = site.device, getattr(site.device, verb)
         is_exclusive, is_reversed = site.attr("exclusive"), site.attr("reverse")
 
@@ -146,7 +146,7 @@ _running("Cumprod", "multiply", 1.0)
 
 
 @kernel("L2Loss", rounding="squares and their sum in binary32, times 1/2, once at the end")
-def _l2_loss(site: Site) -> Run:
+def _l2_loss(site: NodeSite) -> Run:
     device = site.device
 
     def run(x: Array) -> Array:
@@ -158,7 +158,7 @@ def _l2_loss(site: Site) -> Run:
 
 def _position(node: str, find: Any) -> None:
     @kernel(node, rounding="none", keeps=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         kind = site.node.outputs[0].dtype.as_numpy_dtype
         return lambda x, axis: find(x.carrier, axis=int(axis)).astype(kind)
 

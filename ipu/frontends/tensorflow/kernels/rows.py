@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
 
@@ -17,8 +17,8 @@ def values(names: Mapping[str, Primitive]) -> None:
         kernel(node, of=row, on_host=row.name in HOST)(_value(row))
 
 
-def _value(row: Primitive) -> Callable[[Site], Run]:
-    def build(site: Site) -> Run:
+def _value(row: Primitive) -> Callable[[NodeSite], Run]:
+    def build(site: NodeSite) -> Run:
         device = site.device
         if row.verb:
             run: Run = getattr(device, row.verb)
@@ -42,8 +42,8 @@ def gradients(
 
 def _gradient(
     row: Primitive, saved_first: bool, options: Mapping[str, bool]
-) -> Callable[[Site], Run]:
-    def build(site: Site) -> Run:
+) -> Callable[[NodeSite], Run]:
+    def build(site: NodeSite) -> Run:
         device = site.device
         if saved_first:
             return lambda saved, gradient: row.pull(0, device, gradient, (saved,), **options)

@@ -1,6 +1,6 @@
 """The table of kernels: for each type of node a builder, and a sentence on its roundings.
 
-A builder gets the `Site` of a node, reads its attributes once and returns a function from the
+A builder gets the `NodeSite` of a node, reads its attributes once and returns a function from the
 node's inputs to its outputs: a value where there is one output, else a tuple. It computes with the
 device's verbs or the rules of `ipu.ops`.
 
@@ -20,14 +20,13 @@ from ipu.frontends.tensorflow.engine.errors import user_line
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
-from ipu.learn.policy import Policy
 from ipu.machine.choice import find_partials
-from ipu.machine.device import Device
 from ipu.ops.primitive import Primitive
 from ipu.run.account import fit
+from ipu.run.site import Site
 
 __all__ = [
-    "TABLE", "Entry", "Run", "Site", "SubProgram", "gradient_rule", "kernel", "moved", "single",
+    "TABLE", "Entry", "Run", "NodeSite", "SubProgram", "gradient_rule", "kernel", "moved", "single",
     "within",
 ]
 
@@ -45,12 +44,10 @@ class SubProgram(Protocol):
 
 
 @dataclass(slots=True)
-class Site:
+class NodeSite(Site):
     """Where a node runs.
 
     fmt        format of its floating-point results; None: it has none.
-    direction  of its places and counts.
-    layer      under which it counts.
     gradients  formats in which gradients of its program are computed, as far as it is planned.
     narrow     format into which its binary32 results are rounded; None: they stay.
     gradient_at  which input is the gradient that a loss scale divides; None: it is no such node.
@@ -58,19 +55,17 @@ class Site:
 
     node: Node
     machine: Machine
-    policy: Policy
-    fmt: Format | None
-    direction: str
     #: Plans a function that the node calls.
     plan: Callable[[Any, str], SubProgram]
-    layer: str = ""
     gradients: Collection[Format] = ()
+    fmt: Format | None = None
     narrow: Format | None = None
     gradient_at: int | None = None
 
     @property
-    def device(self) -> Device:
-        return self.machine.device
+    def line(self) -> str:
+        """FILE:LINE of the user's program that built the node."""
+        return user_line(self.node.op)
 
     def attr(self, name: str) -> Any:
         return self.node.attr(name)
@@ -80,7 +75,7 @@ class Site:
         fmt = FORMATS.get(dtype)
         if fmt is None or self.machine.is_plain or dtype.size != 4:
             return fmt
-        return self.policy.param if self.direction == "optimizer" else self.policy.activations
+        return self.policy.param if self.is_update else self.activations
 
     def partials(self, operation: str) -> Format | None:
         """Partials of a product: by the scope, the policy or the device."""
@@ -104,14 +99,9 @@ class Site:
             self.note_constant(fmt, value, change)
         return rounded
 
-    def note_constant(self, fmt: Format, value: float, change: str) -> None:
-        """A number of this node did not fit into a format."""
-        line = user_line(self.node.op)
-        self.machine.account.constant(self.layer, self.direction, fmt, value, change, line)
-
     def note_on_host(self, size: int) -> None:
         """The host computed so many results in binary64."""
-        self.machine.account.add("host", self.node.type, size)
+        self.run.account.add("host", self.node.type, size)
 
 
 @dataclass(frozen=True)
@@ -129,7 +119,7 @@ class Entry:
     """
 
     name: str
-    build: Callable[[Site], Run]
+    build: Callable[[NodeSite], Run]
     rounding: str
     is_any: bool = False
     keeps: bool = False
@@ -148,7 +138,7 @@ def kernel(
     *names: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
     rounding: str | None = None, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
     draws: bool = False, on_host: bool = False,
-) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:
+) -> Callable[[Callable[[NodeSite], Run]], Callable[[NodeSite], Run]]:
     """Enter a builder for nodes of these types.
 
     of          the rows that it computes with; `gradient`: with their backward rules.
@@ -159,7 +149,7 @@ def kernel(
         rounding = rows[0].gradient if gradient else rows[0].rounding
     words = rounding
 
-    def enter(build: Callable[[Site], Run]) -> Callable[[Site], Run]:
+    def enter(build: Callable[[NodeSite], Run]) -> Callable[[NodeSite], Run]:
         for name in names:
             assert name not in TABLE, name
             TABLE[name] = Entry(
@@ -175,7 +165,7 @@ def moved(x: Any, move: Callable[[Any], Any]) -> Any:
     return x.like(move(x.carrier)) if isinstance(x, Array) else move(x)
 
 
-def within(site: Site, indices: Any, count: int) -> Any:
+def within(site: NodeSite, indices: Any, count: int) -> Any:
     """Indices that are 0 … count - 1; numpy would count negative ones from the end.
 
     Raises    ValueError for another one.

@@ -13,7 +13,7 @@ import numpy as np
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.updates import UPDATES
 
 __all__: list[str] = []
@@ -52,11 +52,11 @@ SPARSE = {
 }
 
 
-def _update(name: str, inputs: Mapping[str, str]) -> Callable[[Site], Run]:
+def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
     """The kernel of a node that updates whole variables."""
     row = UPDATES[name]
 
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         device, known = site.device, site.node.op.node_def.attr
         forms = {own: site.attr(theirs) for theirs, own in _FORMS.items() if theirs in known}
 
@@ -114,11 +114,11 @@ class _Rows:
             self._variable.watch(before, term, after)
 
 
-def _in_rows(node: str, rule: Callable[[Site], Run], slots: int, at: int) -> None:
+def _in_rows(node: str, rule: Callable[[NodeSite], Run], slots: int, at: int) -> None:
     """The rule for the rows that the input with number `at`, after variables and slots, names."""
 
     @kernel(node, rounding="as the update of the whole variable", keeps=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         update = rule(site)
 
         def run(*values: Any) -> tuple[()]:

@@ -9,20 +9,20 @@ import numpy as np
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, within
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
 
 
 @kernel("ReadVariableOp", rounding="none", is_any=True, keeps=True)
-def _read(site: Site) -> Run:
+def _read(site: NodeSite) -> Run:
     return lambda variable: variable.value
 
 
 @kernel("AssignVariableOp", rounding="none; a cast where the variable's format is another",
         is_any=True, keeps=True)
-def _assign(site: Site) -> Run:
+def _assign(site: NodeSite) -> Run:
     def run(variable: Variable, value: Any) -> tuple[()]:
         variable.value = value
         return ()
@@ -31,14 +31,14 @@ def _assign(site: Site) -> Run:
 
 
 @kernel("VariableShape", rounding="none", is_any=True)
-def _shape(site: Site) -> Run:
+def _shape(site: NodeSite) -> Run:
     kind = site.attr("out_type").as_numpy_dtype
     return lambda variable: np.array(variable.value.shape, kind)
 
 
 def _in_place(node: str, verb: str) -> None:
     @kernel(node, rounding="once", is_any=True, keeps=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         compute = getattr(site.device, verb)
         exact = getattr(np, verb)
 
@@ -62,7 +62,7 @@ _in_place("AssignSubVariableOp", "subtract")
 
 def _in_rows(node: str, row: Primitive) -> None:
     @kernel(node, of=row, keeps=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         device = site.device
 
         def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
@@ -83,7 +83,7 @@ _in_rows("ResourceScatterSub", ops.scatter_subtract)
 
 @kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",
         keeps=True)
-def _update_rows(site: Site) -> Run:
+def _update_rows(site: NodeSite) -> Run:
     def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
         held = variable.value
         value = site.device.cast(updates, held.format).carrier

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.frontends.tensorflow.missing import refusing
 from ipu.frontends.tensorflow.operations.composite import (
     SAVED,
@@ -116,14 +116,14 @@ _RULE = "each operation of the rule of ipu.learn"
 
 
 @kernel("Gelu", rounding=_RULE, keeps=True)
-def _gelu_kernel(site: Site) -> Run:
+def _gelu_kernel(site: NodeSite) -> Run:
     device, fmt = site.device, site.fmt
     assert fmt is not None
     return lambda x: ops.gelu.forward(device, device.cast(x, fmt))
 
 
 @kernel("GeluGrad", rounding=_RULE, keeps=True)
-def _gelu_gradient(site: Site) -> Run:
+def _gelu_gradient(site: NodeSite) -> Run:
     device, rule = site.device, gradient_rule(ops.gelu)
 
     def run(upstream: Array, x: Array, saved: Any) -> Array:

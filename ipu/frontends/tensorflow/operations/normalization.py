@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import (
     SAVED,
     composite,
@@ -207,13 +207,13 @@ class _Norm:
 _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after that"
 
 
-def _options(site: Site) -> dict[str, Any]:
+def _options(site: NodeSite) -> dict[str, Any]:
     marks = site.node.marks
     return {"groups": marks["groups"], "strided": marks["strided"]}
 
 
 @kernel("GroupNorm", rounding=_RULE, keeps=True)
-def _group_norm(site: Site) -> Run:
+def _group_norm(site: NodeSite) -> Run:
     device, fmt, options = site.device, site.fmt, _options(site)
     epsilon, stable = float(site.node.marks["epsilon"]), site.machine.stable_norms
     assert fmt is not None
@@ -228,7 +228,7 @@ def _group_norm(site: Site) -> Run:
 
 
 @kernel("GroupNormGrad", rounding=_RULE, keeps=True)
-def _group_norm_gradient(site: Site) -> Run:
+def _group_norm_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     rules = [gradient_rule(ops.group_norm, argument) for argument in range(3)]
 

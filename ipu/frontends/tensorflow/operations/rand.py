@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.table import Run, Site, gradient_rule, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import composite, gradient_of
 from ipu.ops.random import seeded_mask
 
@@ -98,7 +98,7 @@ def _full(noise: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 # The machine ------------------------------------------------------------------------------------
 
 
-def _scaled(site: Site) -> Run:
+def _scaled(site: NodeSite) -> Run:
     """Elements of a mask divided by the share that is kept: the rule of ipu.learn."""
     device, fmt, rule = site.device, site.fmt, gradient_rule(ops.dropout)
     keep = float(site.node.marks["keep"])
@@ -113,7 +113,7 @@ def _scaled(site: Site) -> Run:
 
 
 @kernel("Dropout", of=ops.dropout, rounding="the scale", keeps=True, draws=True)
-def _dropout(site: Site) -> Run:
+def _dropout(site: NodeSite) -> Run:
     device, marks, scaled = site.device, site.node.marks, _scaled(site)
     keep, noise = float(marks["keep"]), site.node.outputs[1].shape
 
@@ -129,5 +129,5 @@ def _dropout(site: Site) -> Run:
 
 
 @kernel("DropoutGrad", of=ops.dropout, gradient=True, rounding="the scale", keeps=True)
-def _dropout_gradient(site: Site) -> Run:
+def _dropout_gradient(site: NodeSite) -> Run:
     return _scaled(site)

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedMode, IPUOutfeedQueue
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings import system

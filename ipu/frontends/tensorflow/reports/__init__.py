@@ -1,1 +1,1 @@
-"""Where a node of a graph belongs for a reader: layers, directions, what is noted, the report."""
+"""Where a node of a graph belongs for a reader: layers, directions, what the run is told."""

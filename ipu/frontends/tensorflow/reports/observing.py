@@ -27,7 +27,7 @@ from ipu.frontends.tensorflow.engine.program import Program, program_of
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
-from ipu.frontends.tensorflow.kernels.table import Entry, Run, Site
+from ipu.frontends.tensorflow.kernels.table import Entry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.run.account import counted_name, fit
 from ipu.run.recorder import Recorder
@@ -35,12 +35,12 @@ from ipu.run.recorder import Recorder
 __all__ = ["note_weights", "observed", "watch"]
 
 
-def observed(site: Site, entry: Entry | None, run: Run) -> Run:
-    """The kernel of a node, telling what its results are; as it is where the machine counts not."""
+def observed(site: NodeSite, entry: Entry | None, run: Run) -> Run:
+    """The kernel of a node, telling what its results are; as it is where nobody asks for them."""
     machine = site.machine
-    if machine.recorder is None or (entry is not None and entry.is_joint):
+    if not site.run.is_watched or (entry is not None and entry.is_joint):
         return run
-    node, graph, recorder = site.node, site.node.op.graph, machine.recorder
+    node, graph, recorder = site.node, site.node.op.graph, site.run.recorder
     followers, telling = _observed_in(machine, recorder, graph)
     if node.name in followers:
         run = _noting_losses(followers[node.name], node.name, run)
@@ -53,7 +53,7 @@ def observed(site: Site, entry: Entry | None, run: Run) -> Run:
         site.direction == "optimizer" or tf.get_static_value(node.inputs[0]) is not None
     ):
         run = _noting_constant(site, run)
-    return _noting_results(site, _kind(site.node, entry), machine.recorder, run)
+    return _noting_results(site, _kind(site.node, entry), run)
 
 
 def _kind(node: Node, entry: Entry | None) -> str:
@@ -66,9 +66,8 @@ def _kind(node: Node, entry: Entry | None) -> str:
     return "exact" if is_move else "machine"
 
 
-def _noting_results(site: Site, kind: str, recorder: Recorder, run: Run) -> Run:
-    name = counted_name(site.layer, site.direction)
-    account, operation = site.machine.account, site.node.type
+def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
+    account, operation, name, told = site.run.account, site.node.type, site.name, site.run.result
 
     def noted_run(*values: Any) -> Any:
         before = account.noted
@@ -81,7 +80,7 @@ def _noting_results(site: Site, kind: str, recorder: Recorder, run: Run) -> Run:
             account.add(kind, operation, size)
         if kind != "exact":
             for x in arrays:
-                recorder.result(name, x)
+                told(name, operation, x)
         return result
 
     return noted_run
@@ -220,7 +219,7 @@ def _noting_scale(tell: Any, run: Run) -> Run:
 # Constants ----------------------------------------------------------------------------------------
 
 
-def _noting_constant(site: Site, run: Run) -> Run:
+def _noting_constant(site: NodeSite, run: Run) -> Run:
     """Numbers of an optimiser that are cast into the format of a variable."""
 
     def noted_run(x: Any) -> Any:
@@ -240,9 +239,9 @@ def _noting_constant(site: Site, run: Run) -> Run:
 
 def watch(machine: Machine, variable: Variable) -> None:
     """Tell of the updates of a variable that is trained."""
-    if machine.recorder is not None:
+    if machine.run.is_counting:
         layer = layer_of_variable(variable.name)
-        variable.watch = partial(_note_update, machine.recorder, layer, variable.name)
+        variable.watch = partial(_note_update, machine.run.recorder, layer, variable.name)
 
 
 def _note_update(
@@ -254,8 +253,8 @@ def _note_update(
 
 def note_weights(machine: Machine, variable: Variable) -> None:
     """Tell of the values of a variable that is trained, after a launch that used it."""
-    if machine.recorder is not None and variable.fmt is not None and variable.was_used:
+    if machine.run.is_counting and variable.fmt is not None and variable.was_used:
         x = variable.value
-        machine.recorder.weights(
+        machine.run.recorder.weights(
             layer_of_variable(variable.name), variable.name, x.format, x.carrier
         )

@@ -19,7 +19,7 @@ from tensorflow.python.ops import handle_data_util
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.node import marked
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
 from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.variables import Variable
@@ -172,7 +172,7 @@ def _zeros(shape: tuple[int, ...], kind: Any, name: str) -> Any:
 
 
 @kernel("Accumulate", rounding="as ipu.learn.accumulate says", is_any=True, keeps=True)
-def _accumulate(site: Site) -> Run:
+def _accumulate(site: NodeSite) -> Run:
     marks, device = site.node.marks, site.device
     method = GradientAccumulationReductionMethod(marks["method"])
     how = Accumulation(marks["mini_batches"], method.name)

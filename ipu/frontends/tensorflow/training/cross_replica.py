@@ -18,7 +18,7 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import marked
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.frontends.tensorflow.training.gathering import of_all
 from ipu.frontends.tensorflow.training.wrapper import IpuOptimizer, applied
 from ipu.plan.orders import additions, parts
@@ -77,7 +77,7 @@ def _joint(composite: str, is_mean: bool) -> None:
     rounding = "each addition once, in the ring's order" + ("; the mean once" if is_mean else "")
 
     @kernel(composite, rounding=rounding, is_any=True, keeps=True, is_joint=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         def run(inputs: Sequence[Sequence[Any]]) -> list[Any]:
             machine = site.machine
             values = of_all(machine, [x for (x,) in inputs], site.node.name)
@@ -101,7 +101,7 @@ _joint("CrossReplicaSum", is_mean=False)
 _joint("CrossReplicaMean", is_mean=True)
 
 
-def _sum(site: Site, values: Sequence[Any]) -> Any:
+def _sum(site: NodeSite, values: Sequence[Any]) -> Any:
     """The sum of one group, chunk by chunk in the ring's order."""
     first, replicas = values[0], len(values)
     if replicas == 1:

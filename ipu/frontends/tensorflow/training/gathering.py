@@ -15,7 +15,7 @@ import tensorflow as tf
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, moved
 
 __all__ = ["concatenated", "of_all", "of_last_replica", "stacked"]
 
@@ -53,7 +53,7 @@ def of_all(machine: Machine, own: Sequence[Any], node: str) -> list[Any]:
 
 def _joint(composite: str, together: Any, *, is_local: bool = False) -> None:
     @kernel(composite, rounding="none", is_any=True, keeps=True, is_joint=True)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         def run(inputs: Sequence[Sequence[Any]]) -> list[Any]:
             values = [value for (value,) in inputs]
             every = values if is_local else of_all(site.machine, values, site.node.name)

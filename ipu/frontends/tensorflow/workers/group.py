@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.listing import list_to
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.replica_set import Processes
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device

@@ -22,8 +22,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import failures
-from ipu.frontends.tensorflow.engine.machine import current
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.strategy import IPUStrategyV1

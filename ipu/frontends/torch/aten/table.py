@@ -11,7 +11,7 @@ computed on the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,10 +19,9 @@ import torch
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.values import FORMATS, Memory, widest
-from ipu.learn.policy import Policy
-from ipu.machine.device import Device
 from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
+from ipu.run.site import Site
 
 __all__ = ["TABLE", "Call", "Entry", "NoFormatError", "Operand", "aten", "result_dtype"]
 
@@ -83,35 +82,17 @@ def aten(
 
 
 @dataclass(slots=True)
-class Call:
-    """One operation: the device, the policy of its layer, and how tensors become arrays.
+class Call(Site):
+    """One operation: its site, and how tensors become arrays.
 
-    ties        of maximum pooling: "first" or "all".
-    found_inf   "status": gradient scalers learn of overflow from the status register.
-    is_update   the optimiser computes: float32 tensors keep the formats that they hold.
+    In the direction optimizer float32 tensors keep the formats that they hold.
     """
 
-    device: Device
     memory: Memory
-    policy: Policy
-    layer: str
-    direction: str
-    ties: str
-    note_constant: Callable[[str, str, Format, float, str], None]
-    found_inf: str = "values"
     #: Data type of the result.
     dtype: torch.dtype = torch.float32
     #: What `result` rounds into, where operands were taken in binary32 by `terms`.
     narrow: Format | None = None
-    #: The policy's format of activations.
-    activations: Format = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.activations = self.policy.activations
-
-    @property
-    def is_update(self) -> bool:
-        return self.direction == "optimizer"
 
     # Formats --------------------------------------------------------------------------------
 
@@ -198,12 +179,8 @@ class Call:
             return float(value)
         rounded, change = self.memory.constant(value, fmt)
         if change:
-            self.note_constant(self.layer, self.direction, fmt, float(value), change)
+            self.note_constant(fmt, float(value), change)
         return rounded
-
-    def wide(self, x: Array) -> Array:
-        """x in binary32."""
-        return self.device.cast(x, BINARY32)
 
     # Results --------------------------------------------------------------------------------
 

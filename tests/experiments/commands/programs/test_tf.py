@@ -13,7 +13,7 @@ PROGRAM = """
 import sys
 from tensorflow.python import ipu
 import tensorflow as tf
-from ipu.frontends.tensorflow.engine.machine import current
+from ipu.frontends.tensorflow.engine.current import current
 ipu.config.IPUConfig().configure_ipu_system()
 strategy = ipu.ipu_strategy.IPUStrategyV1()
 result = strategy.run(tf.function(lambda x: x / 3.0), [tf.constant(1.0)])

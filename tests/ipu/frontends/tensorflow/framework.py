@@ -22,8 +22,9 @@ with warnings.catch_warnings():
     import tensorflow as tf
     from tensorflow.python import ipu
 
+from ipu.frontends.tensorflow.engine.current import choose, current
 from ipu.frontends.tensorflow.engine.launch import UNCONFIGURED
-from ipu.frontends.tensorflow.engine.machine import Choices, choose, current
+from ipu.frontends.tensorflow.engine.machine import Choices
 from ipu.frontends.tensorflow.settings import system
 
 __all__ = [

@@ -11,7 +11,7 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.run.account import fit
 
 __all__: list[str] = []
@@ -21,22 +21,22 @@ _NONE = "none"
 
 @kernel("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics",
         rounding=_NONE, is_any=True, keeps=True)
-def _identity(site: Site) -> Run:
+def _identity(site: NodeSite) -> Run:
     return lambda x: x
 
 
 @kernel("IdentityN", rounding=_NONE, is_any=True, keeps=True)
-def _identity_n(site: Site) -> Run:
+def _identity_n(site: NodeSite) -> Run:
     return lambda *values: values if len(values) > 1 else values[0]
 
 
 @kernel("NoOp", rounding=_NONE, is_any=True)
-def _no_op(site: Site) -> Run:
+def _no_op(site: NodeSite) -> Run:
     return lambda: ()
 
 
 @kernel("Const", rounding="to nearest on the host", is_any=True)
-def _const(site: Site) -> Run:
+def _const(site: NodeSite) -> Run:
     value = tf.make_ndarray(site.attr("value"))
     fmt = site.fmt
     if fmt is None:
@@ -66,7 +66,7 @@ def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
 @kernel("Cast", of=ops.cast,
         rounding="once to a narrower format, to nearest from integers, toward zero to them",
         is_any=True, keeps=True)
-def _cast(site: Site) -> Run:
+def _cast(site: NodeSite) -> Run:
     device, target = site.device, site.attr("DstT")
     fmt = site.format_of(target)
     if fmt is not None:
@@ -88,7 +88,7 @@ def _cast(site: Site) -> Run:
 
 
 @kernel("Bitcast", rounding=_NONE, is_any=True)
-def _bitcast(site: Site) -> Run:
+def _bitcast(site: NodeSite) -> Run:
     device, before = site.device, site.node.inputs[0].dtype
     after = site.attr("type")
     fmt = FORMATS.get(after)

@@ -14,14 +14,14 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, single
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, single
 
 __all__: list[str] = []
 
 _CODES = {size: (np.dtype(f"i{size}"), tf.as_dtype(f"int{8 * size}")) for size in (2, 4)}
 
 
-def _moved_codes(site: Site) -> Run:
+def _moved_codes(site: NodeSite) -> Run:
     """The kernel for carriers of two and of four bytes."""
     own = {
         size: own_kernel(site, kinds=dict.fromkeys(FORMATS, kind))

@@ -14,7 +14,7 @@ import numpy as np
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.values import numbers
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__ = ["TensorList", "add_lists", "no_list"]
 
@@ -36,7 +36,7 @@ class TensorList:
         return replace(self, items=(*self.items[:index], item, *self.items[index + 1 :]))
 
 
-def _lists(*names: str) -> Callable[[Callable[[Site], Run]], Callable[[Site], Run]]:
+def _lists(*names: str) -> Callable[[Callable[[NodeSite], Run]], Callable[[NodeSite], Run]]:
     return kernel(*names, rounding="none", is_any=True, keeps=True)
 
 
@@ -46,7 +46,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in sizes) if sizes.ndim else ()
 
 
-def _stacked(site: Site, items: list[Any], shape: tuple[int, ...]) -> Any:
+def _stacked(site: NodeSite, items: list[Any], shape: tuple[int, ...]) -> Any:
     """Elements of a list as one tensor, in one format."""
     fmt = site.format_of(site.attr("element_dtype"))
     if not items:
@@ -59,7 +59,7 @@ def _stacked(site: Site, items: list[Any], shape: tuple[int, ...]) -> Any:
     return arrays[0].like(np.stack([array.carrier for array in arrays]))
 
 
-def _item(site: Site, known: TensorList, index: int, shape: Any) -> Any:
+def _item(site: NodeSite, known: TensorList, index: int, shape: Any) -> Any:
     """An element; zeros of the shape that the list, or its reader, knows."""
     if not 0 <= index < len(known.items):
         raise ValueError(
@@ -83,37 +83,37 @@ def _rows(x: Any) -> tuple[Any, ...]:
 
 
 @_lists("TensorListReserve")
-def _reserve(site: Site) -> Run:
+def _reserve(site: NodeSite) -> Run:
     return lambda shape, count: TensorList((None,) * int(count), _shape(shape))
 
 
 @_lists("EmptyTensorList")
-def _empty(site: Site) -> Run:
+def _empty(site: NodeSite) -> Run:
     return lambda shape, _: TensorList((), _shape(shape))
 
 
 @_lists("TensorListFromTensor")
-def _from_tensor(site: Site) -> Run:
+def _from_tensor(site: NodeSite) -> Run:
     return lambda x, shape: TensorList(_rows(x), tuple(x.shape[1:]))
 
 
 @_lists("TensorListGetItem")
-def _get(site: Site) -> Run:
+def _get(site: NodeSite) -> Run:
     return lambda known, index, shape: _item(site, known, int(index), shape)
 
 
 @_lists("TensorListSetItem")
-def _set(site: Site) -> Run:
+def _set(site: NodeSite) -> Run:
     return lambda known, index, item: known.put(int(index), item)
 
 
 @_lists("TensorListPushBack")
-def _push(site: Site) -> Run:
+def _push(site: NodeSite) -> Run:
     return lambda known, item: known.put(len(known.items), item)
 
 
 @_lists("TensorListPopBack")
-def _pop(site: Site) -> Run:
+def _pop(site: NodeSite) -> Run:
     def run(known: TensorList, shape: Any) -> Any:
         item = _item(site, known, len(known.items) - 1, shape)
         return replace(known, items=known.items[:-1]), item
@@ -122,7 +122,7 @@ def _pop(site: Site) -> Run:
 
 
 @_lists("TensorListStack")
-def _stack(site: Site) -> Run:
+def _stack(site: NodeSite) -> Run:
     def run(known: TensorList, shape: Any) -> Any:
         items = [_item(site, known, i, shape) for i in range(len(known.items))]
         return _stacked(site, items, known.shape or _shape(shape))
@@ -131,7 +131,7 @@ def _stack(site: Site) -> Run:
 
 
 @_lists("TensorListGather")
-def _gather(site: Site) -> Run:
+def _gather(site: NodeSite) -> Run:
     def run(known: TensorList, indices: Any, shape: Any) -> Any:
         items = [_item(site, known, int(i), shape) for i in indices]
         return _stacked(site, items, known.shape or _shape(shape))
@@ -140,7 +140,7 @@ def _gather(site: Site) -> Run:
 
 
 @_lists("TensorListScatterV2")
-def _scatter(site: Site) -> Run:
+def _scatter(site: NodeSite) -> Run:
     def run(x: Any, indices: Any, shape: Any, count: Any) -> Any:
         size = max(int(count), int(max(indices, default=-1)) + 1)
         items: list[Any] = [None] * size
@@ -152,7 +152,7 @@ def _scatter(site: Site) -> Run:
 
 
 @_lists("TensorListScatterIntoExistingList")
-def _scatter_into(site: Site) -> Run:
+def _scatter_into(site: NodeSite) -> Run:
     def run(known: TensorList, x: Any, indices: Any) -> Any:
         for index, item in zip(indices, _rows(x), strict=True):
             known = known.put(int(index), item)
@@ -162,7 +162,7 @@ def _scatter_into(site: Site) -> Run:
 
 
 @_lists("TensorListSplit")
-def _split(site: Site) -> Run:
+def _split(site: NodeSite) -> Run:
     def run(x: Any, shape: Any, lengths: Any) -> TensorList:
         ends = np.cumsum([int(n) for n in lengths])
         if len(x.carrier if isinstance(x, Array) else x) != (ends[-1] if len(ends) else 0):
@@ -178,7 +178,7 @@ def _split(site: Site) -> Run:
 
 
 @_lists("TensorListConcatV2", "TensorListConcat")
-def _concat(site: Site) -> Run:
+def _concat(site: NodeSite) -> Run:
     fmt, kind = site.format_of(site.attr("element_dtype")), site.attr("element_dtype")
 
     def run(known: TensorList, *rest: Any) -> Any:
@@ -194,7 +194,7 @@ def _concat(site: Site) -> Run:
     return run
 
 
-def _row_item(site: Site, known: TensorList, index: int, rest: tuple[Any, ...]) -> Any:
+def _row_item(site: NodeSite, known: TensorList, index: int, rest: tuple[Any, ...]) -> Any:
     """An element of a list that is concatenated; one that was never written has these rows."""
     shape, rows = known.shape, [int(n) for n in rest[1]] if len(rest) > 1 else []
     if known.items[index] is None and rest:
@@ -204,7 +204,7 @@ def _row_item(site: Site, known: TensorList, index: int, rest: tuple[Any, ...]) 
 
 
 @_lists("TensorListResize")
-def _resize(site: Site) -> Run:
+def _resize(site: NodeSite) -> Run:
     def run(known: TensorList, size: Any) -> TensorList:
         items = known.items[: int(size)]
         return replace(known, items=items + (None,) * (int(size) - len(items)))
@@ -213,12 +213,12 @@ def _resize(site: Site) -> Run:
 
 
 @_lists("TensorListLength")
-def _length(site: Site) -> Run:
+def _length(site: NodeSite) -> Run:
     return lambda known: np.array(len(known.items), np.int32)
 
 
 @_lists("TensorListElementShape")
-def _element_shape(site: Site) -> Run:
+def _element_shape(site: NodeSite) -> Run:
     kind = site.attr("shape_type").as_numpy_dtype
     return lambda known: np.array(known.shape, kind)
 
@@ -228,7 +228,7 @@ def no_list(known: TensorList) -> TensorList:
     return TensorList((None,) * len(known.items), known.shape)
 
 
-def add_lists(site: Site, lists: tuple[TensorList, ...]) -> TensorList:
+def add_lists(site: NodeSite, lists: tuple[TensorList, ...]) -> TensorList:
     """The sums of elements, list after list; what was never written adds nothing."""
     first, *others = lists
     items = list(first.items)

@@ -11,12 +11,12 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.frontends.tensorflow.kernels.moving.lists import no_list
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, single
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, moved, single
 
 __all__: list[str] = []
 
 _NONE = "none"
-Enter = Callable[[Callable[[Site], Run]], Callable[[Site], Run]]
+Enter = Callable[[Callable[[NodeSite], Run]], Callable[[NodeSite], Run]]
 
 
 def _move(*names: str) -> Enter:
@@ -36,66 +36,66 @@ def _joined(values: Sequence[Any], join: Any) -> Any:
 
 
 @_move("Reshape")
-def _reshape(site: Site) -> Run:
+def _reshape(site: NodeSite) -> Run:
     return lambda x, shape: moved(x, lambda v: v.reshape(tuple(int(n) for n in shape)))
 
 
 @_move("ExpandDims")
-def _expand_dims(site: Site) -> Run:
+def _expand_dims(site: NodeSite) -> Run:
     return lambda x, axis: moved(x, lambda v: np.expand_dims(v, int(axis)))
 
 
 @_move("Squeeze")
-def _squeeze(site: Site) -> Run:
+def _squeeze(site: NodeSite) -> Run:
     axes = tuple(site.attr("squeeze_dims")) or None
     return lambda x: moved(x, lambda v: np.squeeze(v, axes))
 
 
 @_move("Transpose")
-def _transpose(site: Site) -> Run:
+def _transpose(site: NodeSite) -> Run:
     return lambda x, order: moved(x, lambda v: np.ascontiguousarray(v.transpose(order)))
 
 
 @_move("Tile")
-def _tile(site: Site) -> Run:
+def _tile(site: NodeSite) -> Run:
     return lambda x, times: moved(x, lambda v: np.tile(v, times))
 
 
 @_move("BroadcastTo")
-def _broadcast_to(site: Site) -> Run:
+def _broadcast_to(site: NodeSite) -> Run:
     return lambda x, shape: moved(x, lambda v: np.array(np.broadcast_to(v, tuple(shape))))
 
 
 @_move("ReverseV2")
-def _reverse(site: Site) -> Run:
+def _reverse(site: NodeSite) -> Run:
     return lambda x, axes: moved(x, lambda v: np.flip(v, tuple(int(a) for a in axes)).copy())
 
 
 @_move("Fill")
-def _fill(site: Site) -> Run:
+def _fill(site: NodeSite) -> Run:
     return lambda shape, value: moved(value, lambda v: np.full(tuple(shape), v, v.dtype))
 
 
 @_move("ZerosLike")
-def _zeros_like(site: Site) -> Run:
+def _zeros_like(site: NodeSite) -> Run:
     if site.node.outputs[0].dtype == tf.variant:
         return no_list
     return lambda x: moved(x, np.zeros_like)
 
 
 @_move("OnesLike")
-def _ones_like(site: Site) -> Run:
+def _ones_like(site: NodeSite) -> Run:
     return lambda x: moved(x, np.ones_like)
 
 
 @_join("Pack")
-def _pack(site: Site) -> Run:
+def _pack(site: NodeSite) -> Run:
     axis = site.attr("axis")
     return lambda *values: _joined(values, lambda each: np.stack(each, axis))
 
 
 @_move("Unpack")
-def _unpack(site: Site) -> Run:
+def _unpack(site: NodeSite) -> Run:
     axis = site.attr("axis")
 
     def run(x: Any) -> Any:
@@ -107,7 +107,7 @@ def _unpack(site: Site) -> Run:
 
 
 @_join("ConcatV2")
-def _concat(site: Site) -> Run:
+def _concat(site: NodeSite) -> Run:
     def run(*values: Any) -> Any:
         *parts, axis = values
         return _joined(parts, lambda each: np.concatenate(each, int(axis)))
@@ -116,7 +116,7 @@ def _concat(site: Site) -> Run:
 
 
 @_move("Split")
-def _split(site: Site) -> Run:
+def _split(site: NodeSite) -> Run:
     count = site.attr("num_split")
 
     def run(axis: Any, x: Any) -> Any:
@@ -127,7 +127,7 @@ def _split(site: Site) -> Run:
 
 
 @_move("SplitV")
-def _split_v(site: Site) -> Run:
+def _split_v(site: NodeSite) -> Run:
     def run(x: Any, sizes: Any, axis: Any) -> Any:
         known = [int(n) for n in sizes]
         rest = x.shape[int(axis)] - sum(n for n in known if n >= 0)
@@ -144,7 +144,7 @@ def _pieces(x: Any, ends: list[int], axis: int) -> Any:
 
 
 @_move("Slice")
-def _slice(site: Site) -> Run:
+def _slice(site: NodeSite) -> Run:
     def run(x: Any, begin: Any, size: Any) -> Any:
         index = tuple(
             slice(int(b), None if n < 0 else int(b + n)) for b, n in zip(begin, size, strict=True)
@@ -155,7 +155,7 @@ def _slice(site: Site) -> Run:
 
 
 @_move("StridedSlice")
-def _strided_slice(site: Site) -> Run:
+def _strided_slice(site: NodeSite) -> Run:
     masks = _masks(site)
 
     def run(x: Any, begin: Any, end: Any, strides: Any) -> Any:
@@ -166,7 +166,7 @@ def _strided_slice(site: Site) -> Run:
 
 
 @_move("StridedSliceGrad")
-def _strided_slice_gradient(site: Site) -> Run:
+def _strided_slice_gradient(site: NodeSite) -> Run:
     masks = _masks(site)
 
     def run(shape: Any, begin: Any, end: Any, strides: Any, gradient: Any) -> Any:
@@ -182,7 +182,7 @@ def _strided_slice_gradient(site: Site) -> Run:
     return run
 
 
-def _masks(site: Site) -> tuple[int, ...]:
+def _masks(site: NodeSite) -> tuple[int, ...]:
     names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     return tuple(int(site.attr(f"{name}_mask")) for name in names)
 
@@ -206,12 +206,12 @@ def _index(begin: Any, end: Any, strides: Any, masks: tuple[int, ...]) -> tuple[
 
 
 @_move("Pad")
-def _pad(site: Site) -> Run:
+def _pad(site: NodeSite) -> Run:
     return lambda x, paddings: moved(x, lambda v: np.pad(v, _pairs(paddings)))
 
 
 @_join("PadV2")
-def _pad_with(site: Site) -> Run:
+def _pad_with(site: NodeSite) -> Run:
     def run(x: Any, paddings: Any, value: Any) -> Any:
         fill = numbers(value)
         return moved(x, lambda v: np.pad(v, _pairs(paddings), constant_values=fill))
@@ -220,7 +220,7 @@ def _pad_with(site: Site) -> Run:
 
 
 @_move("MirrorPad")
-def _mirror_pad(site: Site) -> Run:
+def _mirror_pad(site: NodeSite) -> Run:
     mode: Any = site.attr("mode").decode().lower()
     return lambda x, paddings: moved(x, lambda v: np.pad(v, _pairs(paddings), mode=mode))
 
@@ -233,13 +233,13 @@ def _pairs(paddings: Any) -> list[tuple[int, int]]:
 
 
 @_move("Shape")
-def _shape(site: Site) -> Run:
+def _shape(site: NodeSite) -> Run:
     kind = site.attr("out_type").as_numpy_dtype
     return lambda x: np.array(x.shape, kind)
 
 
 @_move("ShapeN")
-def _shape_n(site: Site) -> Run:
+def _shape_n(site: NodeSite) -> Run:
     kind = site.attr("out_type").as_numpy_dtype
 
     def run(*values: Any) -> Any:
@@ -249,13 +249,13 @@ def _shape_n(site: Site) -> Run:
 
 
 @_move("Size")
-def _size(site: Site) -> Run:
+def _size(site: NodeSite) -> Run:
     kind = site.attr("out_type").as_numpy_dtype
     return lambda x: np.array(x.size, kind)
 
 
 @_move("Rank")
-def _rank(site: Site) -> Run:
+def _rank(site: NodeSite) -> Run:
     return lambda x: np.array(x.ndim, np.int32)
 
 
@@ -263,12 +263,12 @@ def _rank(site: Site) -> Run:
 
 
 @_join("SelectV2")
-def _select_v2(site: Site) -> Run:
+def _select_v2(site: NodeSite) -> Run:
     return lambda where, x, y: _joined((x, y), lambda each: np.where(where, *each))
 
 
 @_join("Select")
-def _select(site: Site) -> Run:
+def _select(site: NodeSite) -> Run:
     """A vector of conditions chooses rows."""
 
     def run(where: Any, x: Any, y: Any) -> Any:
@@ -279,7 +279,7 @@ def _select(site: Site) -> Run:
 
 
 @_join("OneHot")
-def _one_hot(site: Site) -> Run:
+def _one_hot(site: NodeSite) -> Run:
     axis = site.attr("axis")
 
     def run(indices: Any, depth: Any, on: Any, off: Any) -> Any:

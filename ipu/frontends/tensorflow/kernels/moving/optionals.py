@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.kernels.moving.lists import TensorList
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, single
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, single
 
 __all__ = ["Optional"]
 
@@ -26,7 +26,7 @@ class Optional:
 
 
 @kernel("FakeParam", rounding="none", is_any=True, keeps=True)
-def _stand_in(site: Site) -> Run:
+def _stand_in(site: NodeSite) -> Run:
     kind = site.attr("dtype")
     if kind == tf.variant:
         return lambda: TensorList((), ())
@@ -37,22 +37,22 @@ def _stand_in(site: Site) -> Run:
 
 
 @kernel("OptionalFromValue", rounding="none", is_any=True, keeps=True)
-def _present(site: Site) -> Run:
+def _present(site: NodeSite) -> Run:
     return lambda *values: Optional(values)
 
 
 @kernel("OptionalNone", rounding="none", is_any=True, keeps=True)
-def _absent(site: Site) -> Run:
+def _absent(site: NodeSite) -> Run:
     return lambda: Optional()
 
 
 @kernel("OptionalHasValue", rounding="none", is_any=True, keeps=True)
-def _has_value(site: Site) -> Run:
+def _has_value(site: NodeSite) -> Run:
     return lambda optional: np.array(optional.values is not None)
 
 
 @kernel("OptionalGetValue", rounding="none", is_any=True, keeps=True)
-def _value(site: Site) -> Run:
+def _value(site: NodeSite) -> Run:
     def run(optional: Optional) -> Any:
         if optional.values is None:
             raise ValueError(f"node {site.node.name} reads an optional that has no value")

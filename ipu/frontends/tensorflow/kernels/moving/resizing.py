@@ -15,7 +15,7 @@ import tensorflow as tf
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.ops.resampling import Weights
 
 __all__: list[str] = []
@@ -23,7 +23,7 @@ __all__: list[str] = []
 Find = Callable[[int, int], Weights]
 
 
-def _finder(site: Site, name: str) -> Find:
+def _finder(site: NodeSite, name: str) -> Find:
     """Weights of an axis of n elements that becomes one of m."""
     own = own_kernel(site, name, {"T": tf.float32})
     cache: dict[tuple[int, int], Weights] = {}
@@ -38,7 +38,7 @@ def _finder(site: Site, name: str) -> Find:
 
 
 @kernel("ResizeBilinear", "ResizeBicubic", "ResizeArea", of=ops.resample, keeps=True)
-def _resize(site: Site) -> Run:
+def _resize(site: NodeSite) -> Run:
     device, fmt, find = site.device, site.fmt, _finder(site, site.node.type)
     assert fmt is not None
 
@@ -49,7 +49,7 @@ def _resize(site: Site) -> Run:
     return run
 
 
-def _turned(site: Site, gradient: Array, shape: Any, find: Find) -> Array:
+def _turned(site: NodeSite, gradient: Array, shape: Any, find: Find) -> Array:
     fmt = site.fmt
     assert fmt is not None
     pairs = zip(shape, gradient.shape[1:3], strict=True)
@@ -58,12 +58,12 @@ def _turned(site: Site, gradient: Array, shape: Any, find: Find) -> Array:
 
 
 @kernel("ResizeBilinearGrad", "ResizeBicubicGrad", of=ops.resample, gradient=True, keeps=True)
-def _resize_gradient(site: Site) -> Run:
+def _resize_gradient(site: NodeSite) -> Run:
     find = _finder(site, site.node.type.removesuffix("Grad"))
     return lambda gradient, image: _turned(site, gradient, image.shape[1:3], find)
 
 
 @kernel("ResizeNearestNeighborGrad", of=ops.resample, gradient=True, keeps=True)
-def _nearest_gradient(site: Site) -> Run:
+def _nearest_gradient(site: NodeSite) -> Run:
     find = _finder(site, "ResizeNearestNeighbor")
     return lambda gradient, size: _turned(site, gradient, size, find)

@@ -17,7 +17,7 @@ from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
-from ipu.frontends.tensorflow.kernels.table import Run, Site, kernel, moved, within
+from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, moved, within
 from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
@@ -26,7 +26,7 @@ __all__: list[str] = []
 
 
 @kernel("GatherV2", of=ops.gather, is_any=True, keeps=True)
-def _gather(site: Site) -> Run:
+def _gather(site: NodeSite) -> Run:
     batch_dims = site.attr("batch_dims")
 
     def run(x: Any, indices: Any, axis: Any) -> Any:
@@ -50,7 +50,7 @@ def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> Any:
 
 
 @kernel("ResourceGather", of=ops.gather, is_any=True, keeps=True)
-def _gather_variable(site: Site) -> Run:
+def _gather_variable(site: NodeSite) -> Run:
     def run(variable: Any, indices: Any) -> Any:
         rows = within(site, indices, variable.value.shape[0])
         return moved(variable.value, lambda v: np.take(v, rows, 0))
@@ -61,7 +61,7 @@ def _gather_variable(site: Site) -> Run:
 # Adding -------------------------------------------------------------------------------------------
 
 
-def _flat_rows(site: Site, indices: Any, shape: tuple[int, ...]) -> Any:
+def _flat_rows(site: NodeSite, indices: Any, shape: tuple[int, ...]) -> Any:
     """Indices of several axes (the last axis of `indices`) as numbers of rows."""
     depth = indices.shape[-1]
     parts = [within(site, indices[..., i], shape[i]) for i in range(depth)]
@@ -71,7 +71,7 @@ def _flat_rows(site: Site, indices: Any, shape: tuple[int, ...]) -> Any:
     return rows.reshape(-1)
 
 
-def _scattered(site: Site, row: Primitive, base: Array, indices: Any, updates: Array) -> Array:
+def _scattered(site: NodeSite, row: Primitive, base: Array, indices: Any, updates: Array) -> Array:
     """base with updates folded into the places of the indices."""
     depth = indices.shape[-1]
     rows = _flat_rows(site, indices, base.shape)
@@ -82,7 +82,7 @@ def _scattered(site: Site, row: Primitive, base: Array, indices: Any, updates: A
 
 
 @kernel("ScatterNd", of=ops.scatter_add)
-def _scatter(site: Site) -> Run:
+def _scatter(site: NodeSite) -> Run:
     device = site.device
 
     def run(indices: Any, updates: Array, shape: Any) -> Array:
@@ -94,7 +94,7 @@ def _scatter(site: Site) -> Run:
 
 def _enter_scatter(node: str, row: Primitive) -> None:
     @kernel(node, of=row)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         return lambda base, indices, updates: _scattered(site, row, base, indices, updates)
 
 
@@ -107,7 +107,9 @@ _enter_scatter("TensorScatterMin", ops.scatter_min)
 # Segments -----------------------------------------------------------------------------------------
 
 
-def _segments(site: Site, row: Primitive, x: Array, rows: Any, count: int, **options: Any) -> Array:
+def _segments(
+    site: NodeSite, row: Primitive, x: Array, rows: Any, count: int, **options: Any
+) -> Array:
     """x folded by the numbers of its leading axes; negative ones take no part."""
     flat = rows.reshape(-1)
     real = flat >= 0
@@ -122,7 +124,7 @@ def _enter_segments(name: str, row: Primitive, **empty: float) -> None:
     """Kernels of segments whose numbers ascend, and of any; `empty` of the first."""
 
     @kernel(f"Segment{name}", of=row)
-    def build(site: Site) -> Run:
+    def build(site: NodeSite) -> Run:
         def run(x: Array, rows: Any) -> Array:
             count = int(rows[-1]) + 1 if len(rows) else 0
             return _segments(site, row, x, rows, count, **empty)
@@ -133,7 +135,7 @@ def _enter_segments(name: str, row: Primitive, **empty: float) -> None:
         return
 
     @kernel(f"UnsortedSegment{name}", of=row)
-    def build_unsorted(site: Site) -> Run:
+    def build_unsorted(site: NodeSite) -> Run:
         return lambda x, rows, count: _segments(site, row, x, rows, int(count))
 
 
@@ -148,7 +150,7 @@ _enter_segments("Min", ops.segment_min, empty=0.0)
 
 
 @kernel("MirrorPadGrad", of=ops.gather, gradient=True)
-def _mirror_pad_gradient(site: Site) -> Run:
+def _mirror_pad_gradient(site: NodeSite) -> Run:
     """Each element gets the gradients of its images, in the order of the padded tensor."""
     device = site.device
     positions = own_kernel(
@@ -170,7 +172,7 @@ def _mirror_pad_gradient(site: Site) -> Run:
 
 
 @kernel("TopKV2", rounding="none", is_any=True, keeps=True)
-def _top_k(site: Site) -> Run:
+def _top_k(site: NodeSite) -> Run:
     """The largest numbers of the last axis and where they lie; of equal ones the first."""
     kind = site.attr("index_type").as_numpy_dtype
 
@@ -184,7 +186,7 @@ def _top_k(site: Site) -> Run:
 
 
 @kernel("Bucketize", "InTopKV2", "LowerBound", "UpperBound", rounding="none", keeps=True)
-def _positions(site: Site) -> Run:
+def _positions(site: NodeSite) -> Run:
     """Comparisons of TensorFlow's own kernel in float32, which holds every format."""
     own = own_kernel(site, kinds=dict.fromkeys(FORMATS, tf.float32))
     return lambda *values: own(

@@ -11,7 +11,6 @@ import pytest
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
 from ipu.frontends.tensorflow.engine.launch import failure_of, reporting
-from ipu.frontends.tensorflow.reports.report import advice, report
 from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import (
     configured,
@@ -256,7 +255,7 @@ def test_a_launch_that_trains_nothing_is_an_evaluation():
             launch(evaluation, 100.0 * x)
         launch(step, x / 600.0)
         launch(evaluation, x)
-        told = report(used)
+        told = used.run.report()
     assert (used.step, used.iteration, used.launches, used.iterations) == (1, 1, 5, 5)
     assert told["steps"] == 1
     directions = {d for row in told["layers"].values() for d in row}
@@ -264,7 +263,7 @@ def test_a_launch_that_trains_nothing_is_an_evaluation():
     assert sum(r.get("evaluation", {}).get("OVERFLOW", 0) for r in told["layers"].values()) == 6
     assert sum(r.get("optimizer", {}).get("OVERFLOW", 0) for r in told["layers"].values()) == 0
     assert told["first"][0]["direction"] == "evaluation"
-    assert "Compute" in str(advice(used, told))
+    assert "Compute" in str(used.run.advice(told))
 
 
 def test_no_evaluation_moves_a_bit_of_a_training():

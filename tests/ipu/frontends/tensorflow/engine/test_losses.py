@@ -12,7 +12,7 @@ from ipu.frontends.tensorflow.engine.launch import launching_functions  # isort:
 from ipu.frontends.tensorflow.engine.losses import find_losses, unscaling, wide_nodes  # isort: skip
 from ipu.frontends.tensorflow.engine.program import program_of  # isort: skip
 from ipu.frontends.tensorflow.engine.trace import tracing  # isort: skip
-from ipu.frontends.tensorflow.reports.report import advice, report  # isort: skip
+
 
 LABELS = np.int32([0, 2, 1, 2])
 X = np.float32([[1, 0], [0, 1], [1, 1], [-1, 2]]) / 16
@@ -68,7 +68,7 @@ def test_a_scale_stays_binary32_and_gradients_keep_their_format(held):
         with machine(policy="fp16", count=True):
             used = configured(nanoo=True)
             _, slope = launch(program, tf.constant(X))
-            told = report(used)
+            told = used.run.report()
         results.append((slope.numpy(), w.numpy()))
     assert told["loss_scale"]["present"] == 2.0**18
     assert told["losses"] == pytest.approx([np.log(3)])
@@ -84,16 +84,16 @@ def test_a_loss_of_the_programs_own_halves_bounds_the_scale():
     with machine(count=True):
         used = configured(nanoo=True)
         launch(program, tf.constant(X))
-        scales = report(used)["loss_scale"]
+        scales = used.run.report()["loss_scale"]
         assert (scales["highest_safe"], scales["limited_by"]) == (2.0**15, "loss")
     for scale in (2.0**15, 2.0**16):
         program, w = step(scale, tf.half, weight=0.0)
         with machine(count=True):
             used = configured(nanoo=True)
             launch(program, tf.constant(X))
-            told = report(used)
+            told = used.run.report()
             assert told["loss_scale"]["present"] == scale
-            text = str(advice(used, told))
+            text = str(used.run.advice(told))
         assert np.isfinite(w.numpy()).all() == (scale == 2.0**15)
     assert "Lower the loss scale to 32768" in text
     assert f"the present scale of {scale:g}" in text
@@ -111,7 +111,7 @@ def test_the_loss_times_its_scale_bounds_it_too(value):
 
     with machine(count=True) as used:
         launch(program)
-        scales = report(used)["loss_scale"]
+        scales = used.run.report()["loss_scale"]
     assert value * scales["highest_safe"] < 65520 <= value * 2 * scales["highest_safe"]
 
 
@@ -168,7 +168,7 @@ def test_the_root_of_a_small_loss_bounds_the_scale(scale):
 
     with machine(count=True) as used:
         launch(program, tf.constant(scale, tf.half))
-        scales = report(used)["loss_scale"]
+        scales = used.run.report()["loss_scale"]
     assert (scales["present"], scales["highest_safe"]) == (scale, 2.0**15)
 
 

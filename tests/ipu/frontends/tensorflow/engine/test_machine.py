@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fpsim import BINARY16
-from ipu.frontends.tensorflow.engine.machine import aside
+from ipu.frontends.tensorflow.engine.current import aside
 from tests.ipu.frontends.tensorflow.framework import Choices, configured, current, machine
 
 
@@ -75,7 +75,7 @@ def test_a_new_machine_counts_into_the_same_record():
         assert (second.launches, second.step, second.iteration, second.iterations) == (3, 2, 1, 2)
         assert second.status.oflo
         assert second.account is first.account
-        assert second.recorder is first.recorder
+        assert second.run is first.run
         assert second.device.context(BINARY16).counts is first.device.counts
         second.reseed(1)
         assert (second.iteration, second.iterations) == (0, 2)

@@ -8,7 +8,7 @@ import pytest
 from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, tf
 
 from ipu.frontends.tensorflow.engine.statistics import statistics_of  # isort: skip
-from ipu.frontends.tensorflow.reports.report import report  # isort: skip
+
 
 
 def data(n=4000):
@@ -46,7 +46,7 @@ def trained(x, y, **choices):
             model.fit(x, y, batch_size=500, verbose=0)
             logits = model.predict(x, batch_size=500, verbose=0).astype(np.float64)
             told = model.evaluate(x, y, batch_size=10, verbose=0, return_dict=True)
-        return told, logits, report(used)
+        return told, logits, used.run.report()
 
 
 def truth(logits, y):

@@ -9,7 +9,7 @@ from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.run.text import why_no_loss  # isort: skip
 from ipu.frontends.tensorflow.engine.unread import formula_of  # isort: skip
-from ipu.frontends.tensorflow.reports.report import report  # isort: skip
+
 
 X = np.float32([[1.0, -2.0, 3.0], [0.5, 0.25, 4.0]])
 
@@ -43,7 +43,7 @@ def test_a_loss_that_nothing_reads_is_told(name):
     with machine(count=True) as used:
         for _ in range(2):
             launch(step, tf.constant(X))
-        told = report(used)
+        told = used.run.report()
     assert told["losses"] == pytest.approx([expected] * 2, rel=1e-6)
     assert told["unread"] == []
     assert why_no_loss(told) == ""
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_found_has_a_reason():
     step, _ = training(lambda y: tf.reduce_sum(y) * 3.0)  # no gradient reads y: it is not computed
     with machine(count=True) as used:
         launch(step, tf.constant(X))
-        told = report(used)
+        told = used.run.report()
     assert told["losses"] == []
     assert "nothing reads" in why_no_loss(told)
     assert "no losses: nothing reads" in str(told)
@@ -65,7 +65,7 @@ def test_one_that_cannot_be_found_has_a_reason():
 
     with machine(count=True) as used:
         launch(without_a_loss)
-        assert "no backward pass begins" in why_no_loss(report(used))
+        assert "no backward pass begins" in why_no_loss(used.run.report())
 
 
 def test_a_formula_needs_all_that_leads_to_it():

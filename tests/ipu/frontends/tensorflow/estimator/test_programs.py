@@ -9,7 +9,6 @@ import pytest
 
 from ipu.frontends.tensorflow.estimator.programs import ON_HOST
 from ipu.frontends.tensorflow.estimator.specs import EstimatorSpec, IPUEstimatorSpec, ModeKeys
-from ipu.frontends.tensorflow.reports.report import report
 from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.estimator.models import (
     X,
@@ -50,7 +49,7 @@ def test_a_host_call_says_what_is_not_modelled_and_what_it_moves(tmp_path):
             for folder in "ab":
                 estimator(tmp_path / folder, host_model).train(input_fn, steps=1)
         used = current()
-        assert report(used)["host_call"] == {"tensors": 1, "bytes_out": 12, "bytes_back": 12}
+        assert used.run.report()["host_call"] == {"tensors": 1, "bytes_out": 12, "bytes_back": 12}
     assert [str(w.message) for w in caught if "host_call" in str(w.message)] == [ON_HOST]
 
 

@@ -120,7 +120,7 @@ def test_the_report_counts_trainings_and_evaluations(tmp_path):
         train_and_evaluate(line, TrainSpec(input_fn, 4), spec)
         used = current()
         assert (used.launches, used.step, used.evaluations) == (2 + 2 * 2, 4, 2 * 4)
-        assert len(used.recorder.losses) == 4
+        assert len(used.run.recorder.losses) == 4
         assert set(used.account.layers(used.device.counts)) >= {"line", "optimizer"}
 
 

@@ -8,8 +8,6 @@ import pytest
 from ipu.run.account import KINDS
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.tensorflow.reports.report import report  # isort: skip
-
 
 def step(scale=None, rate=0.25):
     """A training step of one layer, its loss multiplied by a scale."""
@@ -33,7 +31,7 @@ def run(program, x=((1.0, 2.0, 3.0, 4.0),), **choices):
     with machine(count=True, **choices) as used:
         for _ in range(2):
             launch(program, tf.constant(np.float32(x)))
-        return report(used), used
+        return used.run.report(), used
 
 
 def test_layers_losses_updates_and_weights_have_their_names():
@@ -57,7 +55,7 @@ def test_layers_losses_updates_and_weights_have_their_names():
 def test_a_power_of_two_above_one_is_the_loss_scale(scale, shown):
     program, _ = step(scale, rate=0.0)
     told, used = run(program, policy="f16")
-    assert used.recorder.scale == shown
+    assert used.run.recorder.scale == shown
     assert told["loss_scale"]["present"] == shown
     assert told["losses"] == [25.0 * (1 if scale is None else scale / shown)] * 2
 
@@ -97,7 +95,7 @@ def test_the_first_exception_has_its_step_and_layer():
     with machine(count=True) as used:
         for value in (1.0, 300.0, 300.0):
             launch(program, tf.constant([value]))
-        (row,) = report(used)["first"]
+        (row,) = used.run.report()["first"]
     assert (row["flag"], row["step"], row["operation"]) == ("OVERFLOW", 1, "multiply")
 
 
@@ -126,7 +124,7 @@ def test_nothing_counts_while_the_loss_is_not_finite():
         with machine(count=True) as used:
             for x in xs:
                 launch(program, tf.constant([x, x]))
-            told = report(used)
+            told = used.run.report()
         return told, sum(r["INVALID"] for row in told["layers"].values() for r in row.values())
 
     finite, none = rows([1.0, 1.0])
@@ -163,7 +161,7 @@ def test_constants_that_do_not_fit_are_told_once_with_the_users_line():
     with machine(policy="f16", count=True) as used:
         for _ in range(3):
             launch(program, tf.constant(1.0))
-        told = report(used)
+        told = used.run.report()
     rows = {(row["value"], row["becomes"]): row for row in told["constants"]}
     lines = [key for key, row in rows.items() if f"{__file__}:" in row["line"]]
     assert (float(np.float32(-1e9)), "overflow") in lines

@@ -8,7 +8,6 @@ from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.run.text import Report  # isort: skip
 from ipu.run.pages.page import headline, plain  # isort: skip
-from ipu.frontends.tensorflow.reports.report import advice, report  # isort: skip
 
 
 def program(x):
@@ -19,7 +18,7 @@ def program(x):
 def test_a_report_is_complete_and_can_be_written():
     with machine(policy="f16", count=True, seed=4) as used:
         launch(tf.function(program), tf.constant([300.0, 1e-4]))
-        told = json.loads(json.dumps(plain(report(used))))
+        told = json.loads(json.dumps(plain(used.run.report())))
     assert (told["launches"], told["iterations"], told["seed"]) == (1, 1, 4)
     net = told["layers"]["net"]["evaluation"]
     assert net["results"] == 4
@@ -34,7 +33,7 @@ def test_a_report_is_complete_and_can_be_written():
 def test_advice_names_only_ways_that_the_command_takes():
     with machine(policy="f16", count=True) as used:
         launch(tf.function(program), tf.constant([300.0, 1e-4]))
-        advised = advice(used, report(used))
+        advised = used.run.advice(used.run.report())
     ways = [str(way) for item in advised.items for way in item.ways]
     assert "fp16+net=f32" in ways
     assert not [way for way in ways if "eps" in way or "scale" in way or "states" in way]
@@ -43,7 +42,7 @@ def test_advice_names_only_ways_that_the_command_takes():
 def test_without_counts_there_is_a_report_too():
     with machine() as used:
         launch(tf.function(program), tf.constant([1.0]))
-        told = report(used)
+        told = used.run.report()
     assert told["layers"] == {}
     assert told["losses"] == []
     assert str(told).startswith("0 steps on mk2")  # of an optimiser: there was none
@@ -52,13 +51,13 @@ def test_without_counts_there_is_a_report_too():
 def test_a_program_that_never_reaches_the_machine_says_so():
     with machine(policy="f16", count=True) as used:
         tf.function(program)(tf.constant([300.0]))
-        told = report(used)
-        advised = advice(used, told)
+        told = used.run.report()
+        advised = used.run.advice(told)
         assert told["unreached"] in str(told)
         assert "IPUStrategy().scope()" in str(advised)
         assert "speaks for a change" not in str(advised)
         assert headline(told) == "Nothing was computed on the machine."
         stopped = told | {"stopped": "net.py:1: NameError"}
-        assert "Mend what stopped the program: net.py:1: NameError" in str(advice(used, stopped))
+        assert "Mend what stopped the program: net.py:1: NameError" in str(used.run.advice(stopped))
         launch(tf.function(program), tf.constant([1.0]))
-        assert report(used)["unreached"] == ""
+        assert used.run.report()["unreached"] == ""

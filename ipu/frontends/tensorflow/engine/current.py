@@ -1,0 +1,259 @@
+"""The run of a TensorFlow program, and its machine now.
+
+A program has one run. Outside of `with machine(...)` it is that of the command line, or one without
+choices; inside it is that of the block. Its machine follows the program's IPUConfig.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import fpsim
+from ipu.frontends.tensorflow.engine.machine import Choices, Machine
+from ipu.frontends.tensorflow.settings import system
+from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
+from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
+from ipu.machine.control import FpSts
+from ipu.machine.target import MK2, Target
+from ipu.run.changes import NONE
+from ipu.run.places import Place
+from ipu.run.policies import PolicyArgument
+from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.ways import Way
+
+__all__ = [
+    "UNREACHED", "TensorFlowRun", "aside", "choose", "current", "current_run", "machine",
+]
+
+#: What a program lacks of which nothing reaches the machine.
+UNREACHED = (
+    "TensorFlow computes what is not sent to it: make and train a model of Keras inside of "
+    "`with ipu.ipu_strategy.IPUStrategy().scope():`, call other functions by `strategy.run`, and "
+    "build programs of TensorFlow 1 by `ipu.ipu_compiler.compile`; "
+    "`from tensorflow.python import ipu` gives the names"
+)
+
+
+class TensorFlowRun(Run):
+    """What `machine` gives: a context manager, and after it a report."""
+
+    options: Choices
+
+    def __init__(self, options: Choices) -> None:
+        super().__init__(options)
+        self._configured: System | None = system.current() if system.is_configured() else None
+        self._machine = self._built(None)
+        #: The run that goes on after this one, and its configuration.
+        self._outer: tuple[TensorFlowRun, System | None] | None = None
+
+    # Machines -------------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, as the IPUConfig says; without one all control bits are off."""
+        if _run is not self:  # another run's configuration is none of this one's
+            return self._machine
+        configured = system.current() if system.is_configured() else None
+        if configured is not self._configured:
+            self._configured = configured
+            self._machine = self._built(self._machine)
+        return self._machine
+
+    def _built(self, before: Machine | None) -> Machine:
+        configured = self._configured
+        if configured is None:
+            return Machine(self, self.options, before=before)
+        machine = Machine(
+            self, self.options, configured.control, before, partials=configured.partials,
+            conv_partials=configured.conv_partials,
+        )
+        machine.processes = max(configured.options[PROCESS_COUNT], 1)
+        machine.stable_norms = configured.stable_statistics
+        only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
+        machine.identical_only = configured.rounding is only and self.options.sr is None
+        machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
+        return machine
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside has a new machine, configured as the program's, which goes on later.
+
+        Random places of both count from 0; the report has both.
+        """
+        outer, configured = self.machine, self._configured
+        self._machine = self._built(outer)
+        try:
+            yield
+        finally:
+            outer.count_on(self.machine)
+            system.restore(configured)
+            self._machine, self._configured = outer, configured
+            self.use(outer.device)
+
+    # Context manager ------------------------------------------------------------------------
+
+    def __enter__(self) -> TensorFlowRun:
+        global _run
+        if _run._outer is not None:
+            raise RuntimeError("a run is open already; leave it before another one begins")
+        self._outer = _run, system.current() if system.is_configured() else None
+        _run = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        global _run
+        assert self._outer is not None
+        self._machine = self.machine
+        (_run, configured), self._outer = self._outer, None
+        system.restore(configured)
+
+    # Events ---------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> Place:
+        """Where the node that runs now stands; its layer there is its name."""
+        return self._machine.clock.place
+
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
+        """Call `see` with the result of every node that is computed from now on."""
+        super().watch(see)
+        self._machine.plans.clear()  # they were made for a run that nobody watched
+
+    # Report ---------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> FpSts:
+        """$FP_STS: the bits of all operations so far."""
+        return self.machine.status
+
+    def about(self) -> dict[str, Any]:
+        """What a report has beyond that of every run.
+
+        launches      calls of the device.
+        iterations    of its loops; those that train nothing too.
+        replicas      that ran in step, in this process.
+        host_call     what an estimator's host call moves in a step, by data types; without one,
+                      None.
+        """
+        machine = self.machine
+        return {
+            "steps": machine.step,
+            "seed": machine.seed,
+            "launches": machine.launches,
+            "iterations": machine.iterations,
+            "replicas": machine.replicas,
+            "unreached": "" if machine.launches else UNREACHED,
+            "host_call": machine.host_call,
+            "versions": {
+                "fpsim": fpsim.__version__, "tensorflow": tf.__version__, "numpy": np.__version__,
+            },
+            "assumed": f"the graph as TensorFlow {tf.__version__} builds it is what the vendor's "
+            "compiler executes, without XLA's rewriting",
+        }
+
+    # Trials ---------------------------------------------------------------------------------
+
+    def check_way(self, way: Way) -> Way:
+        """The way.
+
+        Raises    ValueError for one that changes the program from outside.
+        """
+        replace(way, changes=replace(way.changes, halves_by_policy=False)).check_unchanged()
+        return way
+
+    def check_closed(self) -> None:
+        """Refuse trials inside of a run.
+
+        Raises    RuntimeError.
+        """
+        if _run._outer is not None:
+            raise RuntimeError("advise(step) opens runs of its own; leave this one first")
+
+    def again(self, way: Way, seed: int) -> TensorFlowRun:
+        """A run like this one, in another way and with another seed, that counts."""
+        return TensorFlowRun(replace(self.options.in_way(way, seed), changes=NONE))
+
+    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+        """What the program returns in this run; generators of Python and numpy are as before."""
+        # The generators that programs use, whatever is new in numpy.
+        before = random.getstate(), np.random.get_state()  # noqa: NPY002
+        tf.keras.backend.clear_session()  # names of layers begin anew, and so do places
+        tf.keras.utils.set_random_seed(seed)
+        try:
+            with self:
+                return step(seed)
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+
+
+_run = TensorFlowRun(Choices())
+
+
+def current() -> Machine:
+    """The machine of the program, as its IPUConfig says; without one all control bits are off."""
+    return _run.machine
+
+
+def current_run() -> TensorFlowRun:
+    """The run of the program."""
+    return _run
+
+
+def choose(choices: Choices) -> Machine:
+    """The machine of a new run with these choices, which is the program's from now on."""
+    global _run
+    _run = TensorFlowRun(choices)
+    return _run.machine
+
+
+def aside() -> AbstractContextManager[None]:
+    """What runs inside has a new machine of the program's run; see `TensorFlowRun.aside`."""
+    return _run.aside()
+
+
+def machine(
+    policy: PolicyArgument = "f32",
+    *,
+    sr: bool | None = None,
+    seed: int = 0,
+    count: bool = False,
+    target: Target | str = MK2,
+    ties: str = "all",
+    nanoo: bool = False,
+    traps: bool = False,
+    found_inf: str = "values",
+    preset: str = "window",
+    f32_denormals: str = "flush",
+    max_nan: str = "number",
+    sums: str = "spread",
+) -> TensorFlowRun:
+    """TensorFlow code inside runs on a simulated machine, where it is sent to the IPU.
+
+    policy    formats: a text as "p=f16,c=f16,part=f16", "f16", "fp32", a `Policy`, or a mapping
+              from patterns of layers to these. float32 tensors hold values of c (variables: p);
+              tf.half and tf.bfloat16 tensors keep their own format.
+    sr        stochastic rounding; None: as the program's IPUConfig says. Its bits depend on the
+              seed and on places (docs/semantics.md §2).
+    count     count flags, zeros and subnormals by layer and direction.
+    target    as in `ipu.machine.Device`, as are preset, f32_denormals, max_nan and sums.
+    ties      of maximum pooling: "all", as the machine's own rule, or "first", as TensorFlow.
+    nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
+    traps     invalid operations, divisions by zero and overflow stop the program where they occur.
+    found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
+
+    Raises    ValueError for a policy that the target has no formats for; TypeError for switches
+              that are neither True nor False.
+    """
+    return TensorFlowRun(Choices(
+        policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
+        traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
+        max_nan=max_nan, sums=sums,
+    ))

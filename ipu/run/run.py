@@ -1,0 +1,244 @@
+"""A run: a device, the policy of its layers, and what a program did there.
+
+Every front end has a run, and a native training takes one: `fpsim.torch.machine` and
+`fpsim.tf.machine` give theirs, `ipu.run.native.machine` that of a `Trainer`. They tell it of
+results, updates, losses, constants and ends of steps; it makes the report, the page and advice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32
+from ipu.machine.control import FpSts, dump
+from ipu.machine.device import Device
+from ipu.run.account import Account, split_name
+from ipu.run.advising import Advised, advise
+from ipu.run.options import RunOptions
+from ipu.run.pages.page import write_run
+from ipu.run.places import Place
+from ipu.run.policies import find_policy, formats_of
+from ipu.run.recorder import Recorder
+from ipu.run.report import describe
+from ipu.run.text import Report
+from ipu.run.trials import Outcome
+from ipu.run.ways import Way
+
+__all__ = ["OperationEvent", "Run", "Step"]
+
+#: Trains from a seed, and returns losses or None.
+Step = Callable[[int], Sequence[float] | None]
+
+
+class OperationEvent(NamedTuple):
+    """The result of an operation.
+
+    operation    the front end's name of it.
+    place        where its random bits belong: step, micro-batch, replica.
+    array        the values, which nobody may change.
+    """
+
+    operation: str
+    layer: str
+    direction: str
+    place: Place
+    array: Array
+
+
+class Run(ABC):
+    """What every run has.
+
+    options     what the user asked for.
+    device      whose arithmetic it is now.
+    policy      formats by layer; `way`: with rounding and changes.
+    account     operations by kind, constants, parameters.
+    recorder    exponents, updates, losses; those of values only where the run counts.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.policy = find_policy(options.policy)
+        self.formats = formats_of(self.policy)
+        #: Every policy is binary32: tensors of 32 bits are what they are.
+        self.is_plain = self.formats == {BINARY32}
+        #: Whether flags, exponents and updates are counted.
+        self.is_counting = options.count
+        self.account = Account()
+        self.recorder = Recorder()
+        self._watchers: list[Callable[[OperationEvent], object]] = []
+        self._advised: Advised | None = None
+
+    def use(self, device: Device) -> None:
+        """Compute on this device from now on; one after another counts into the same report.
+
+        Raises    ValueError for a device that lacks a format of the policy.
+        """
+        if self.recorder.counts is None:
+            self.recorder.counts = device.counts
+        device.counts = self.recorder.counts  # before there are contexts, which count there
+        for fmt in self.formats:
+            device.context(fmt)
+        self.device = device
+        self.way = Way(self.policy, device.control.esr, self.options.changes)
+
+    # Events ---------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def place(self) -> Place:
+        """Where the operation that runs now stands."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether results are asked for, by the recorder or by others."""
+        return self.is_counting or bool(self._watchers)
+
+    def watch(self, see: Callable[[OperationEvent], object]) -> None:
+        """Call `see` with the result of every operation that is computed from now on.
+
+        It moves no bit of the run.
+        """
+        if not callable(see):
+            raise TypeError(f"see={see!r} is no function; give one that takes an OperationEvent")
+        self._watchers.append(see)
+
+    def result(self, name: str, operation: str, array: Array) -> None:
+        """An operation has this result.
+
+        name    of its layer and direction, as the device counts them.
+        """
+        if self.is_counting:
+            self.recorder.result(name, array)
+        if self._watchers:
+            event = OperationEvent(operation, *split_name(name), self.place, array)
+            for see in self._watchers:
+                see(event)
+
+    def step_done(self, step: int) -> None:
+        """A step is over, or the report is asked for in it."""
+        if self.device.counts is not None:
+            self.recorder.step_done(step, self.device.counts)
+
+    # Report ---------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> FpSts:
+        """$FP_STS: the bits of all operations so far."""
+        return self.device.status
+
+    @abstractmethod
+    def about(self) -> Mapping[str, Any]:
+        """What the front end adds to a report: steps and versions at least."""
+
+    def report(self, folder: str | Path | None = None) -> Report:
+        """What the run did, as a mapping whose text is for a terminal.
+
+        folder    where the page is written too: index.html, report.json, report.txt.
+
+        operations    calls by kind: machine, exact, host, integer.
+        native        floating-point operations that ran natively: none.
+        host          operations computed in binary64 on the host, and their share of all elements.
+        constants     numbers that did not fit into the format that they were used in.
+        note          what the target is not, of targets that are no IPU.
+        unreached     what to add to a program of which nothing reached the machine; "" for others.
+        layers        counters by layer and direction; this and the next need `count=True`.
+        first         where overflow, division by zero and invalid operations began.
+        exponents     histograms of weights, activations, gradients, updates, by layer and format.
+        swallowed     updates that left their parameter as it was, by layer.
+        loss_scale    present, highest safe and best.
+        losses        where backward passes began, by step.
+        units         products by matrix unit, and their share of all multiply-adds.
+        assumed       what the results rest on beyond the machine's own rules.
+        versions      of fpsim, numpy and the front end's framework.
+        """
+        control = self.device.control
+        about = {
+            "policy": str(self.policy),
+            "note": self.device.target.note,
+            "stochastic_rounding": control.esr,
+            "changes": str(self.options.changes),
+            "seed": self.options.seed,
+            "ties": self.options.ties,
+            "unreached": "",
+            "status": dump(control, self.status),
+            **self.about(),
+        }
+        recorder = self.recorder if self.is_counting else None
+        report = Report(describe(self.account, self.device, recorder, about))
+        if folder is not None:
+            write_run(Path(folder), report, self._advised or self.advice(report))
+        return report
+
+    def advice(self, report: Mapping[str, Any]) -> Advised:
+        """What a report of this run speaks for, with the evidence; nothing is tried."""
+        return advise(report, self.way, check=self.check_way)
+
+    def advise(
+        self, step: Step | None = None, trials: Iterable[str | Way] | None = None, seeds: int = 3
+    ) -> Advised:
+        """What to change, with the evidence; with `step`, tried.
+
+        step      `step(seed)` makes model, optimiser and data from that seed, trains some steps on
+                  the machine that is open, and returns their losses, or None for those at which
+                  its backward passes began. It is called once for each way and seed, with the
+                  framework's generators seeded alike, so that all ways start from equal states.
+        trials    ways to try, as "fp16+sr+eps=1e-4+scale=1024"; None: those of the advice.
+        seeds     runs of each way.
+
+        Raises    RuntimeError inside of the run: the trials are runs too.
+        """
+        if step is not None:
+            self.check_closed()
+
+        def run(way: Way, seed: int) -> Outcome:
+            assert step is not None
+            return self.trial(way, seed, step)
+
+        self._advised = advise(
+            self.report(), self.way, run if step else None, trials, seeds, self.check_way
+        )
+        return self._advised
+
+    # Trials ---------------------------------------------------------------------------------
+
+    def check_way(self, way: Way) -> Way:
+        """The way.
+
+        Raises    ValueError for one in which the front end cannot run a program.
+        """
+        return way
+
+    @abstractmethod
+    def check_closed(self) -> None:
+        """Refuse trials while a run is open.
+
+        Raises    RuntimeError.
+        """
+
+    @abstractmethod
+    def again(self, way: Way, seed: int) -> Run:
+        """A run like this one, in another way and with another seed, that counts."""
+
+    @abstractmethod
+    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+        """What the program returns in this run, with the framework's generators at that seed."""
+
+    def trial(self, way: Way, seed: int, step: Step) -> Outcome:
+        """Losses and report of a step function in a way; why it stopped, if it did."""
+        run = self.again(way, seed)
+        losses: Sequence[float] | None = None
+        error = ""
+        with warnings.catch_warnings():
+            # What a way warns of, the way of the run has said.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                losses = run.tried(step, seed)
+            except (ValueError, NotImplementedError, ArithmeticError) as caught:
+                error = str(caught).partition("\n")[0]
+        report = run.report()
+        return Outcome([float(x) for x in losses] if losses else report["losses"], report, error)

@@ -1,0 +1,70 @@
+"""A site: where operations of a program are computed, and what they share there.
+
+A front end looks the site up before an operation, which may then ask for its formats, note a
+constant, and draw random bits at the run's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY32, Format
+from ipu.learn.policy import Policy
+from ipu.machine.device import Device
+from ipu.run.account import counted_name
+
+if TYPE_CHECKING:
+    from ipu.run.run import Run
+
+__all__ = ["Site"]
+
+
+@dataclass(slots=True)
+class Site:
+    """A layer and direction of a run.
+
+    policy       of the layer.
+    name         under which the device counts its operations.
+    is_update    the optimiser computes: tensors of 32 bits hold the format of parameters.
+    activations  in which layers hold values and gradients.
+    """
+
+    run: Run
+    policy: Policy
+    layer: str
+    direction: str
+    device: Device = field(init=False)
+    name: str = field(init=False)
+    is_update: bool = field(init=False)
+    activations: Format = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.device = self.run.device
+        self.name = counted_name(self.layer, self.direction)
+        self.is_update = self.direction == "optimizer"
+        self.activations = self.policy.activations
+
+    @property
+    def ties(self) -> str:
+        """Of maximum pooling: "first" or "all"."""
+        return self.run.options.ties
+
+    @property
+    def found_inf(self) -> str:
+        """What loss scalers look at: "values" or "status"."""
+        return self.run.options.found_inf
+
+    def wide(self, x: Array) -> Array:
+        """x in binary32."""
+        return self.device.cast(x, BINARY32)
+
+    @property
+    def line(self) -> str:
+        """FILE:LINE of the user's program, where the front end knows it."""
+        return ""
+
+    def note_constant(self, fmt: Format, value: float, change: str) -> None:
+        """A number did not fit into a format."""
+        self.run.account.constant(self.layer, self.direction, fmt, value, change, self.line)
