@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
-from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.rounding.direction import FLUSH_OPERANDS, FLUSH_RESULTS, HAS_STATUS
 from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
 from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up

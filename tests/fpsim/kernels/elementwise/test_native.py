@@ -14,7 +14,7 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.constants import processor_status
 from fpsim.kernels.elementwise.loop import BLOCK
 from fpsim.kernels.guard import HAS_STATUS
-from fpsim.kernels.lanes.target import HAS_FMA
+from fpsim.kernels.target import HAS_FMA
 from fpsim.records.formats import BFLOAT16, BINARY32
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR
 from fpsim.records.settings import SUBNORMALS, Settings
