@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from numba.core import config
 
@@ -19,7 +21,7 @@ PRINT = (
 def test_levels_have_what_lower_ones_have():
     sets = [set(needs) for needs in LEVELS.values()]
     assert sets == sorted(sets, key=len)
-    assert all(low < high for low, high in zip(sets, sets[1:], strict=False))
+    assert all(low < high for low, high in pairwise(sets))
 
 
 @pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
@@ -31,7 +33,7 @@ def test_a_process_compiles_for_the_level_that_it_is_told(tmp_path):
 
 def test_a_level_that_the_processor_lacks_is_refused_with_what_is_missing():
     before = config.CPU_NAME
-    with pytest.raises(ValueError, match="needs avx512f, avx512bw, .* name a lower level"):
+    with pytest.raises(ValueError, match=r"needs avx512f, avx512bw, .* name a lower level"):
         force_level("x86-64-v4", frozenset(LEVELS["x86-64-v3"]))
     assert before == config.CPU_NAME
 
