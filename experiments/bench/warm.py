@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from fpsim.context import Context
+from fpsim.linalg import matmul, rounded_matmul
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2
@@ -21,6 +22,9 @@ __all__ = ["ADDERS", "calls", "make_calls"]
 
 #: Modules that ask whether the processor adds on ports of its own, which kernels are given.
 ADDERS = (rules, task)
+
+#: Units that most programs multiply by.
+UNITS = ("AMP_F16_F32", "AMP_F16_F32.exact", "V100_F16_F32", "A100_F16_F32", "H100_F16_F32")
 
 _FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "rsqrt", "erf")
 
@@ -43,6 +47,18 @@ def _functions(context: Context) -> None:
         getattr(context, name)(x)
 
 
+def _products(context: Context, unit: str | None) -> None:
+    """Operands near 1, in [0, 1], small, large, and few: kernels differ by what they meet."""
+    rng = np.random.default_rng(0)
+    normal = rng.standard_normal((32, 32))
+    for values in (normal, np.abs(normal) / 4, normal / 1024, normal * 64, normal[:8, :8]):
+        x = context.array(values.astype(np.float32))
+        if unit is None:
+            rounded_matmul(x, x, context=context)
+        else:
+            matmul(x, x, unit=unit)
+
+
 def _verbs(device: Device) -> None:
     for fmt in (BINARY16, BINARY32):
         x = device.from_host(np.linspace(-1.0, 2.0, 64).reshape(8, 8), fmt)
@@ -63,6 +79,12 @@ def calls() -> Iterator[tuple[str, Call]]:
         )
     for row in gemm.ROWS:
         yield f"products: {row.kind}", gemm.call(row, 32)
+    for fmt in (BINARY16, BFLOAT16):
+        for rounding in (RNE, SR(13), SR()):
+            context = Context(fmt, rounding=rounding, seed=0)
+            yield f"products in {fmt.name}, {rounding.name}", partial(_products, context, None)
+    for unit in UNITS:
+        yield f"products through {unit}", partial(_products, Context(BINARY16), unit)
     yield "a device", partial(_verbs, Device())
     for network in train.NETWORKS:
         for preset in ("exact", "window"):
