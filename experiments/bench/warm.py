@@ -48,10 +48,11 @@ def _functions(context: Context) -> None:
 
 
 def _products(context: Context, unit: str | None) -> None:
-    """Operands near 1, in [0, 1], small, large, and few: kernels differ by what they meet."""
+    """Operands near 1, from 0 to 1, small, large, and few: kernels differ by what they meet."""
     rng = np.random.default_rng(0)
     normal = rng.standard_normal((32, 32))
-    for values in (normal, np.abs(normal) / 4, normal / 1024, normal * 64, normal[:8, :8]):
+    spread = np.linspace(0, 1, normal.size).reshape(normal.shape)
+    for values in (normal, spread, normal / 1024, normal * 64, normal[:8, :8]):
         x = context.array(values.astype(np.float32))
         if unit is None:
             rounded_matmul(x, x, context=context)
