@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array_functions import NumpyProtocols
-from fpsim.array_moves import check_alike, find_storage_format
+from fpsim.array_moves import check_alike, find_storage_format, is_type_of
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
 from fpsim.records.formats import Format
@@ -31,8 +31,9 @@ __all__ = ["Array"]
 _MOVING = (
     "__init__", "like", "to_device", "__len__", "__iter__", "copy", "__copy__", "__deepcopy__",
     "reshape", "transpose", "ravel", "flatten", "squeeze", "take", "__getitem__", "__setitem__",
-    "_with", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
-    "__rtruediv__", "__matmul__", "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
+    "_with", "conj", "dot", "cumsum", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__",
+    "__rmul__", "__truediv__", "__rtruediv__", "__mod__", "__rmod__", "__imod__", "__matmul__",
+    "__rmatmul__", "__pow__", "__iadd__", "__isub__", "__imul__",
     "__itruediv__", "__ipow__", "__neg__", "__pos__", "__abs__", "__eq__", "__ne__", "__lt__",
     "__le__", "__gt__", "__ge__",
 )
@@ -281,6 +282,15 @@ class Array(NumpyProtocols):
         return self.transpose()
 
     @property
+    def real(self) -> Array:
+        """Itself: an Array has real numbers only."""
+        return self
+
+    def conj(self) -> Array:
+        """A copy: the conjugate of a real number is itself."""
+        return self.copy()
+
+    @property
     def mT(self) -> Array:
         return Array(self.carrier.mT, self.context)
 
@@ -324,10 +334,17 @@ class Array(NumpyProtocols):
         return self.context.divide(y, self)
 
     def __matmul__(self, y: Any) -> Array:
-        return self._with(y).matmul(self, y)
+        return self._with(y).matmul(self, self._beside(y))
 
     def __rmatmul__(self, y: Any) -> Array:
-        return self.context.matmul(y, self)
+        return self.context.matmul(self._beside(y), self)
+
+    def _beside(self, y: Any) -> Any:
+        """An ndarray as an Array, where the format holds its values: a product takes no other."""
+        if not isinstance(y, np.ndarray):
+            return y
+        (carrier,) = self.context.core.carriers((y,))
+        return self.like(carrier)
 
     def __pow__(self, n: Any) -> Array:
         return self.context.power(self, n)
@@ -357,10 +374,13 @@ class Array(NumpyProtocols):
         return self.context.absolute(self)
 
     def __mod__(self, y: Any) -> Array:
-        return np.remainder(self, y)  # refused there
+        return self._with(y).remainder(self, y)
 
     def __rmod__(self, y: Any) -> Array:
-        return np.remainder(y, self)
+        return self.context.remainder(y, self)
+
+    def __imod__(self, y: Any) -> Array:
+        return self._with(y).remainder(self, y, out=self)
 
     def __eq__(self, y: Any) -> Any:
         return self._with(y).equal(self, y)
@@ -382,15 +402,39 @@ class Array(NumpyProtocols):
 
     # Many to one ----------------------------------------------------------------------------
 
-    def sum(self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False) -> Array:
-        """Sum over axes in this array's context."""
+    def sum(
+        self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False,
+        dtype: Any = None,
+    ) -> Array:
+        """Sum over axes in this array's context, in whose format it is."""
+        self._check_type("sum", dtype)
         return self.context.sum(self, axis, order, keepdims=keepdims)
 
     def mean(
-        self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False
+        self, axis: Axis = None, order: str = "sequential", *, keepdims: bool = False,
+        dtype: Any = None,
     ) -> Array:
-        """Mean over axes in this array's context."""
+        """Mean over axes in this array's context, in whose format it is."""
+        self._check_type("mean", dtype)
         return self.context.mean(self, axis, order, keepdims=keepdims)
+
+    def _check_type(self, name: str, dtype: Any) -> None:
+        if dtype is not None and not is_type_of(self, dtype):
+            raise TypeError(
+                f"{name} with dtype={dtype} is not offered: the result is {self.format.name}, "
+                f"carried in {self.dtype}; convert before or after: x.to(format)"
+            )
+
+    def dot(self, y: Any) -> Array:
+        """As np.dot: products over the last axis of x and the last but one of y."""
+        product: Array = np.dot(self, y)
+        return product
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None) -> Array:
+        """As np.cumsum: s₀ = x₀, sᵢ = fl(sᵢ₋₁ + xᵢ), each addition an operation."""
+        self._check_type("cumsum", dtype)
+        sums: Any = np.cumsum(self, axis)
+        return sums
 
     def max(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """The largest over axes; a NaN wins, -0 < +0 (`Context.max`)."""

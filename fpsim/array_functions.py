@@ -27,8 +27,20 @@ from fpsim.array_moves import (
     check_alike,
     without,
 )
+from fpsim.composed import (
+    as_arrays,
+    convolve,
+    correlate,
+    cross,
+    cumsum,
+    diff,
+    kron,
+    trapezoid,
+)
+from fpsim.einsum import einsum
 from fpsim.elementwise import codes, order
 from fpsim.elementwise.apply import as_read
+from fpsim.like import MAKERS, make
 from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["NumpyProtocols", "offered"]
@@ -40,7 +52,8 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.floor: "floor", np.ceil: "ceil", np.trunc: "trunc", np.exp: "exp", np.log: "log",
     np.tanh: "tanh", np.power: "power", np.copysign: "copysign",
     np.maximum: "maximum", np.minimum: "minimum",
-    np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod", np.matmul: "matmul",
+    np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod", np.remainder: "remainder",
+    np.matmul: "matmul", np.sin: "sin", np.cos: "cos",
 }
 _RELATIONS: dict[np.ufunc, str] = {
     np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",
@@ -53,12 +66,18 @@ _DERIVED: dict[np.ufunc, Callable[..., Any]] = {
     np.positive: lambda context, x, out: context.core.exact(
         "positive", [x.carrier], x.carrier.copy(), np.zeros(x.shape, np.uint8), out
     ),
+    np.conjugate: lambda context, x, out: x.copy() if out is None else _copied(x, out),
     np.sign: lambda context, x, out: context.sign(x, out),
     np.reciprocal: lambda context, x, out: context.divide(1, x, out),
     np.vecdot: lambda context, x, y, out: context.matmul(
         x.like(x.carrier[..., None, :]), y.like(y.carrier[..., None])
     )[..., 0, 0],
 }
+
+
+def _copied(x: Any, out: Any) -> Any:
+    out[...] = x
+    return out
 
 
 @usual_arithmetic_in()
@@ -68,9 +87,14 @@ class NumpyProtocols(Held):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The values, exactly: in the carrier's type, binary64 or the packed storage."""
+        """The values, exactly: in the carrier's type, binary64 or the packed storage.
+
+        Raises    TypeError where the context refuses (`asarray`), and for other types.
+        """
         target_type = self.carrier.dtype if dtype is None else np.dtype(dtype)
-        fmt = self.context.core.settings.format
+        core = self.context.core
+        fmt = core.settings.format
+        core.asarray.leave(core.settings)
         if target_type == self.carrier.dtype:
             return self.carrier.copy() if copy else self.values
         if target_type != np.float64 and target_type != fmt.storage:
@@ -98,10 +122,14 @@ class NumpyProtocols(Held):
         if ufunc not in _UFUNCS and ufunc not in _RELATIONS and ufunc not in _DERIVED:
             raise _refusal(ufunc)
         arrays = [x for x in (*inputs, target) if isinstance(x, Held)]
+        if target is arrays[0]:
+            raise TypeError(f"np.{ufunc.__name__} with out= alone an Array; convert the operands")
         check_alike(arrays)
         context = arrays[0].context
         if ufunc in _RELATIONS:
             return getattr(context, _RELATIONS[ufunc])(*inputs)
+        if ufunc is np.matmul or ufunc is np.vecdot:
+            inputs = tuple(arrays[0]._beside(x) for x in inputs)  # type: ignore[attr-defined]
         if ufunc in _DERIVED:
             result = _DERIVED[ufunc](context, *inputs, target)
         else:
@@ -111,6 +139,8 @@ class NumpyProtocols(Held):
     def __array_function__(
         self, function: Any, kinds: Any, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
+        if function in MAKERS and next(arrays_in([*arguments, *options.values()]), None) is None:
+            return make(self, function, arguments, options)
         offer = _offers().get(function)
         if offer is None:
             raise _refusal(function)
@@ -128,18 +158,15 @@ def _offers() -> dict[Any, Offer]:
 
 def offered() -> set[Callable[..., Any]]:
     """numpy's functions that take an Array."""
-    return {*_UFUNCS, *_RELATIONS, *_DERIVED, *_QUESTIONS, *_offers()}
+    return {*_UFUNCS, *_RELATIONS, *_DERIVED, *_QUESTIONS, *_offers(), *MAKERS}
 
 
 def _refusal(function: Any) -> TypeError:
-    if function is np.remainder:
-        return TypeError(
-            "% and np.remainder are not offered for Array: IEEE 754 and C define different "
-            "remainders; use ctx.ieee_remainder(x, y) or ctx.fmod(x, y)"
-        )
+    module = getattr(function, "__module__", None) or "numpy"
+    room = module.replace("numpy", "np", 1) if module.startswith("numpy.") else "np"
     return TypeError(
-        f"np.{function.__name__} is not offered for Array: it would round as numpy does; compute "
-        "with the context's operations, or on x.values and come back by ctx.array. "
+        f"{room}.{function.__name__} is not offered for Array: it would round as numpy does; "
+        "compute with the context's operations, or on x.values and come back by ctx.array. "
         "docs/arrays.md lists what works"
     )
 
@@ -185,9 +212,8 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 def _dot(a: Any, b: Any) -> Any:
     """As np.dot: over the last axis of a and the last but one of b."""
-    context = _context_of(a, b)
-    if not (isinstance(a, Held) and isinstance(b, Held)):
-        return context.multiply(a, b) if np.isscalar(a) or np.isscalar(b) else context.matmul(a, b)
+    a, b = as_arrays(a, b)
+    context = a.context
     x, y = a.carrier, b.carrier
     if x.ndim == 0 or y.ndim == 0:
         return context.multiply(a, b)
@@ -201,18 +227,22 @@ def _dot(a: Any, b: Any) -> Any:
 
 
 def _inner(a: Any, b: Any) -> Any:
+    a, b = as_arrays(a, b)
     return _dot(a, b if b.carrier.ndim < 2 else b.like(b.carrier.swapaxes(-1, -2)))
 
 
 def _vdot(a: Any, b: Any) -> Any:
-    return _context_of(a, b).dot(a.reshape(-1), b.reshape(-1))
+    a, b = as_arrays(a, b)
+    return a.context.dot(a.reshape(-1), b.reshape(-1))
 
 
 def _outer(a: Any, b: Any) -> Any:
-    return _context_of(a, b).multiply(a.reshape(-1, 1), b.reshape(1, -1))
+    a, b = as_arrays(a, b)
+    return a.context.multiply(a.reshape(-1, 1), b.reshape(1, -1))
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = as_arrays(a, b)
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
@@ -225,7 +255,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     k = math.prod(y.shape[: len(right)])
     sizes = [math.prod(shape) for shape in (outer, inner)]
     matrices = a.like(x.reshape(sizes[0], k)), b.like(y.reshape(k, sizes[1]))
-    return _context_of(a, b).matmul(*matrices).reshape((*outer, *inner))
+    return a.context.matmul(*matrices).reshape((*outer, *inner))
 
 
 def _place(name: str) -> Callable[..., Any]:
@@ -329,6 +359,15 @@ def _ones_like(a: Any, shape: Any = None) -> Any:
     return np.full_like(a, 1, shape=shape)
 
 
+def _result_type(**named: Any) -> np.dtype[Any]:
+    """Of the memory that carries Arrays: `x.format` tells what they hold."""
+    return np.result_type(*(x.carrier.dtype if isinstance(x, Held) else x for x in named["..."]))
+
+
+def _einsum(optimize: Any = False, **named: Any) -> Any:
+    return einsum(*named["..."], optimize=optimize)
+
+
 _REDUCTION = "a axis -dtype out keepdims -initial -where"
 #: numpy's arguments, and what computes the result; `-` as in MOVES.
 _FUNCTIONS: dict[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
@@ -351,6 +390,12 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
     np.fix: ("x out", lambda x, out=None: _context_of(x).trunc(x, out)),
     np.dot: ("a b -out", _dot), np.inner: ("a b", _inner), np.vdot: ("a b", _vdot),
     np.outer: ("a b -out", _outer), np.tensordot: ("a b axes", _tensordot),
+    np.kron: ("a b", kron), np.cross: ("a b axisa axisb axisc axis", cross),
+    np.einsum: ("... optimize -out -dtype -order -casting", _einsum),
+    np.convolve: ("a v mode", convolve), np.correlate: ("a v mode", correlate),
+    np.cumsum: ("a axis -dtype out", cumsum), np.diff: ("a n axis prepend append", diff),
+    np.trapezoid: ("y x dx axis", trapezoid),
+    np.result_type: ("...", _result_type), np.real: ("val", lambda val: val),
     np.where: ("condition x y", _where), np.pad: ("array pad_width mode constant_values", _pad),
     np.ones_like: ("a -dtype -order -subok shape -device", _ones_like),
     np.empty_like: (

@@ -22,7 +22,7 @@ from fpsim.records.types import Carrier
 
 __all__ = [
     "MOVES", "Held", "CarrierMove", "Offer", "arrays_in", "carriers_in", "check_alike",
-    "find_storage_format", "without",
+    "find_storage_format", "is_type_of", "values_in", "without",
 ]
 
 
@@ -138,6 +138,27 @@ def carriers_in(value: Any, context: Any) -> Any:
     return carrier if isinstance(value, Held) else carrier.copy()
 
 
+def values_in(value: Any) -> Any:
+    """The same with values in place of Arrays: their way into a context, where nothing leaves."""
+    if isinstance(value, (list, tuple)):
+        return [values_in(item) for item in value]
+    return value.values if isinstance(value, Held) else value
+
+
+def is_type_of(x: Held, dtype: Any) -> bool:
+    """Whether a `dtype=` names what x is already: `x.dtype`, its format, or that one's storage.
+
+    np.float32 and "float32" are the format binary32, which is not what a binary16 Array is, though
+    float32 memory carries it: who asks for sums in binary32 must not get sums in binary16.
+    """
+    if isinstance(dtype, np.dtype):
+        return bool(dtype == x.carrier.dtype)
+    try:
+        return bool(find_storage_format(dtype) == x.context.settings.format)
+    except (TypeError, ValueError):
+        return False
+
+
 def without(function: Any, options: Iterable[str]) -> TypeError:
     """The sentence for arguments that are not offered."""
     return TypeError(f"np.{function.__name__} with {', '.join(options)} is not offered for Array")
@@ -161,6 +182,9 @@ class Offer:
             named = {"...": arguments} | options
         else:
             named = dict(zip(self.names, arguments, strict=False)) | options
+        first = next(arrays_in(list(named.values())), None)
+        if first is not None and is_type_of(first, named.get("dtype", np.void)):
+            del named["dtype"]
         unknown = [
             name for name, value in named.items()
             if (name not in self.names or name in self.refused)
@@ -224,6 +248,8 @@ class CarrierMove(Offer):
         return _wrapped(self.call(*moved, **keywords), arrays[0])
 
     def _carriers(self, name: str, value: Any, context: Any) -> Any:
+        if name == "dtype":  # the Array's own, which its carrier has
+            return None
         return carriers_in(value, context) if name in self.values else value
 
 

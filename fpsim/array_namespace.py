@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.array_moves import Held, arrays_in
+from fpsim.array_moves import Held, arrays_in, values_in
 from fpsim.elementwise import order
 from fpsim.elementwise.sizes import check_size, checked_shape
 from fpsim.state.processor import usual_arithmetic_in
@@ -38,6 +38,7 @@ _SHARED: dict[str, Callable[..., Any]] = {
     "broadcast_shapes": np.broadcast_shapes,
     "broadcast_to": np.broadcast_to, "ceil": np.ceil, "isin": np.isin,
     "clip": np.clip, "concat": np.concatenate, "copysign": np.copysign,
+    "conj": np.conjugate, "diff": np.diff, "real": np.real,
     "count_nonzero": np.count_nonzero, "equal": np.equal, "expand_dims": np.expand_dims,
     "flip": np.flip, "floor": np.floor, "floor_divide": np.floor_divide, "greater": np.greater,
     "greater_equal": np.greater_equal, "isfinite": np.isfinite,
@@ -57,7 +58,7 @@ _SHARED: dict[str, Callable[..., Any]] = {
 #: Those whose result is of the floating type, which numpy's integers do not become by themselves.
 _FLOATING: dict[str, Callable[..., Any]] = {
     "divide": np.divide, "exp": np.exp, "log": np.log, "mean": np.mean,
-    "reciprocal": np.reciprocal, "sqrt": np.sqrt, "tanh": np.tanh,
+    "reciprocal": np.reciprocal, "sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "tanh": np.tanh,
 }
 
 _UniqueAll = namedtuple("_UniqueAll", "values indices inverse_indices counts")
@@ -164,6 +165,7 @@ class Namespace:
         if isinstance(obj, Held):
             array: Any = obj
             return array.copy() if copy and dtype in (None, self.dtype) else self._cast(obj, dtype)
+        obj = values_in(obj)
         kind = np.asarray(obj).dtype.kind if dtype is None else np.dtype(dtype).kind
         if (dtype is None and kind not in "biu") or self._is_floating(dtype):
             if copy is False:
@@ -335,6 +337,22 @@ class Namespace:
             return np.sum(x, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
         self._check_type(dtype)
         return np.sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def cumulative_sum(
+        self, x: Any, /, *, axis: int | None = None, dtype: Any = None,
+        include_initial: bool = False,
+    ) -> Any:
+        """The sums of `np.cumsum`, behind a zero if `include_initial`."""
+        if axis is None and x.ndim != 1:
+            raise ValueError(f"axis=None is for vectors; x has shape {x.shape}, name an axis")
+        axis = 0 if axis is None else axis
+        if dtype is not None and not isinstance(x, Held):
+            x = self.astype(x, dtype)
+        sums = np.cumsum(x, axis, dtype=dtype)
+        if not include_initial:
+            return sums
+        shape = [1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)]
+        return np.concatenate([self.zeros(shape, dtype=sums.dtype), sums], axis)
 
     # What has other arguments than numpy's --------------------------------------------------
 

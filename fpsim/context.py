@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fpsim import convolutions, extrema, operations, rounded_products, unit_products
+from fpsim import convolutions, operations, rounded_products, unit_products
 from fpsim.array import Array
+from fpsim.array_moves import values_in
+from fpsim.asarray import AsArray
 from fpsim.block_array import BlockArray
 from fpsim.core import Core, Operand, Out
 from fpsim.elementwise import codes, integers
@@ -44,10 +46,11 @@ __all__ = ["Context"]
 #: What is one guarded kernel or function, or calls such.
 _GUARDED = (
     "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral",
-    "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "negative", "absolute", "maximum",
-    "minimum", "fmax", "fmin", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "dot", "sum",
-    "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
+    "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
+    "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less",
+    "less_equal", "greater", "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid",
+    "rsqrt", "erf", "sin", "cos",
+    "dot", "sum", "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
 )
 
 
@@ -60,6 +63,8 @@ class Context:
     traps     flags that stop an operation with `FloatingPointTrap`; nothing is published then.
     seed      key of the Philox random bits, 0 to 2**64 - 1; `bits` gives another source instead.
     count     count flags, zeros and subnormals of each operation in `counts`.
+    asarray   what happens where numpy or scipy asks an Array for an ndarray, with which they then
+              compute in its type: "refuse", "warn" (once) or "allow".
 
     `core` holds what operations need of each other, for code that adds some. A context is for one
     thread; `spawn(k)` makes independent children.
@@ -89,6 +94,7 @@ class Context:
         seed: int = 0,
         bits: BitSource | None = None,
         count: bool = False,
+        asarray: str = "warn",
     ) -> None:
         settings = Settings(
             find_number_format(format), find_rounding(rounding), overflow, subnormals, tininess,
@@ -96,6 +102,7 @@ class Context:
         )
         source = Philox(seed) if bits is None else bits
         self.core = Core(self, settings, source, traps, count=count)
+        self.core.asarray = AsArray(asarray)
 
     def __repr__(self) -> str:
         usual = Settings(self.format).choices()
@@ -135,7 +142,8 @@ class Context:
         return Context(**(choices | changes))
 
     def _choices(self) -> dict[str, Any]:
-        return self.settings.choices() | {"traps": self.traps, "count": self.counts is not None}
+        kept = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
+        return self.settings.choices() | kept
 
     def in_format(self, fmt: Format | str) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.
@@ -155,6 +163,7 @@ class Context:
         settings, count = core.settings.with_format(fmt), core.counts is not None
         other.core = Core(other, settings, core.source, core.traps, count=count)
         other.core.share(core)
+        other.core.asarray = core.asarray
         return other
 
     def spawn(self, k: int) -> Context:
@@ -184,6 +193,15 @@ class Context:
     @traps.setter
     def traps(self, traps: Flags) -> None:
         self.core.traps = traps
+
+    @property
+    def asarray(self) -> str:
+        """Whether Arrays become ndarrays: "refuse", "warn" or "allow"; assign to change it."""
+        return self.core.asarray.choice
+
+    @asarray.setter
+    def asarray(self, choice: str) -> None:
+        self.core.asarray = AsArray(choice)
 
     @property
     def counts(self) -> Counts | None:
@@ -255,6 +273,8 @@ class Context:
 
         Raises    ValueError for a finite number beyond the largest finite value.
         """
+        if isinstance(value, np.ndarray):
+            raise TypeError(f"value is an array of {value.dtype}; give one number, or ctx.array(…)")
         (carrier,) = self.core.carriers((value,))
         extents = checked_shape(shape, self.format.carrier.itemsize)
         return Array(np.full(extents, carrier, self.format.carrier), self)
@@ -324,6 +344,8 @@ class Context:
         if isinstance(x, Array):
             name = "copy" if x.format == self.format else "convert"
             return self.core.rounded(name, [x.carrier], out)
+        if isinstance(x, (list, tuple)):
+            x = values_in(x)
         return self.core.rounded("convert", [floats(x, self.settings.native)], out)
 
     def quantize(
@@ -422,7 +444,7 @@ class Context:
     def power(self, x: Operand, n: int, out: Out = None) -> Array:
         """x to a whole power: ((x*x)*x)*..., every product rounded; 1 / x**-n for negative n.
 
-        x**0 is 1, also for NaN, and x**1 is x, both without flags.
+        x**0 is 1, also for NaN, and x**1 is x, both without flags; x**0.5 is sqrt(x).
 
         Rounding  abs(n) - 1 products from the left, each an operation; a division where n < 0.
         Flags     those of the products and the division.
@@ -455,6 +477,19 @@ class Context:
         2.0
         """
         return operations.remainder(self.core, "fmod", x, y, out)
+
+    def remainder(self, x: Operand, y: Operand, out: Out = None) -> Array:
+        """x - floor(x / y) y, rounded once: `%` of Python and np.remainder, of the sign of y.
+
+        Rounding  once; inexact only where the signs of x and y differ.
+        Flags     INVALID for infinite x and zero y; the rest from the rounding.
+        Source    the definition is Python's; IEEE 754 has `ieee_remainder`, C has `fmod`.
+
+        >>> half = Context("binary16")
+        >>> half.remainder(half.array([5.25, -5.25, -0.0001]), 1.0)
+        Array([0.25, 0.75, 1.  ], binary16)
+        """
+        return operations.floored_remainder(self.core, x, y, out)
 
     # Whole numbers --------------------------------------------------------------------------
 
@@ -533,7 +568,7 @@ class Context:
 
         Flags     INVALID for signalling NaN; a NaN anywhere gives NaN.
         """
-        return extrema.clip(self.core, x, least, most, out)
+        return operations.clip(self.core, x, least, most, out)
 
     def max(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
@@ -549,7 +584,7 @@ class Context:
         Array([7., 5.], binary16)
         """
         name = "fmax" if number_wins else "maximum"
-        return extrema.extreme_along(self.core, name, x, axis, keepdims, out)
+        return operations.extreme_along(self.core, name, x, axis, keepdims, out)
 
     def min(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
@@ -557,15 +592,15 @@ class Context:
     ) -> Array:
         """The smallest over axes (default: all): `minimum`, or `fmin` if `number_wins`."""
         name = "fmin" if number_wins else "minimum"
-        return extrema.extreme_along(self.core, name, x, axis, keepdims, out)
+        return operations.extreme_along(self.core, name, x, axis, keepdims, out)
 
     def argmax(self, x: Array, axis: int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
         """Index of the first element that is the `maximum`: of a NaN if there is one; -0 < +0."""
-        return extrema.place_along(self.core, "maximum", x, axis, keepdims)
+        return operations.place_along(self.core, "maximum", x, axis, keepdims)
 
     def argmin(self, x: Array, axis: int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
         """Index of the first element that is the `minimum`: of a NaN if there is one; -0 < +0."""
-        return extrema.place_along(self.core, "minimum", x, axis, keepdims)
+        return operations.place_along(self.core, "minimum", x, axis, keepdims)
 
     # Comparisons ----------------------------------------------------------------------------
 
@@ -663,6 +698,24 @@ class Context:
         """2/sqrt(pi) times the integral of e**(-t*t) from 0 to x, rounded once; erf(±0) = ±0."""
         return operations.elementary_function(self.core, "erf", x, out)
 
+    def sin(self, x: Operand, out: Out = None) -> Array:
+        """The sine of x radians, rounded once, for arguments of any size; sin(±0) = ±0.
+
+        Flags     INVALID for infinities; the rest from the rounding.
+
+        >>> half = Context("binary16")
+        >>> half.sin(half.array([0.5, 65504.0]))
+        Array([ 0.47949219, -0.95947266], binary16)
+        """
+        return operations.elementary_function(self.core, "sin", x, out)
+
+    def cos(self, x: Operand, out: Out = None) -> Array:
+        """The cosine of x radians, rounded once, for arguments of any size; cos(0) = 1 is exact.
+
+        Flags     INVALID for infinities; the rest from the rounding.
+        """
+        return operations.elementary_function(self.core, "cos", x, out)
+
     # Sums and products ----------------------------------------------------------------------
 
     def sum(
@@ -694,8 +747,8 @@ class Context:
 
     def matmul(
         self,
-        a: Array,
-        b: Array,
+        a: Array | BlockArray,
+        b: Array | BlockArray,
         unit: str | MatrixUnit | None = None,
         *,
         to: Format | str | None = None,
@@ -709,6 +762,8 @@ class Context:
         out: Out = None,
     ) -> Array:
         """The product a @ b: through a unit, or without one rounded after every operation.
+
+        a, b            Arrays, or BlockArrays for a unit that takes blocks.
 
         fused, kahan    without a unit, as for `fpsim.linalg.rounded_matmul`.
         to, partials, accumulator, scale, subnormals, stochastic_stores    of a unit, as for

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.asarray import AsArray
+from fpsim.elementwise import codes
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
@@ -69,6 +71,8 @@ class Core(State):
     ) -> None:
         super().__init__(settings, source, traps, count=count)
         self.context = context
+        #: Whether Arrays may become ndarrays; contexts that share flags share it.
+        self.asarray = AsArray("warn")
         #: Of the settings in force; settings may change (a device's do), and come back.
         self._constants = _Constants(settings)
         self._other_constants = {id(settings): self._constants}
@@ -108,6 +112,8 @@ class Core(State):
                 if not (comparing or -fmt.max <= value <= fmt.max or value - value != 0):
                     raise ValueError(_beyond(value, fmt))
                 carriers.append(self.constant(value))
+            elif isinstance(value, (np.ndarray, np.generic)):
+                carriers.append(_held(value, fmt))
             else:
                 raise TypeError(
                     f"{type(value).__name__} is not an Array of {fmt.name}; "
@@ -207,6 +213,31 @@ def core_of(x: Any, context: HasCore | None = None, name: str = "x") -> Core:
     if not isinstance(core, Core):
         raise TypeError(f"context={context!r} is not a Context; use fp.Context(format), or None")
     return core
+
+
+#: Beyond it not every integer is a binary64 number, and comparing the two would round.
+_WHOLE = 2**53
+
+
+def _held(value: NDArray[Any] | np.generic, fmt: Format) -> Carrier:
+    """numpy's numbers as a carrier, where the format holds each of them: nothing is rounded."""
+    array = codes.unmasked(value)
+    kind = array.dtype
+    held = kind.kind in "biuf" and kind.itemsize <= 8 and kind.isnative
+    if held and kind.kind in "iu":
+        held = bool(((array <= _WHOLE) & (array >= -_WHOLE)).all())
+    if held:
+        with np.errstate(all="ignore"):
+            carrier: Carrier = array.astype(fmt.carrier)
+            same = (carrier == array) | ((carrier != carrier) & (array != array))
+        held = bool((same & codes.is_held(carrier, fmt)).all())
+    if not held:
+        shown = f"an array of {kind}" if array.ndim else f"np.{kind} {value!s}"
+        raise TypeError(
+            f"{shown} is not an Array of {fmt.name} and has values that it does not hold; "
+            "nothing is rounded in silence: convert with ctx.array(y)"
+        )
+    return carrier
 
 
 def _beyond(value: Scalar, fmt: Format) -> str:

@@ -2,11 +2,12 @@
 
 Each is exact first; a result that needs no rounding raises what reading its operands raises.
 
-Source    IEEE 754-2019 §5 and §9.2; docs/semantics.md §3.
+Source    IEEE 754-2019 §5, §9.2 and §9.6; docs/semantics.md §3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,20 +16,22 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.core import Core, Operand, Out
-from fpsim.elementwise import compare, elementary, integers
-from fpsim.elementwise.apply import apply, as_read
+from fpsim.elementwise import compare, elementary, integers, order
+from fpsim.elementwise.apply import apply, as_read, broadcast
 from fpsim.elementwise.order import is_total_order
 from fpsim.elementwise.remainder import remainder as exact_remainder
 from fpsim.elementwise.unscale import quotient_operands
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTN, RTP, RTZ, Rounding
 from fpsim.records.settings import Settings
-from fpsim.state.draws import draw
+from fpsim.records.types import Axis, Carrier, ElementFlags
+from fpsim.state.draws import NO_DRAW, Draw, draw
+from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import broadcast_operands, fold, publish
 
 __all__ = [
-    "copysign", "divide_by", "elementary_function", "extreme", "power", "remainder", "sign",
-    "to_integers", "total_order", "whole", "with_sign",
+    "copysign", "divide_by", "elementary_function", "extreme", "floored_remainder", "power",
+    "remainder", "sign", "to_integers", "total_order", "whole", "with_sign",
 ]
 
 #: Roundings to whole numbers, and what they are in binary64.
@@ -76,6 +79,8 @@ def _rounded_by(settings: Settings, rounding: Rounding) -> Settings:
 
 def power(core: Core, x: Operand, n: int, out: Out) -> Array:
     """x to a whole power: products from the left, each an operation, and a division for n < 0."""
+    if isinstance(n, float) and n == 0.5:
+        return core.rounded("sqrt", core.carriers((x,)), out)
     n = _whole_power(n)
     (a,) = core.carriers((x,))
     if n in (0, 1):
@@ -93,7 +98,7 @@ def _whole_power(n: object) -> int:
     number = isinstance(n, (int, float, np.integer)) and not isinstance(n, bool)
     if not number or n != n // 1:  # type: ignore[operator]
         raise TypeError(
-            f"n={n!r} is not a whole number; ** and power take whole numbers, roots are ctx.sqrt(x)"
+            f"n={n!r} is not a whole number; ** and power take whole numbers and 0.5"
         )
     exponent = int(n)
     if abs(exponent) > _LARGEST_POWER:
@@ -108,6 +113,46 @@ def remainder(core: Core, name: str, x: Operand, y: Operand, out: Out) -> Array:
     return core.exact(name, [a, b], values, flags, out)
 
 
+def floored_remainder(core: Core, x: Operand, y: Operand, out: Out) -> Array:
+    """x - floor(x / y) y, rounded once."""
+    return core.rounded("remainder", core.carriers((x, y)), out, _floored)
+
+
+@usual_arithmetic
+def _floored(
+    name: str, operands: Sequence[Carrier], settings: Settings, *, out: Carrier | None = None,
+    element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
+) -> tuple[Carrier, int]:
+    """What fmod leaves, and the divisor added where their signs differ; the arguments of `apply`.
+
+    A zero has the sign of the divisor, as in Python and numpy.
+    """
+    x, y = broadcast(*operands)
+    exactly, flushing = _with_subnormals(settings)
+    a, b = (as_read(v, settings) for v in (x, y))
+    rest, raised = exact_remainder(a, b, exactly, nearest=False)
+    signed = settings.format.has_negative_zero
+    rest = np.where(rest == 0, np.copysign(rest, b) if signed else abs(rest), rest)
+    away = (rest != 0) & ~np.isnan(rest) & (np.signbit(rest) != np.signbit(b))
+    # A zero of the sign of the remainder changes nothing, in no mode.
+    addend = np.where(away, b, np.copysign(b.dtype.type(0), rest) if signed else b.dtype.type(0))
+    values, flags = apply(
+        "add", [rest, addend], flushing, out=out, element_flags=element_flags, bits=bits
+    )
+    if element_flags is not None:
+        element_flags |= raised
+    return values, flags | fold(raised)
+
+
+@lru_cache(maxsize=64)
+def _with_subnormals(settings: Settings) -> tuple[Settings, Settings]:
+    """Settings of operands that are read already: of what is exact, and of its rounding."""
+    keeping = settings.replace(subnormals="keep")
+    if settings.subnormals == "flush_both":
+        return keeping, settings.replace(subnormals="flush_results")
+    return keeping, settings
+
+
 def with_sign(core: Core, name: str, x: Operand, out: Out) -> Array:
     """negative or absolute: the sign bit alone changes."""
     (a,) = core.carriers((x,))
@@ -117,7 +162,7 @@ def with_sign(core: Core, name: str, x: Operand, out: Out) -> Array:
 
 def copysign(core: Core, x: Operand, y: Operand, out: Out) -> Array:
     """x with the sign bit of y."""
-    a, b = core.carriers((x, y))
+    a, b = broadcast(*core.carriers((x, y)))
     values = np.asarray(np.copysign(a, b))
     if not core.settings.format.has_negative_zero:
         values = np.where((a == 0) | np.isnan(a), a, values)
@@ -137,6 +182,47 @@ def extreme(core: Core, name: str, x: Operand, y: Operand, out: Out) -> Array:
     a, b = core.carriers((x, y))
     values, flags = compare.extreme(name, a, b, core.settings)
     return core.exact(name, [a, b], values, flags, out)
+
+
+def extreme_along(core: Core, name: str, x: Array, axis: Axis, keepdims: bool, out: Out) -> Array:
+    """maximum, minimum, fmax or fmin over axes."""
+    (carrier,) = core.carriers((x,))
+    shape = order.reduced_shape(carrier.shape, axis, keepdims)
+    rows = order.rows(carrier, axis)
+    target = core.checked_target(out, shape)
+    values, flags = order.extreme_along(name, rows, core.settings)
+    values = publish(
+        core, name, values.reshape(shape), fold(flags),
+        flags.reshape(shape) if core.watched else None,
+        lambda index: rows.reshape(*shape, -1)[index].tolist(), target,
+    )
+    return core.wrapped(values, out)
+
+
+def place_along(core: Core, name: str, x: Array, axis: int | None, keepdims: bool) -> NDArray[Any]:
+    """Index of the first element that is the maximum or minimum."""
+    (carrier,) = core.carriers((x,))
+    shape = order.reduced_shape(carrier.shape, axis, keepdims)
+    rows = order.rows(carrier, axis)
+    place, flags = order.place_along(name, rows, core.settings)
+    return publish(
+        core, name, place.reshape(shape), fold(flags),
+        flags.reshape(shape) if core.watched else None,
+        lambda index: rows.reshape(*shape, -1)[index].tolist(), in_format=False,
+    )
+
+
+def clip(core: Core, x: Operand, least: Operand | None, most: Operand | None, out: Out) -> Array:
+    """minimum(maximum(x, least), most); None: no bound on that side."""
+    (values,) = core.carriers((x,))
+    flags, operands = np.zeros(values.shape, np.uint8), [values]
+    for name, bound in (("maximum", least), ("minimum", most)):
+        if bound is not None:
+            (b,) = core.carriers((bound,))
+            operands.append(b)
+            values, raised = compare.extreme(name, values, b, core.settings)
+            flags = flags | raised
+    return core.exact("clip", operands, values.copy(), flags, out)
 
 
 def total_order(core: Core, x: Operand, y: Operand, magnitudes: bool) -> NDArray[np.bool_]:
@@ -163,7 +249,7 @@ def to_integers(core: Core, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def elementary_function(core: Core, name: str, x: Operand, out: Out) -> Array:
-    """exp, log, tanh, sigmoid, rsqrt or erf, correctly rounded."""
+    """exp, log, tanh, sigmoid, rsqrt, erf, sin or cos, correctly rounded."""
     if core.settings.native:
         raise TypeError(
             f"{name} is not offered in binary64, the native reference; use a narrower format"

@@ -36,9 +36,11 @@ ORDER = [
     ("fpsim.inspect",),
     ("fpsim.testing",),
     ("fpsim.judge", "fpsim.judge.oracle", "fpsim.judge.verify"),
+    ("fpsim.judge.proofs",),
     ("ipu",),
     ("ipu.machine", "ipu.machine.cost", "ipu.machine.units"),
     ("ipu.ops",),
+    ("ipu.ops.updates",),
     (
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
@@ -96,6 +98,7 @@ FRAMEWORKS = {
     ),
     "grpc": ("ipu.members.grpc_server", "ipu.members.grpc_transport"),
     "mpi4py": ("ipu.members.mpi_transport",),
+    "bitwuzla": ("fpsim.judge.proofs",),
     "dask": ("ipu.experiments",),
     "distributed": ("ipu.experiments",),
 }

@@ -24,7 +24,7 @@ from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up
-from fpsim.records.settings import Settings
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 
 __all__ = [
     "LANES", "KernelPlan", "Lane", "exact_width", "mode_number", "plan", "processor_constants",
@@ -315,7 +315,15 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> RoundingRule:
 
 @lru_cache(maxsize=4096)
 def plan(operation: str, settings: Settings, width: int) -> KernelPlan:
-    """Constants and compile-time choices of an operation under these settings."""
+    """Constants and compile-time choices of an operation under these settings.
+
+    Raises    TypeError for what is computed by single operations alone.
+    """
+    if settings.subnormals == ZERO_OR_NORMAL:
+        raise TypeError(
+            "subnormals='zero_or_normal' is modelled for single operations, sequential sums and "
+            "products without a unit; for this one choose keep, flush_results or flush_both"
+        )
     rule = _rule(operation, settings, LANES[width])
     rounding = settings.rounding
     return KernelPlan(

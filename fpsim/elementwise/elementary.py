@@ -68,6 +68,8 @@ _EDGES = {
     "sigmoid": _Edges((0.0, 1.0)),
     "rsqrt": _Edges((np.nan, 0.0), negative=False, pole="1/0"),
     "erf": _Edges((-1.0, 1.0), odd=True),
+    "sin": _Edges((np.nan, np.nan), odd=True),
+    "cos": _Edges((np.nan, np.nan)),
 }
 
 
@@ -107,7 +109,7 @@ def _is_ordinary(edges: _Edges, x: NDArray[np.floating]) -> NDArray[np.bool_]:
 
 def _special(edges: _Edges, x: Wide, nan: float) -> Wide:
     """Values at infinities, at zeros and for NaN; `nan` stands outside the domain."""
-    low, high = edges.infinities
+    low, high = (nan if v != v else v for v in edges.infinities)
     values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
     if not edges.negative:
         values = np.where(x < 0, nan, values)
@@ -250,6 +252,8 @@ def _own_flags(edges: _Edges, x: Carrier) -> ElementFlags:
     invalid = is_signalling(x)
     if not edges.negative:
         invalid |= x < 0
+    if np.isnan(edges.infinities[1]):
+        invalid |= np.isinf(x)
     flags = invalid * np.uint8(Flags.INVALID)
     if edges.pole:
         flags |= (x == 0) * np.uint8(Flags.DIVBYZERO)

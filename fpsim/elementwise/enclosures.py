@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise import hard_cases
+from fpsim.elementwise.circular import circular
 
 __all__ = ["FUNCTIONS", "Enclosure"]
 
@@ -146,8 +147,10 @@ def _tanh(x: Wide) -> Enclosure:
     bend = small * square * _horner(_tanh_series(), square)
     near = size < 0.25
     high = np.where(near, size, 1.0)
-    low = np.where(near, bend, -drop)
-    error = np.abs(low) * np.where(size > _TANH_LIMIT, 1.0, 2.0**-49)
+    # What bends the smallest arguments is too small for binary64; only its sign matters.
+    least = size < 2.0**-300
+    low = np.where(near, np.where(least, size * -(2.0**-70), bend), -drop)
+    error = np.abs(low) * np.where(least | (size > _TANH_LIMIT), 1.0, 2.0**-49)
     return _odd(x, Enclosure(high, low, error))
 
 
@@ -216,6 +219,14 @@ def _erf(x: Wide) -> Enclosure:
     return _odd(x, Enclosure(high, low, np.where(beyond, -low, error)))
 
 
+def _sin(x: Wide) -> Enclosure:
+    return Enclosure(*circular(x, 0))
+
+
+def _cos(x: Wide) -> Enclosure:
+    return Enclosure(*circular(x, 1))
+
+
 #: Enclosures of f(x) by name, for finite x where f is finite and not exact.
 FUNCTIONS: dict[str, Callable[[Wide], Enclosure]] = {
     "exp": _exp,
@@ -224,4 +235,6 @@ FUNCTIONS: dict[str, Callable[[Wide], Enclosure]] = {
     "sigmoid": _sigmoid,
     "rsqrt": _rsqrt,
     "erf": _erf,
+    "sin": _sin,
+    "cos": _cos,
 }

@@ -2,7 +2,7 @@
 
 `to_odd` widens an enclosure until both ends round alike, as Ziv did. It ends because none of these
 functions has a value with finitely many digits, but for the arguments that its caller treats as
-exact (exp, log, tanh, sigmoid: Lindemann; rsqrt: by algebra; erf: believed, not proved).
+exact (exp, log, tanh, sigmoid, sin, cos: Lindemann; rsqrt: by algebra; erf: believed, not proved).
 
 Source    Ziv, ACM TOMS 17 (1991); `decimal`, whose exp and ln are correctly rounded.
 """
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from fpsim.elementwise import inputs
 
-__all__ = ["approximately", "erf_slope", "to_odd"]
+__all__ = ["approximately", "erf_slope", "pi", "to_odd"]
 
 #: Digits carried beyond those asked for.
 _GUARD = 10
@@ -59,8 +59,8 @@ def _arctan_of_inverse(n: int, digits: int) -> Fraction:
 
 
 @lru_cache(maxsize=8)
-def _pi(digits: int) -> Decimal:
-    """Machin: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
+def pi(digits: int) -> Decimal:
+    """pi with so many digits, by Machin: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
     exact = 16 * _arctan_of_inverse(5, digits) - 4 * _arctan_of_inverse(239, digits)
     return _decimal(exact, _context(digits))
 
@@ -84,11 +84,41 @@ def _erf(x: Decimal, c: Context) -> Decimal:
 def _slope(x: Decimal, c: Context) -> Decimal:
     """2 / sqrt(pi) exp(-x**2), the derivative of erf."""
     bell = c.multiply(x, x.copy_negate()).exp(c)
-    return c.divide(c.multiply(2, bell), _pi(c.prec).sqrt(c))
+    return c.divide(c.multiply(2, bell), pi(c.prec).sqrt(c))
+
+
+#: Digits of an angle that its distance from a quarter turn may cost, and more.
+_CANCELLED = 60
+
+
+def _circular(x: Decimal, c: Context, quarter: int) -> Decimal:
+    """sin(x + quarter pi/2): Taylor's series of what remains after whole quarter turns."""
+    wide = _context(c.prec + max(0, x.adjusted()) + _CANCELLED)
+    half_pi = wide.divide(pi(wide.prec + 5), Decimal(2))
+    n = int(wide.divide(x, half_pi).to_integral_value())
+    angle = wide.subtract(x, wide.multiply(Decimal(n), half_pi)) if n else x
+    n += quarter
+    square = c.multiply(angle, angle).copy_negate()
+    term = total = Decimal(1) if n % 2 else c.plus(angle)
+    k = 1 if n % 2 else 2
+    while term and term.copy_abs() > total.copy_abs().scaleb(-c.prec - 2, c):
+        term = c.divide(c.multiply(term, square), Decimal(k * (k + 1)))
+        total = c.add(total, term)
+        k += 2
+    return total.copy_negate() if n % 4 >= 2 else total
+
+
+def _sin(x: Decimal, c: Context) -> Decimal:
+    return _circular(x, c, 0)
+
+
+def _cos(x: Decimal, c: Context) -> Decimal:
+    return _circular(x, c, 1)
 
 
 _FUNCTIONS: dict[str, Callable[[Decimal, Context], Decimal]] = {
     "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "erf": _erf,
+    "sin": _sin, "cos": _cos,
 }
 
 

@@ -29,7 +29,9 @@ from ipu.plan.memory import (
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Schedule, required_multiple
 
-__all__ = ["TECHNIQUES", "Alternative", "Technique", "alternatives", "check_fit", "explain"]
+__all__ = [
+    "TECHNIQUES", "Alternative", "Technique", "alternatives", "check_fit", "explain", "few_rounds",
+]
 
 #: A share of cycles, or of slots, that is worth a remark.
 _NOTABLE = 0.25
@@ -75,16 +77,21 @@ TECHNIQUES = (
 )
 
 
-def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
-    """The largest peak of an IPU, the first of equals; the slot behind the last is -1.
+def few_rounds(plan: Plan) -> Plan:
+    """The plan with a few of its micro-batches: a pipeline repeats itself once it is full.
 
-    A pipeline repeats itself once it is full, so a few rounds show the peak of many.
+    >>> few_rounds(Plan([abs, abs], count=512)).count
+    16
     """
     options = {"training": plan.training, "io_overlap": plan.io_tiles > 0}
     multiple = required_multiple(plan.schedule, plan.n_stages, plan.places, **options)
     few = -(-_ROUNDS * plan.n_stages // multiple) * multiple
-    if few < plan.count:
-        plan = replace(plan, count=few)
+    return replace(plan, count=few) if few < plan.count else plan
+
+
+def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
+    """The largest peak of an IPU, the first of equals; the slot behind the last is -1."""
+    plan = few_rounds(plan)
     all_peaks = peaks(lives(plan, figures)).values()
     peak = max(all_peaks, key=lambda peak: peak.bytes, default=Peak(0, 0, 0, {}))
     return peak._replace(slot=-1) if peak.slot == plan.slots else peak

@@ -25,7 +25,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, used_variables
 
-__all__ = ["CYCLES", "Holding", "StageMeter", "stage_figures"]
+__all__ = ["CYCLES", "Costs", "Holding", "StageMeter", "stage_figures"]
 
 #: Fields of `StageFigures` by phase.
 CYCLES = {
@@ -133,6 +133,13 @@ def _holding(
         tuple(slot.storage_bytes for slot in state),
         state[0].storage_bytes // max(state[0].size, 1) if state else 4,
     )
+
+
+class Costs(NamedTuple):
+    """A program's plan and what its stages cost."""
+
+    plan: Plan
+    figures: tuple[StageFigures, ...]
 
 
 class Holding(NamedTuple):

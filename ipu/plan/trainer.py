@@ -30,6 +30,7 @@ from ipu.learn.optim import Observer, Optimizer
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.train import Gathered
+from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
@@ -110,6 +111,7 @@ class Trainer(train.Trainer):
         replica_identical_only: bool = False,
         private_updates: bool = False,
         group: Group | None = None,
+        run: TrainingRun | None = None,
     ) -> None:
         _check_choices(
             plan, observe, random, replica_identical_only=replica_identical_only,
@@ -127,7 +129,7 @@ class Trainer(train.Trainer):
             accumulation=plan.accumulation, seed=seed, rounding_seed=rounding_seed,
             observe=observe, target=target, preset=preset, f32_denormals=f32_denormals,
             max_nan=max_nan, sums=sums, conv_partials=conv_partials, planner=planner, count=count,
-            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices, run=run,
         )
         if plan.shard_state and len(self.own_replicas) < plan.replicas:
             warnings.warn(

@@ -37,8 +37,8 @@ def test_options_and_values_that_are_not_offered_are_named() -> None:
     ):
         with pytest.raises(TypeError, match=f"^{named} is not offered for Array$"):
             call()
-    with pytest.raises(TypeError, match=r"ndarray is not an Array of binary16; convert"):
-        np.concatenate([VECTOR, VECTOR.values])
+    with pytest.raises(TypeError, match=r"array of float64 is not an Array of binary16"):
+        np.concatenate([VECTOR, [0.1] @ np.ones((1, 2))])
     with pytest.raises(TypeError, match="never promotes"):
         np.stack([VECTOR, VECTOR, VECTOR, VECTOR.to("bfloat16")])
     with pytest.raises(TypeError, match="mode='linear_ramp' is not offered"):

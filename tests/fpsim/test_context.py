@@ -54,7 +54,9 @@ def test_formats_never_mix() -> None:
         _ = x + y
 
 
-@pytest.mark.parametrize("other", [np.float32(1), np.ones(2), np.float16(1), 1j, "1", None])
+@pytest.mark.parametrize(
+    "other", [np.float32(0.1), np.full(2, 0.1), np.longdouble(1), 1j, "1", None]
+)
 def test_other_operands_are_refused(other: object) -> None:
     with pytest.raises(TypeError, match=r"convert with ctx\.array\(y\)"):
         _ = half().array([1.0]) + other
@@ -352,9 +354,8 @@ def test_binary64_is_the_processors_own_arithmetic() -> None:
     assert context.flags == fp.Flags.NONE
     with pytest.raises(TypeError, match="fma is not offered in binary64"):
         context.fma(x, x, x)
-    for reduction in (context.sum, context.mean, lambda x: context.dot(x, x)):
-        with pytest.raises(TypeError, match=r"use numpy on \.values"):
-            reduction(x)
+    assert [float(r(x)) for r in (context.sum, context.mean)] == [1e308, 5e307]
+    assert float(context.dot(x, x)) == np.inf
 
 
 def test_habits_of_a_format_do_not_follow_to_another() -> None:
@@ -394,6 +395,6 @@ def test_a_context_shows_what_users_use() -> None:
     shown = {name for name in dir(fp.Context) if not name.startswith("_")}
     assert not shown & plumbing
     assert all(hasattr(fp.Context(fp.BINARY16).core, name) for name in plumbing)
-    assert len(shown) <= 70
+    assert len(shown) <= 75
     undocumented = {name for name in shown if not getattr(fp.Context, name).__doc__}
     assert undocumented <= {"format", "rounding"}

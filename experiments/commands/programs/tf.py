@@ -172,6 +172,7 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
+    from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.tensorflow.engine.current import current_run
     from ipu.members.ending import name_of_process
 
@@ -183,3 +184,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if out is not None:
         out = folder_of(out, name_of_process())
         tell_page(out, told, run.advice(told), title, is_printed=is_printed)
+        write_plans(out, run.costs)

@@ -27,6 +27,9 @@ __all__ = ["Scales", "alternatives", "scales_of", "tensor_factor"]
 Magnitudes = NDArray[Any]
 Fields = NDArray[Any]
 
+#: Blocks whose scales are computed at a time.
+_PIECE = 1 << 14
+
 _INFINITY, _FRACTION = 0x7F800000, 0x007FFFFF
 _ONE, _LARGEST = np.float32(1), np.finfo(np.float32).max
 
@@ -49,7 +52,22 @@ class Scales(NamedTuple):
 
 
 def scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scales:
-    """Scales by the block's rule from the largest magnitude of each, and that of the tensor."""
+    """Scales by the block's rule from the largest magnitude of each, and that of the tensor.
+
+    Shapes    as `largest`. Many are computed in pieces, whose steps stay in the cache.
+    """
+    if largest.size <= _PIECE:
+        return _scales_of(block, largest, of_tensor)
+    flat = largest.reshape(-1)
+    parts = [
+        _scales_of(block, flat[i : i + _PIECE], of_tensor) for i in range(0, flat.size, _PIECE)
+    ]
+    return Scales(
+        *(np.concatenate(part).reshape(largest.shape) for part in zip(*parts, strict=True))
+    )
+
+
+def _scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scales:
     rule = SCALE_RULES[block.scale_rule]
     with np.errstate(all="ignore"):
         amax = largest * np.float32(block.headroom) if block.headroom != 1 else largest

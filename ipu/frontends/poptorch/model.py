@@ -27,11 +27,14 @@ from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
-from ipu.frontends.poptorch.profile import UNMODELLED, folder_of_reports, write_profile
+from ipu.frontends.poptorch.profile import UNMODELLED, folder_of_reports
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.plan.explain import explain
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
+from ipu.plan.trace import write_profile
+from ipu.run.text import Report
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
 
@@ -321,10 +324,17 @@ class PoplarExecutor:
 
     # Reports --------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, Any]:
-        """What the machine did, as of `fpsim.torch.machine`; with the plan in words."""
+    def report(self, folder: str | Path | None = None) -> Report:
+        """What the machine did, as of `fpsim.torch.machine`; with the plan in words.
+
+        After a call the plan tells what it takes of the IPUs' time and memory too.
+
+        folder    where the page is written too: index.html, report.json, report.txt.
+        """
         executor = self._compiled()
-        return executor.machine.session.report() | {"plan": str(executor.plan).splitlines()}
+        plan, figures = executor.plan, executor.meter.figures
+        words = str(plan) if figures is None else explain(plan, figures, self.device.target)
+        return executor.machine.session.told(folder, plan=words.splitlines())
 
     @property
     def profile_figures(self) -> tuple[StageFigures, ...]:

@@ -40,6 +40,7 @@ from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_stat
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
+from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
     Memory,
@@ -169,6 +170,7 @@ class Session(Run):
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.enter_context(scalers_unscale())
+            stack.enter_context(StepRows(self).naming())
             stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))

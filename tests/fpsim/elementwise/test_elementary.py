@@ -47,15 +47,17 @@ def function(name):
 exp, log, tanh, rsqrt = map(function, ("exp", "log", "tanh", "rsqrt"))
 
 
-NAMES = ["exp", "log", "tanh", "sigmoid", "rsqrt", "erf"]
+NAMES = ["exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos"]
 POSITIVE = ("log", "rsqrt")
 NUMPY = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": scipy.special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "erf": scipy.special.erf,
+    "sin": np.sin, "cos": np.cos,
 }
 MPMATH = {
     "exp": mpmath.exp, "log": mpmath.log, "tanh": mpmath.tanh, "erf": mpmath.erf,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sin": mpmath.sin, "cos": mpmath.cos,
 }
 
 
@@ -282,5 +284,5 @@ def test_shapes_and_blocks_do_not_matter():
 def test_the_device_has_them_as_verbs():
     device = Device()
     x = device.from_host([0.5], BINARY16)
-    for name in NAMES:
+    for name in set(NAMES) - {"sin", "cos"}:  # which the machine's host computes
         assert getattr(device, name)(x).values == function(name)(x).values

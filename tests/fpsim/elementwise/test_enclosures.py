@@ -19,6 +19,8 @@ EXACT = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "erf": mpmath.erf,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
 }
 POSITIVE = ("log", "rsqrt")
 #: Where the functions change their formula, with the neighbours of precision 26.
@@ -29,6 +31,9 @@ EDGES = {
     "sigmoid": (1.0, 0.5, 40.0, 80.0, 699.0),
     "rsqrt": (1.0, 2.0, 3.0),
     "erf": (1 / 32, 1 / 16, 3 / 32, 1.0, 5.97, 6.0),
+    # Around quarter turns; 2**-30 from one is 367.5 pi/2 rounded, far ones need many digits of pi.
+    "sin": (0.75, 1 / 128, math.pi / 4, math.pi / 2, math.pi, 710 * math.pi, 2.0**510),
+    "cos": (0.75, 1 / 128, math.pi / 4, math.pi / 2, math.pi, 710 * math.pi, 2.0**510),
 }
 
 
@@ -49,10 +54,21 @@ def arguments(name):
         *(edges * (1 + k * 2.0**-24) for k in (-1, 0, 1)), -edges,
     ])
     x = short(x[x != 0])
+    if name in ("sin", "cos"):
+        x = np.concatenate([x, short(2.0 ** rng.uniform(-484, 511, n)), _near_quarter_turns(rng,
+        n)])
     if name in POSITIVE:
         x = np.abs(x)
         x = np.concatenate([x, short(2.0 ** rng.uniform(-149, 128, n))])
     return x[x != 1] if name == "log" else x
+
+
+def _near_quarter_turns(rng, n):
+    """The numbers of precision 26 next to multiples of pi/2."""
+    with mpmath.workprec(700):
+        turns = [mpmath.mpf(2) ** k * mpmath.pi / 2 for k in rng.uniform(0, 500, n).tolist()]
+        exact = [mpmath.nint(t / (mpmath.pi / 2)) * mpmath.pi / 2 for t in turns]
+        return short(np.array([float(t) for t in exact]))
 
 
 def distances(name, x):
@@ -65,7 +81,7 @@ def distances(name, x):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_value_lies_in_its_enclosure(name):
-    with mpmath.workprec(400):
+    with mpmath.workprec(1500 if name in ("sin", "cos") else 400):
         for part, distance, error in distances(name, arguments(name)):
             assert distance <= error, part
 

@@ -20,6 +20,8 @@ EXACT = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "erf": mpmath.erf,
+    "sin": mpmath.sin,
+    "cos": mpmath.cos,
 }
 POSITIVE = ("log", "rsqrt")
 ARGUMENTS = (

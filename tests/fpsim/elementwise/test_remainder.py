@@ -12,7 +12,8 @@ import fpsim as fp
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.remainder import remainder
 from fpsim.judge.oracle import operate
-from fpsim.judge.oracle.rounding import OracleSettings
+from fpsim.judge.oracle.operations import read
+from fpsim.judge.oracle.rounding import OracleSettings, infinity, round_real
 from fpsim.records.settings import Settings
 
 NAMES = {"ieee_remainder": True, "fmod": False}
@@ -111,3 +112,61 @@ def test_operands_broadcast_and_stay_as_they_are():
     assert (scalar.shape, float(scalar), flag.shape) == ((), -1.0, ())
     for before, after in zip(kept, (x, y), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+# The remainder of % --------------------------------------------------------------------------
+
+
+def exact_remainder_of(x, y):
+    return x - (x // y) * y
+
+
+@pytest.mark.parametrize("subnormals", ["keep", "flush_results", "flush_both"])
+@pytest.mark.parametrize("mode", ["RNE", "RTP", "RTN", "RTO"])
+@pytest.mark.parametrize(
+    "fmt", [fp.Format.custom(2, 3), fp.E2M1FN, fp.Format.custom(2, 3, specials="fnuz")], ids=str
+)
+def test_every_pair_has_the_floored_remainder_rounded_once(fmt, mode, subnormals):
+    """By the oracle's one rounding of x - floor(x / y) y, in fractions."""
+    judge = OracleSettings(rounding=fp.find_rounding(mode), subnormals=subnormals)
+    codes = range(fmt.n_codes)
+    for pair in ((a, b) for a in codes for b in codes):
+        x, y = (read(code, fmt, judge) for code in pair)
+        context = fp.Context(fmt, rounding=mode, subnormals=subnormals)
+        ours = context.remainder(*(context.unpack(np.array(c, fmt.code_dtype)) for c in pair))
+        wanted, raised = operate("fmod", pair, fmt, judge)
+        finite = x.kind == "finite" and y.kind == "finite" and not y.is_zero
+        if finite:
+            rest = exact_remainder_of(x.value, y.value)
+            sign = int(rest < 0) if rest else y.sign
+            wanted, raised = round_real(rest, fmt, judge, sign)
+        elif x.kind == "finite" and y.kind == "infinite":
+            signed = x.sign == y.sign or x.is_zero
+            rest = round_real(x.value, fmt, judge, y.sign)
+            wanted, raised = rest if signed else (infinity(y.sign, fmt), fp.Flags.NONE)
+        shown = tuple(map(hex, pair))
+        assert (int(ours.codes()), context.flags) == (wanted, raised), shown
+
+
+def test_the_operator_is_pythons():
+    context = fp.Context(fp.BINARY32)
+    x = context.array([5.25, -5.25, -0.0, 0.0, 1e-10, -1e-10, -3.0])
+    for y in (1.0, -1.0, 0.75):
+        expected = np.float32(np.mod(x.values, np.float32(y)))
+        for result in (x % y, np.remainder(x, y), np.mod(x, y), context.remainder(x, y)):
+            assert result.codes().tolist() == expected.view(np.uint32).tolist()
+    assert (7.5 % context.array(2.0)).item() == 1.5
+    memory = x.carrier
+    x %= 2
+    assert x.carrier is memory
+    assert x.tolist()[:2] == [1.25, 0.75]
+
+
+def test_a_remainder_that_is_rounded_has_a_number_and_random_bits():
+    context = fp.Context(fp.BINARY16, rounding="SR", seed=1)
+    x = context.wrap(np.full(1000, -(2.0**-12), np.float32))
+    rounded = x % 1.0
+    assert context.operation == 1
+    assert set(rounded.tolist()) == {1.0, 1.0 - 2.0**-11}
+    context.operation = 0
+    assert (x + 1.0).codes().tolist() == rounded.codes().tolist()

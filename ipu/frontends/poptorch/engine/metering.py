@@ -19,7 +19,7 @@ from ipu.frontends.poptorch.optim import slots_of
 from ipu.frontends.poptorch.outputs import flatten
 from ipu.plan.loop import MicroBatchLoop, Spent
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import CYCLES, Holding, stage_figures
+from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
 from ipu.plan.plan import Plan
 
 __all__ = ["Meter"]
@@ -98,6 +98,7 @@ class Meter:
         }
         rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
         self.figures = stage_figures(self.plan, rows, holdings, self._update_cycles)
+        self._machine.session.note_costs(self, Costs(self.plan, self.figures))
 
 
 def _trained(updater: Updater) -> dict[int, tuple[int, tuple[int, ...], int]]:

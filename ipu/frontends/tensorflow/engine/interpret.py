@@ -31,6 +31,7 @@ from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.listing import list_sites
 from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
+from ipu.frontends.tensorflow.engine.measuring import Measure
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
 from ipu.frontends.tensorflow.engine.statistics import layer_of_metric, policy_of_metric
@@ -97,6 +98,8 @@ class Plan:
         self.counts: bool = any(part.counts or part.is_training for part in self._parts)
         #: The step that runs.
         self._at: Step | None = None
+        #: What measures the first iterations; None: nothing does, or does any more.
+        self.measure: Measure | None = None
         #: Set by the loop whose body this is.
         self.is_training: bool = False
         self.accumulation: int = max([program.accumulation, *(p.accumulation for p in self._parts)])
@@ -180,6 +183,13 @@ class Plan:
             step.dead = tuple(touched)
             kept |= touched
 
+    def begin_measuring(self) -> None:
+        """What the program costs is measured when it runs first."""
+        sites = [step.site for step in self._steps]
+        outputs = None if self.is_training else self.program.outputs
+        done = partial(self.machine.run.note_costs, self)
+        self.measure = Measure(self.machine, sites, outputs, done)
+
     # Running --------------------------------------------------------------------------------
 
     def run(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -191,7 +201,9 @@ class Plan:
                 frame[slot] = value
             frames.append(frame)
         try:
-            if len(frames) == 1:
+            if self.measure is not None:
+                self._run_measured(frames, self.measure)
+            elif len(frames) == 1:
                 self._run_alone(frames[0])
             else:
                 self._run_together(frames)
@@ -223,17 +235,45 @@ class Plan:
 
     def _run_together(self, frames: list[list[Any]]) -> None:
         for step in self._steps:
-            self._at = step
-            if step.is_joint:
-                if step.place is not None:
-                    step.place(0)
-                results = step.run([[frame[slot] for slot in step.inputs] for frame in frames])
-                for frame, result in zip(frames, results, strict=True):
-                    _store(frame, step, result)
-                continue
-            for replica, frame in enumerate(frames):
-                with self._placed(step, replica):
-                    _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+            self._run_step(step, frames)
+            for frame in frames:
+                for slot in step.dead:
+                    frame[slot] = None
+
+    def _run_step(self, step: Step, frames: list[list[Any]]) -> None:
+        """A node of all replicas."""
+        self._at = step
+        if step.is_joint:
+            if step.place is not None:
+                step.place(0)
+            results = step.run([[frame[slot] for slot in step.inputs] for frame in frames])
+            for frame, result in zip(frames, results, strict=True):
+                _store(frame, step, result)
+            return
+        for replica, frame in enumerate(frames):
+            with self._placed(step, replica):
+                _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
+
+    def _run_measured(self, frames: list[list[Any]], measure: Measure) -> None:
+        """As `_run_together`, with the costs of an iteration that is measured."""
+        is_wanted, first = measure.is_wanted, frames[0]
+        if is_wanted:
+            measure.note(self.program.inputs, [first[slot] for slot in self._inputs])
+        for step in self._steps:
+            if is_wanted:
+                with measure.step(step.site, len(frames)):
+                    self._run_step(step, frames)
+                measure.note(step.site.node.outputs, [first[slot] for slot in step.outputs])
+            else:
+                self._run_step(step, frames)
+            for frame in frames:
+                for slot in step.dead:
+                    frame[slot] = None
+        if is_wanted:
+            measure.end()
+        measure.iterations += 1
+        if measure.is_over:
+            self.measure = None
 
     @contextmanager
     def _placed(self, step: Step, replica: int) -> Iterator[None]:
@@ -260,8 +300,6 @@ def _store(frame: list[Any], step: Step, result: Any) -> None:
     else:
         for slot, value in zip(step.outputs, result, strict=True):
             frame[slot] = value
-    for slot in step.dead:
-        frame[slot] = None
 
 
 def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan:
@@ -274,6 +312,8 @@ def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan
         trains = has_gradient(graph) or not written_inputs(graph).isdisjoint(trained)
         direction = "" if trains else EVALUATION
         plan = machine.plans[graph] = Plan(machine, program_of(graph), direction)
+        if not plan.counts:
+            plan.begin_measuring()
     return plan
 
 

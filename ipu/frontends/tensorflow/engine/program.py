@@ -12,7 +12,10 @@ How what a program notes reaches the executor: `engine.node.marked` puts marks o
     partials      "half" or "float": of products (scopes.partials_type), and of their gradients,
                   unless these have backward_partials ("" for the device's own).
     sr            stochastic rounding is on or off (scopes.stochastic_rounding).
-    stage         a pipeline's stage, by number; traps name it.
+    stage         a pipeline's stage, by number, and pipeline, the request of its plan.
+    phase         "update": of an accumulation, and no part of a stage.
+    feed          it takes an element from the host; checkpoint: recomputation keeps its result.
+    offload_state, shard_state   where the optimiser's state lies, for the plan of the program.
     kernel        the table's entry that executes the node instead of that of its type: composites
                   such as an accumulation are one PyFunc node, which TensorFlow can run itself,
                   marked with the name of our kernel.

@@ -1,8 +1,8 @@
 """Stages of Keras models: which layer, or call of a layer, runs in which stage of a pipeline.
 
 Sequential models have a stage for each layer. Functional ones have one for each call of a layer, in
-the order in which the calls run. Models of an own `call` name stages while they run: where they run
-changes no bit, so `PipelineStage` marks nothing there.
+the order in which the calls run. Models of an own `call` name stages while they run. What a layer
+builds is marked with its stage (`marking_stages`), by which the plan accounts for it.
 
 Source    graphcore/keras, keras/ipu/extensions/pipeline_stage_assignment.py and
           functional_extensions.py: names, checks and messages.
@@ -10,21 +10,27 @@ Source    graphcore/keras, keras/ipu/extensions/pipeline_stage_assignment.py and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any
 
 import tensorflow as tf
 from tf_keras.src.engine.node import Node
 
+from ipu.frontends.tensorflow.engine.node import marked
+
 __all__ = [
     "FunctionalLayerPipelineStageAssignment", "PipelineStage", "assignments_of",
-    "checked_assignments", "checked_stages", "note_stages", "stages_of", "summary_lines",
+    "checked_assignments", "checked_stages", "marking_stages", "note_stages", "stages_of",
+    "summary_lines",
 ]
 
 _STAGE = "_fpsim_stage"
 _present: list[int] = []
+#: The request of the pipeline that is traced.
+_pipeline: list[int] = []
 
 
 class PipelineStage:
@@ -35,6 +41,7 @@ class PipelineStage:
 
     def __init__(self, stage: int) -> None:
         self._stage = stage
+        self._marks: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> PipelineStage:
         from ipu.frontends.tensorflow.strategy import IPUStrategyV1
@@ -46,10 +53,14 @@ class PipelineStage:
         if _present:
             raise RuntimeError("Pipeline stages must not be nested.")
         _present.append(self._stage)
+        if _pipeline:
+            self._marks = marked(stage=self._stage, pipeline=_pipeline[-1])
+        self._marks.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         _present.pop()
+        self._marks.__exit__(*error)
 
 
 def note_stages() -> None:
@@ -122,6 +133,36 @@ def _calls(model: Any) -> list[Any]:
     """Calls of layers of a functional model, in the order in which they run."""
     depths = sorted(model._nodes_by_depth, reverse=True)
     return [n for d in depths for n in model._nodes_by_depth[d] if not n.is_input]
+
+
+@contextmanager
+def marking_stages(model: Any, stages: Sequence[int] | None, number: int) -> Iterator[None]:
+    """Nodes that layers build inside are marked with their stage and the pipeline's number."""
+    by_layer: dict[int, list[int]] = {}
+    if stages:
+        calls = [node.layer for node in _calls(model)] if _is_functional(model) else model.layers
+        for layer, stage in zip(calls, stages, strict=True):
+            by_layer.setdefault(id(layer), []).append(stage)
+    counts: Counter[int] = Counter()
+    call = tf.keras.layers.Layer.__call__
+
+    @wraps(call)
+    def marked_call(layer: Any, *args: Any, **named: Any) -> Any:
+        own = by_layer.get(id(layer))
+        if own is None:
+            return call(layer, *args, **named)
+        stage = own[counts[id(layer)] % len(own)]
+        counts[id(layer)] += 1
+        with marked(stage=stage, pipeline=number):
+            return call(layer, *args, **named)
+
+    tf.keras.layers.Layer.__call__ = marked_call
+    _pipeline.append(number)
+    try:
+        yield
+    finally:
+        tf.keras.layers.Layer.__call__ = call
+        _pipeline.pop()
 
 
 def assignments_of(model: Any, stages: Sequence[int] | None) -> list[Any]:

@@ -25,6 +25,8 @@ def _while(site: NodeSite) -> Run:
     # The innermost loop with effects is the one of the training.
     has_effects = bool(site.node.marks.get("loop")) or body.has_effects
     is_training = body.is_training = has_effects and not body.counts
+    if is_training:
+        body.begin_measuring()
     machine = site.machine
 
     def run(inputs: Inputs) -> list[Any]:

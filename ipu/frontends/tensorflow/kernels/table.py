@@ -41,6 +41,7 @@ class SubProgram(Protocol):
     is_training: bool
 
     def run(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]: ...
+    def begin_measuring(self) -> None: ...
 
 
 @dataclass(slots=True)

@@ -55,18 +55,22 @@ class Accumulators:
 
     count      G; method: SUM, MEAN or RUNNING_MEAN.
     dtype      of the accumulators: None, a type, or a function of the variable.
+    placement  of the optimiser's state, for the plan: offload_state, shard_state.
     """
 
     def __init__(
-        self, count: int, method: GradientAccumulationReductionMethod, dtype: Dtype
+        self, count: int, method: GradientAccumulationReductionMethod, dtype: Dtype,
+        **placement: bool,
     ) -> None:
         self.count, self.method, self.dtype = count, method, dtype
+        self.placement = placement
         self._kept: dict[Any, Any] = {}
         self._counters: dict[Any, Any] = {}
 
     def add(self, pairs: Sequence[Pair]) -> list[Any]:
         """Operations that add gradients to the accumulators of their variables."""
-        n = self._counter().read_value()
+        with marked(phase="update"):
+            n = self._counter().read_value()
         return [self._added(n, gradient, variable) for gradient, variable in pairs]
 
     def update(
@@ -75,7 +79,7 @@ class Accumulators:
     ) -> Any:
         """The operation that applies and clears the accumulated gradients after G mini-batches."""
         counter = self._counter()
-        with tf.control_dependencies(added):
+        with tf.control_dependencies(added), marked(phase="update"):
             seen = counter.assign_add(1, read_value=True)
 
         def applied() -> Any:
@@ -93,14 +97,16 @@ class Accumulators:
             with tf.control_dependencies(cleared):
                 return tf.constant(1)
 
-        branch = tf.cond(tf.equal(seen, self.count), applied, lambda: tf.constant(0))
+        with marked(phase="update", **self.placement):
+            branch = tf.cond(tf.equal(seen, self.count), applied, lambda: tf.constant(0))
         return branch.op
 
     def _added(self, n: Any, gradient: Any, variable: Any) -> Any:
         accumulator = self._accumulator(variable)
         name = label(variable)
         summands = self._summands(gradient)
-        value = accumulator.read_value()
+        with marked(phase="update"):
+            value = accumulator.read_value()
         with marked(kernel="Accumulate", method=self.method.value, mini_batches=self.count,
                     accumulation=self.count, variable=name, direction="backward"):
             total = tf.numpy_function(
