@@ -68,6 +68,7 @@ ORDER = [
     ("ipu.experiments.lab", "ipu.experiments.sweep"),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
+    ("ipu.experiments.blocks",),
     ("ipu.experiments.published",),
     ("ipu.experiments.training",),
     ("ipu.experiments.execution",),

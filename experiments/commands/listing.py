@@ -23,16 +23,16 @@ def experiment_lines() -> Iterator[str]:
 
 def format_lines() -> Iterator[str]:
     """The catalogue of formats with their ranges."""
-    from fpsim.records.formats import CATALOGUE, ScaleFormat
+    from fpsim.records.formats import CATALOGUE, P3109, ScaleFormat
 
     head = ("name", "bits", "exp", "p", "max", "min normal", "min")
-    yield "{:<9} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
-    for name, fmt in CATALOGUE.items():
+    yield "{:<12} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
+    for name, fmt in (CATALOGUE | P3109).items():
         if isinstance(fmt, ScaleFormat):
-            yield f"{name:<9} {fmt.bits:>4}  scales of blocks, {fmt.min:.5g} to {fmt.max:.5g}"
+            yield f"{name:<12} {fmt.bits:>4}  scales of blocks, {fmt.min:.5g} to {fmt.max:.5g}"
             continue
         yield (
-            f"{name:<9} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
+            f"{name:<12} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
             f"{fmt.smallest_normal:>11.5g} {fmt.smallest_subnormal:>11.5g}  {fmt.specials}"
         )
     yield ""
@@ -118,9 +118,9 @@ def experiment_rows() -> Iterator[dict[str, object]]:
 
 def format_rows() -> Iterator[dict[str, object]]:
     from fpsim.records.blocks import BLOCKS
-    from fpsim.records.formats import CATALOGUE, ScaleFormat
+    from fpsim.records.formats import CATALOGUE, P3109, ScaleFormat
 
-    for name, fmt in CATALOGUE.items():
+    for name, fmt in (CATALOGUE | P3109).items():
         if isinstance(fmt, ScaleFormat):
             yield {"name": name, "bits": fmt.bits, "bias": fmt.bias, "scale": True}
             continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim import BINARY16, E4M3FN, Context, Format
+from fpsim import BINARY16, E4M3FN, Context
 from fpsim.chop import MatlabRandom
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, Result, Row
@@ -45,7 +45,7 @@ SEED, SIDE, MAGNITUDES = 1, 10, 10
 #: Columns of the published files, in the order of the random stream.
 SIZES = tuple(int(n) for n in np.floor(np.logspace(1, 6, 40)))
 #: Digits of E4M3 and of FP16, with a range that nothing here leaves.
-WIDE = (Format.custom(9, 4, name="e4m3, wide"), Format.custom(9, 11, name="fp16, wide"))
+WIDE = (E4M3FN.widest(), BINARY16.widest())
 #: n: printed error, and that of an unlimited range.
 PRINTED = {
     "one word, no subnormals": {

@@ -198,7 +198,7 @@ def _nan_rule(settings: Settings, lane: Lane) -> dict[str, int]:
             "nan_flags": int(Flags.INVALID),
         }
     keep = 0
-    if settings.nan != "canonical" and fmt.specials != "fnuz":
+    if settings.nan != "canonical" and fmt.specials not in ("fnuz", "extended"):
         payload = (1 << (fmt.precision - 1)) - 1 if fmt.specials == "ieee" else 0
         keep = lane.sign | lane.infinity | payload << (lane.digits - fmt.precision)
     x86 = settings.nan == "x86" and fmt.has_negative_zero

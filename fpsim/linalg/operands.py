@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fpsim.array import Array
+from fpsim.array_moves import check_alike
 from fpsim.context import Context
 from fpsim.core import core_of
 from fpsim.products.rank_one import OuterBlock, is_compiled
@@ -65,8 +66,13 @@ def checked_choice(name: str, value: Any, allowed: Sequence[Any], otherwise: str
 
 
 def context_of(context: Context | None, *arrays: Array) -> Context:
-    """The context that computes, once it is clear that all arrays are of its format."""
+    """The context that computes, once it is clear that all arrays are of its format.
+
+    Without a named one, arrays of other settings than the first one's are refused as by operators.
+    """
     core = core_of(arrays[0], context)
+    if context is None:
+        check_alike(arrays)
     core.carriers(arrays)
     return cast(Context, core.context)
 

@@ -21,7 +21,7 @@ from fpsim.records.blocks import SCALE_RULES, Block, BlockFlags
 from fpsim.records.formats import Format, ScaleFormat
 from fpsim.records.settings import Settings
 
-__all__ = ["Scales", "alternatives", "scales_of", "tensor_factor"]
+__all__ = ["Scales", "alternatives", "same_scales", "scales_of", "tensor_factor"]
 
 #: Of binary32. NumPy's types do not follow that its operations stay in it.
 Magnitudes = NDArray[Any]
@@ -65,6 +65,14 @@ def scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scale
     return Scales(
         *(np.concatenate(part).reshape(largest.shape) for part in zip(*parts, strict=True))
     )
+
+
+def same_scales(largest: Magnitudes, factor: np.float32) -> Scales:
+    """Binary32 scales that somebody else chose: one factor for all blocks."""
+    factors = np.full(largest.shape, factor, np.float32)
+    flags = np.zeros(largest.shape, np.uint8)
+    _raise(flags, np.isnan(largest), BlockFlags.NAN)
+    return Scales(_ONE / factors, factors, flags)
 
 
 def _scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scales:

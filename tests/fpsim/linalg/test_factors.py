@@ -202,6 +202,14 @@ def test_what_cannot_be_computed_is_refused_with_a_sentence(call, message):
         call()
 
 
+def test_arrays_of_other_settings_meet_only_in_a_named_context():
+    down = fp.Context("binary16", rounding="RTZ")
+    a, b = matrix(HALF, (3, 3)), matrix(down, 3)
+    with pytest.raises(TypeError, match="rounding"):
+        linalg.solve(a, b)
+    assert same(linalg.solve(a, b, context=down), linalg.solve(a.to(down), b))
+
+
 def test_norms_are_sums_of_rounded_terms():
     x = matrix(HALF, (7, 5))
     flat = x.reshape(-1)
