@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ipu import ops
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.gradients import as_array
@@ -238,7 +239,7 @@ class PoplarExecutor:
             with machine.running():
                 a, b = as_array(machine, x), as_array(machine, y)
                 machine.session.call("poptorch.sum_of_outputs")  # the place of its random bits
-                return machine.session.memory.write(machine.device.add(a, b), x.dtype)
+                return machine.session.memory.write(ops.add.value(machine.device, a, b), x.dtype)
 
         return assemble(
             outputs, mode, options.output_return_period, options.replication_factor, add
