@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "How far behind is delayed scaling of FP8, and what does a spike cost?"
-BUDGET = 10
+BUDGET = 5
 DEFAULT = False
 
 STEPS, SPIKE_AT, SPIKE = 1300, 100, 1000.0

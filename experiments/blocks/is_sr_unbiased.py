@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Is stochastic rounding of NVFP4 and MXFP4 gradients unbiased?"
-BUDGET = 20
+BUDGET = 12
 DEFAULT = False
 
 BLOCKS = ("nvfp4", "nvfp4-1617", "mxfp4", "mxfp4-34", "mxfp8", "mxfp8-rceil")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "Does the backward pass see the weights of the forward pass?"
-BUDGET = 8
+BUDGET = 5
 DEFAULT = False
 
 BLOCKS = ("nvfp4", "nvfp4-2d", "mxfp8-rceil", "mxfp8-32x32", "mxfp4")

@@ -35,6 +35,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--tf1, --seed, --target, --ties, --found-inf and --reference."""
     for option in (
         click.option("--reference", is_flag=True, help="TensorFlow executes the program itself."),
+        click.option("--no-memory-check", is_flag=True,
+                     help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
                      help="What loss scalers look at: gradients, or the status register."),
         click.option("--ties", type=click.Choice(["all", "first"]), default="all",
@@ -121,6 +123,7 @@ def _run(
 
     keep_freed_memory()
     is_tf1 = choices.pop("tf1")
+    choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():
         choose(Choices(policy=way.policy, sr=sr, count=count or out is not None, **choices))
     if is_tf1:

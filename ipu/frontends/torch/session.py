@@ -552,6 +552,7 @@ def machine(
     unit: MatrixUnit | str | None = None,
     changes: Changes = NONE,
     step: int = 0,
+    check_memory: bool = True,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -571,6 +572,7 @@ def machine(
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
     step      the number of the first step, of a program that goes on from a checkpoint without the
               state of its optimiser.
+    check_memory    a model of PopTorch's that does not fit the memory of an IPU is refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -580,7 +582,7 @@ def machine(
     options = RunOptions(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums, changes=changes,
+        max_nan=max_nan, sums=sums, changes=changes, check_memory=check_memory,
     )
     return _make(options, unit, check_step(step))
 

@@ -83,7 +83,9 @@ class Stages:
         return len(self.mapping)
 
 
-def plan_of(stages: Stages, options: Options, *, training: bool) -> Plan:
+def plan_of(
+    stages: Stages, options: Options, *, training: bool, check_memory: bool = True
+) -> Plan:
     """The plan of one update, or of one call of an inference.
 
     Raises    ValueError for too few micro-batches, a gradient accumulation in an inference, and a
@@ -104,7 +106,8 @@ def plan_of(stages: Stages, options: Options, *, training: bool) -> Plan:
         [_named(f"stage {i}") for i in range(stages.n_stages)],
         mapping=stages.mapping, schedule=strategy.schedule, count=count,
         reduction=_reduction(options), recompute=True if recompute else None,
-        replicas=options.replication_factor, training=training, check_memory=False,
+        replicas=options.replication_factor, training=training,
+        check_memory=check_memory and options.check_memory,
         **options.TensorLocations.placement(options.replication_factor, strategy, training),
     )
 

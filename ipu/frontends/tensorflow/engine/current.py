@@ -234,6 +234,7 @@ def machine(
     f32_denormals: str = "flush",
     max_nan: str = "number",
     sums: str = "spread",
+    check_memory: bool = True,
 ) -> TensorFlowRun:
     """TensorFlow code inside runs on a simulated machine, where it is sent to the IPU.
 
@@ -248,6 +249,7 @@ def machine(
     nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
+    check_memory    a program that does not fit the memory of an IPU is refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -255,5 +257,5 @@ def machine(
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums,
+        max_nan=max_nan, sums=sums, check_memory=check_memory,
     ))

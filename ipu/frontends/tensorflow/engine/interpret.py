@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import tensorflow as tf
+
 from fpsim import FloatingPointTrap
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
@@ -43,6 +45,7 @@ from ipu.frontends.tensorflow.reports.directions import find_directions
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
+from ipu.plan.memory import OutOfMemoryError
 from ipu.run.places import Replay
 
 __all__ = ["Plan", "check_nodes", "plan_of"]
@@ -210,6 +213,8 @@ class Plan:
         except FloatingPointTrap as trap:
             assert self._at is not None
             raise MachineError(self._at.site.node, trap) from None
+        except OutOfMemoryError as error:
+            raise tf.errors.ResourceExhaustedError(None, None, str(error)) from None
         except Exception as error:
             assert self._at is not None
             _locate(error, self._at.site.node)

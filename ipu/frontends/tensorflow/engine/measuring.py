@@ -24,6 +24,7 @@ from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import TABLE, NodeSite
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER
 from ipu.frontends.tensorflow.settings import system
+from ipu.plan.explain import check_fit
 from ipu.plan.loop import Key, Spent
 from ipu.plan.memory import StageFigures
 from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
@@ -120,7 +121,8 @@ class Measure:
     def _plan_of(self, request: Request) -> Plan:
         replicas = self._machine.replicas * max(self._machine.replica_set.size, 1)
         return replace(
-            request.plan, replicas=replicas, shard_state=request.shard_state and replicas > 1
+            request.plan, replicas=replicas, shard_state=request.shard_state and replicas > 1,
+            check_memory=self._machine.run.options.check_memory,
         )
 
     def _key(self, site: NodeSite) -> Key:
@@ -179,10 +181,14 @@ class Measure:
                 self._values[key] = value
 
     def end(self) -> None:
-        """An iteration that was measured is over."""
+        """An iteration that was measured is over.
+
+        Raises    OutOfMemoryError for a program that an IPU cannot hold.
+        """
         if self.is_first:
             self._rows = self._measured()
             self._holdings = self._held()
+            check_fit(self.plan, self._figures(), self._machine.device.target)
         self._done(Costs(self.plan, self._figures()))
         self._values.clear()
 

@@ -10,9 +10,13 @@ from tests.ipu.frontends.poptorch.framework import (
     data,
     options,
     poptorch,
+    session_of,
+    sgd,
     torch,
     train,
 )
+
+from ipu.plan.memory import OutOfMemoryError  # isort: skip
 
 
 def figures(name, **chosen):
@@ -75,3 +79,35 @@ def test_an_inference_is_measured_too():
     assert [f.output_bytes for f in own] == [96, 192, 192, 0]
     assert own[0].backward_cycles == own[0].state_bytes == 0
     assert torch.equal(first, model(data(12, half=False)[0]))
+
+
+@pytest.mark.source("S2-27")
+def test_a_model_that_does_not_fit_is_refused_and_nothing_has_changed(monkeypatch):
+    monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 700)
+    net = Net().half()
+    before = {name: x.clone() for name, x in net.state_dict().items()}
+    chosen = options(STRATEGIES["pipelined"]())
+    half = {"accum_type": torch.float16, "velocity_accum_type": torch.float16}
+    model = poptorch.trainingModel(net, chosen, sgd(net.parameters(), **half))
+    x, labels = data(21)
+    with pytest.raises(OutOfMemoryError) as refused:
+        model(x, labels)
+    text = str(refused.value)
+    for words in ("out of memory: the plan needs ", " bytes on IPU 1 (in slot", "stage 1: ",
+                  "weights 176 (always)", "b.weight 384", "check_memory=False to run it all"):
+        assert words in text
+    assert "\n" not in text
+    assert all(torch.equal(x, before[name]) for name, x in net.state_dict().items())
+    train(options(STRATEGIES["pipelined"]()).checkMemory(False), steps=1)
+    with session_of(check_memory=False):
+        train(options(STRATEGIES["pipelined"]()), steps=1)
+
+
+@pytest.mark.source("S3-24")
+def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 400)
+    chosen = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
+    model = poptorch.inferenceModel(Net(), chosen)
+    x, _ = data(3, half=False)
+    with pytest.raises(OutOfMemoryError, match=r"IPU 0 .*b\.weight 256.*use .*more stages"):
+        model(x)

@@ -296,6 +296,40 @@ def test_a_training_without_accumulation_keeps_its_state_on_the_chip():
     assert column(training, "accumulator_bytes") == [0]
 
 
+def test_programs_that_do_not_fit_are_refused_and_nothing_has_changed(monkeypatch):
+    monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 200)
+    weight = tf.Variable(tf.ones((8, 8)), name="large")
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(x, weight))
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    x = tf.ones((2, 8))
+    with machine():
+        configured()
+        with pytest.raises(tf.errors.ResourceExhaustedError) as refused:
+            launch(step, x)
+        text = str(refused.value.message)
+        assert text.startswith("out of memory: the plan needs")
+        assert "IPU 0" in text
+        assert "large 256" in text
+        assert text.endswith("check_memory=False to run it all the same")
+        assert (weight.numpy() == 1).all()
+    with machine(check_memory=False):
+        configured()
+        assert float(launch(step, x)) == 128
+        assert (weight.numpy() == -1).all()
+
+
+def test_models_of_keras_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 2000)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=r"out of memory.*IPU 0"):
+        trained(net, pipeline(), ipus=2)
+
+
 def test_measuring_moves_no_bit_and_ends(monkeypatch):
     from ipu.frontends.tensorflow.engine.interpret import Plan
 
