@@ -72,7 +72,8 @@ def _unreached(report: Report) -> Iterator[Advice]:
 
 def _constants(report: Report, base: Way) -> Iterator[Advice]:
     """Numbers that the format has not, and what they did."""
-    update = report["layers"].get("optimizer", {}).get("optimizer", {})
+    updates = [row["optimizer"] for row in report["layers"].values() if "optimizer" in row]
+    divisions = sum(row.get("DIVBYZERO", 0) for row in updates)
     for constant in report["constants"]:
         value, fmt, layer = constant["value"], constant["format"], constant["layer"]
         text = f"{value:g} {_BECOMES[constant['becomes']]} in {fmt} ({constant['times']} times)"
@@ -84,7 +85,6 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
                 )
             continue
         if constant["becomes"] in ("zero", "subnormal") and abs(value) < _EPS:
-            divisions = update.get("DIVBYZERO", 0)
             if divisions:
                 text += f"; {divisions} divisions by zero in the optimiser"
             yield Advice(

@@ -28,7 +28,7 @@ from ipu.run.ways import Way
 __all__ = ["Outcome", "Trial", "combinations", "final_loss", "try_ways"]
 
 #: Runs the program in a way with a seed.
-Run = Callable[[Way, int], "Outcome"]
+RunWay = Callable[[Way, int], "Outcome"]
 #: Share of the steps whose mean loss is the final one, and their least number.
 _LAST, _LEAST = 0.1, 3
 #: Of the final loss, the smallest spread that counts.
@@ -84,7 +84,7 @@ def final_loss(losses: Sequence[float]) -> float:
     return float(np.mean(losses[-n:])) if len(losses) else math.nan
 
 
-def try_ways(run: Run, ways: Sequence[Way], base: Way, seeds: Sequence[int]) -> list[Trial]:
+def try_ways(run: RunWay, ways: Sequence[Way], base: Way, seeds: Sequence[int]) -> list[Trial]:
     """Each way with each seed, beside binary32 and the base; the cheapest that restores it first.
 
     Raises    RuntimeError where binary32 or the base stops with an error, trains nothing on the

@@ -35,6 +35,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--traps", is_flag=True,
                      help="Stop at the first invalid operation, division by zero or overflow."),
         click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates."),
+        click.option("--no-memory-check", is_flag=True,
+                     help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
                      show_default=True, help="What gradient scalers look at."),
         click.option("--ties", type=click.Choice(["first", "all"]), default="first",
@@ -149,10 +151,11 @@ def _run(
     from ipu.members.transport import JoinError, StoppedError
     from ipu.run.patterns import PatternError
 
+    check_memory = not choices.pop("no_memory_check")
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
-            changes=way.changes, **choices,
+            changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
         if join_replicas(session) > 1 and out is not None:

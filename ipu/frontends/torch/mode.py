@@ -158,7 +158,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""
         namespace, _, base = func._schema.name.partition("::")
-        entry = TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
+        entry = _entry_of(func)
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
             return self._machine(func, entry)
@@ -170,7 +170,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return lambda args, kwargs: self._fused(func, args, kwargs)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
-        if is_exact(func):
+        pure = _functional(func, written) if written else None
+        if is_exact(func) and (pure is None or _entry_of(pure) is None):
             return self._exact(func, written)
         if written:
             return self._in_place(func, written)
@@ -377,6 +378,12 @@ def _written(func: Any) -> list[int | str]:
     """Places of the arguments that an overload writes: names of keywords, numbers of others."""
     arguments = enumerate(func._schema.arguments)
     return [a.name if a.kwarg_only else i for i, a in arguments if _is_written(a)]
+
+
+def _entry_of(func: Any) -> Entry | None:
+    """Of an overload, in the table."""
+    namespace, _, base = func._schema.name.partition("::")
+    return TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
 
 
 def _is_composite(func: Any) -> bool:
