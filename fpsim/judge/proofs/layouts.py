@@ -185,7 +185,8 @@ def _parts_cover(bits: int) -> SolverClaim:
     """The parts of n summands, as `parts_of` counts them, are neighbours and cover all of them."""
     theory = Theory()
     n = theory.variable("n", bits + 2)
-    length, whole = (x.word for x in spread_sums.parts_of(_Whole(n)))  # type: ignore[arg-type]
+    parts_of: Callable[[Any], Any] = spread_sums.parts_of  # of terms as of numbers
+    length, whole = (x.word for x in parts_of(_Whole(n)))
     wide = 2 * n.width
     covered = whole.extended(wide) * length.extended(wide)
     rest = n.extended(wide) - covered
