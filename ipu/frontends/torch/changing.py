@@ -15,6 +15,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.values import Memory, TensorMap
+from ipu.ops.updates.scales import unscaled
 from ipu.run.changes import Changes
 
 __all__ = ["Changer", "Updated", "keep_counters", "undoing"]
@@ -53,10 +54,10 @@ class Changer:
     def _unscaled(self, gradient: torch.Tensor) -> torch.Tensor:
         call = self._call("aten.mul")
         held = self._memory.format_of(gradient) or BINARY32
-        wide = call.wide(self._memory.read(gradient, held))
-        device = call.device
-        factor = device.context(BINARY32).constant(1 / self.changes.loss_scale)
-        return self._memory.write(device.multiply(wide, factor), gradient.dtype)
+        wide = unscaled(
+            call.device, self._memory.read(gradient, held), 1 / self.changes.loss_scale
+        )
+        return self._memory.write(wide, gradient.dtype)
 
     # Steps ----------------------------------------------------------------------------------
 

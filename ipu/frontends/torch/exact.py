@@ -123,7 +123,7 @@ class Move:
         self._func, self._name, self._written = func, str(func), written
         self._memory, self._account, self._call = memory, account, call
         base = func._schema.name.partition("::")[2].removesuffix("_")
-        self._is_random = base in RANDOM
+        self._is_random, self._is_empty = base in RANDOM, "empty" in base
         # What random numbers are drawn with is no number of the result.
         self._constants = () if self._is_random else constants_of(func)
 
@@ -161,8 +161,9 @@ class Move:
         memory, call = self._memory, self._call()
         fmt = call.policy.activations
         if fmt != BINARY32 and not call.is_update and not memory.is_root(copy):
-            rounded = memory.write(memory.read(copy, fmt), copy.dtype, is_gradient=True)
-            copy.copy_(rounded)
+            if not self._is_empty:  # else there are no numbers yet, and no flags of them
+                rounded = memory.write(memory.read(copy, fmt), copy.dtype, is_gradient=True)
+                copy.copy_(rounded)
             memory.mark(copy, fmt, is_gradient=True)
 
     def _into(self, args: Any, kwargs: Any, are_mixed: bool) -> Any:

@@ -143,6 +143,7 @@ class Plan:
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
                     self.machine.policy, metric)
+                self.machine.run.layer_names.add(layer)
             is_wide = node.name in wide or node.name in scales
             site = NodeSite(
                 self.machine.run,

@@ -38,7 +38,7 @@ def _kept(y: Array) -> Any:
     return known[1] if known is not None and known[0]() is y.carrier else None
 
 
-@kernel("MaxPool", rounding="none")
+@kernel("MaxPool", of=ops.max_pool)
 def _max_pool(site: NodeSite) -> Run:
     device, options = site.device, _options(site) | {"ties": site.ties}
 
@@ -50,7 +50,7 @@ def _max_pool(site: NodeSite) -> Run:
     return run
 
 
-@kernel("MaxPoolGrad", rounding="once for each window after the first that has an element")
+@kernel("MaxPoolGrad", of=ops.max_pool, gradient=True)
 def _max_pool_gradient(site: NodeSite) -> Run:
     """By what the forward node has saved; computed again where the tensors were cast between."""
     device, options = site.device, _options(site) | {"ties": site.ties}
@@ -64,13 +64,13 @@ def _max_pool_gradient(site: NodeSite) -> Run:
     return run
 
 
-@kernel("AvgPool", rounding="each product and each sum")
+@kernel("AvgPool", of=ops.average_pool)
 def _average_pool(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     return lambda x: ops.average_pool.forward(device, x, **options)[0]
 
 
-@kernel("AvgPoolGrad", rounding="each product, then as the gradient of a maximum")
+@kernel("AvgPoolGrad", of=ops.average_pool, gradient=True)
 def _average_pool_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
 

@@ -22,6 +22,7 @@ from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.machine.choice import find_partials
 from ipu.ops.primitive import Primitive
+from ipu.ops.updates import UpdateRow
 from ipu.run.account import fit
 from ipu.run.site import Site
 
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 Run = Callable[..., Any]
+#: A row of the table of operations or of updates.
+Row = Primitive | UpdateRow
 
 
 class SubProgram(Protocol):
@@ -127,7 +130,7 @@ class Entry:
     is_joint: bool = False
     draws: bool = False
     on_host: bool = False
-    rows: tuple[Primitive, ...] = ()
+    rows: tuple[Row, ...] = ()
     gradient: bool = False
 
 
@@ -136,7 +139,7 @@ TABLE: dict[str, Entry] = {}
 
 
 def kernel(
-    *names: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
+    *names: str, of: Row | Sequence[Row] = (), gradient: bool = False,
     rounding: str | None = None, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
     draws: bool = False, on_host: bool = False,
 ) -> Callable[[Callable[[NodeSite], Run]], Callable[[NodeSite], Run]]:
@@ -145,9 +148,12 @@ def kernel(
     of          the rows that it computes with; `gradient`: with their backward rules.
     rounding    by default what the first row says.
     """
-    rows = (of,) if isinstance(of, Primitive) else tuple(of)
+    rows = (of,) if isinstance(of, Primitive | UpdateRow) else tuple(of)
     if rounding is None:
-        rounding = rows[0].gradient if gradient else rows[0].rounding
+        first = rows[0]
+        rounding = first.rounding
+        if gradient and isinstance(first, Primitive):
+            rounding = first.gradient
     words = rounding
 
     def enter(build: Callable[[NodeSite], Run]) -> Callable[[NodeSite], Run]:

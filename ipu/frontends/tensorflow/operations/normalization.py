@@ -212,7 +212,7 @@ def _options(site: NodeSite) -> dict[str, Any]:
     return {"groups": marks["groups"], "strided": marks["strided"]}
 
 
-@kernel("GroupNorm", rounding=_RULE, keeps=True)
+@kernel("GroupNorm", of=ops.group_norm, rounding=_RULE, keeps=True)
 def _group_norm(site: NodeSite) -> Run:
     device, fmt, options = site.device, site.fmt, _options(site)
     epsilon, stable = float(site.node.marks["epsilon"]), site.machine.stable_norms
@@ -227,7 +227,7 @@ def _group_norm(site: NodeSite) -> Run:
     return run
 
 
-@kernel("GroupNormGrad", rounding=_RULE, keeps=True)
+@kernel("GroupNormGrad", of=ops.group_norm, gradient=True, rounding=_RULE, keeps=True)
 def _group_norm_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     rules = [gradient_rule(ops.group_norm, argument) for argument in range(3)]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
+from ipu import ops
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.listing import list_to
 from ipu.frontends.tensorflow.engine.replica_set import Processes
@@ -79,7 +80,7 @@ class Workers:
             (total,) = self._sums.of([Summands([own], cell, name)], step)
         if mean:
             held = device.context(fmt).wrap(total.carrier)
-            total = device.divide(held, float(self.size))
+            total = ops.divide.value(device, held, float(self.size))
         return total.carrier.astype(x.dtype).reshape(x.shape)
 
     def _telling_the_step(self) -> AbstractContextManager[None]:
