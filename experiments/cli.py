@@ -30,6 +30,7 @@ COMMANDS = {
     "data": ("data", "Say which data sets are there, or download them."),
     "tf": ("programs.tf", "Run a TensorFlow program on the simulated machine."),
     "poprun": ("programs.poprun", "Run a program in several processes that share replicas."),
+    "warmup": ("warmup", "Compile the kernels that most programs need."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

@@ -25,7 +25,6 @@ from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.memory import load_float, store_float
-from fpsim.kernels.lanes.target import HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, infinity_like
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.store import (
@@ -38,6 +37,7 @@ from fpsim.kernels.rounding.store import (
     store_normal,
     store_ordinary,
 )
+from fpsim.kernels.target import HAS_QUIET_ADD
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, TF32, Format
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings

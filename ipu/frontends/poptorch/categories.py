@@ -250,7 +250,7 @@ class PopartOptions(OptionsDict):
 
     _MODELLED = (
         "enableStableNorm", "syntheticDataMode", "instrumentWithHardwareCycleCounter",
-        "enableEngineCaching", "rearrangeAnchorsOnHost",
+        "enableEngineCaching", "rearrangeAnchorsOnHost", "defaultPrefetchBufferingDepth",
     )
 
     def set(self, key: str = "", value: Any = None, **options: Any) -> Any:
