@@ -6,7 +6,9 @@
 #   make test-huggingface   transformers, accelerate and Lightning on it, in .venv-huggingface
 #   make test-tensorflow   those of the TensorFlow front end, in .venv-tensorflow
 #   make test-distributed  those of trainings and sweeps on several processes: gRPC, MPI, Dask
+#   make test-proofs       those that prove formulas of kernels with an SMT solver, in .venv-proofs
 #   make test-frontends    those of every front end, with the times of installing and testing
+#   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
 
@@ -25,7 +27,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-frontends lint clean
+  test-distributed test-proofs test-frontends wheel lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -79,6 +81,11 @@ test-distributed:
 	  tests/experiments/bench/test_collectives.py tests/experiments/execution/test_scaling.py \
 	  tests/experiments/execution/test_distributed_orders.py tests/test_blocks.py
 
+test-proofs:
+	$(MAKE) --no-print-directory VENV=.venv-proofs .venv-proofs/has-test-proofs
+	FPSIM_TIER=quick .venv-proofs/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	  tests/fpsim/judge/proofs fpsim/judge/proofs tests/experiments/commands/test_verify.py
+
 test-frontends:
 	@worst=0; for name in torch tensorflow distributed; do \
 	  start=$$(date +%s); \
@@ -88,12 +95,17 @@ test-frontends:
 	    "tested in $$(($$(date +%s) - installed)) s"; \
 	done; exit $$worst
 
+wheel: $(VENV)/has-base
+	rm -rf fpsim/kernels/packs
+	$(VENV)/bin/fpsim warmup --pack fpsim/kernels/packs
+	$(RUN) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-huggingface .venv-tensorflow .venv-distributed .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-torch .venv-huggingface .venv-tensorflow .venv-distributed .venv-proofs .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis
 
 $(VENV)/has-base: INSTALL := .
@@ -102,6 +114,7 @@ $(VENV)/has-lint: INSTALL := .[test,lint]
 $(VENV)/has-test-torch: INSTALL := .[test,test-torch]
 $(VENV)/has-test-huggingface: INSTALL := .[test,test-huggingface]
 $(VENV)/has-test-tensorflow: INSTALL := .[test,test-tensorflow]
+$(VENV)/has-test-proofs: INSTALL := .[test-proofs]
 $(VENV)/has-test-distributed: INSTALL := .[test,test-distributed]
 $(VENV)/has-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \

@@ -17,6 +17,8 @@ if not find_spec("torch"):
     collect_ignore += ["tests/ipu/frontends/poptorch/engine/sharing.py"]
 if not find_spec("tensorflow"):
     collect_ignore += ["fpsim/tf.py", "ipu/frontends/tensorflow"]
+if not find_spec("bitwuzla"):
+    collect_ignore += ["fpsim/judge/proofs"]
 if not (find_spec("grpc") and find_spec("grpc_tools")):
     collect_ignore += ["ipu/members/grpc_server.py", "ipu/members/grpc_transport.py"]
     collect_ignore += ["tests/ipu/members/damaging.py", "tests/ipu/members/joining.py"]

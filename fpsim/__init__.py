@@ -16,6 +16,7 @@ from fpsim.array import Array
 from fpsim.block_array import BlockArray
 from fpsim.context import Context
 from fpsim.convenience import decode, encode, round_to
+from fpsim.delayed_scales import DelayedScale
 from fpsim.quantizers import quantize
 from fpsim.records.blocks import Block, BlockFlags, find_block
 from fpsim.records.flags import Flags, FloatingPointTrap
@@ -64,10 +65,10 @@ __all__ = [
     "BFLOAT16", "BINARY16", "BINARY32", "BINARY64", "E1M6", "E2M1FN", "E2M3FN", "E3M2FN",
     "E4M3", "E4M3FN", "E5M2", "E8M0", "F143", "F152", "RAZ", "RNA", "RNE", "RNZ", "RTN", "RTO",
     "RTP", "RTZ", "SR", "SR_EQUAL", "TF32", "UE4M3", "UE5M3", "Array", "Block", "BlockArray",
-    "BlockFlags", "Context", "Flags", "FloatingPointTrap", "Format", "MatrixUnit", "Philox",
-    "Replay", "Rounding", "Transform", "Up", "Xoroshiro128aox", "decode", "encode",
-    "find_block", "find_format", "find_rounding", "get_threads", "quantize", "round_to",
-    "set_threads",
+    "BlockFlags", "Context", "DelayedScale", "Flags", "FloatingPointTrap", "Format",
+    "MatrixUnit", "Philox", "Replay", "Rounding", "Transform", "Up", "Xoroshiro128aox",
+    "decode", "encode", "find_block", "find_format", "find_rounding", "get_threads", "quantize",
+    "round_to", "set_threads",
 ]
 
 __version__ = "0.1.0"

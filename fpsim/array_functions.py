@@ -161,9 +161,18 @@ def offered() -> set[Callable[..., Any]]:
     return {*_UFUNCS, *_RELATIONS, *_DERIVED, *_QUESTIONS, *_offers(), *MAKERS}
 
 
+#: Functions of `numpy.linalg` that `fpsim.linalg` has by the same name.
+_LINEAR_ALGEBRA = frozenset({"cholesky", "cond", "inv", "norm", "qr", "solve"})
+
+
 def _refusal(function: Any) -> TypeError:
     module = getattr(function, "__module__", None) or "numpy"
     room = module.replace("numpy", "np", 1) if module.startswith("numpy.") else "np"
+    if room == "np.linalg" and function.__name__ in _LINEAR_ALGEBRA:
+        return TypeError(
+            f"np.linalg.{function.__name__} is not offered for Array: it would round as numpy "
+            f"does; fpsim.linalg.{function.__name__} computes it in the context"
+        )
     return TypeError(
         f"{room}.{function.__name__} is not offered for Array: it would round as numpy does; "
         "compute with the context's operations, or on x.values and come back by ctx.array. "

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fpsim import convolutions, extrema, operations, rounded_products, unit_products
+from fpsim import convolutions, operations, rounded_products, unit_products
 from fpsim.array import Array
 from fpsim.array_moves import values_in
 from fpsim.asarray import AsArray
@@ -591,7 +591,7 @@ class Context:
 
         Flags     INVALID for signalling NaN; a NaN anywhere gives NaN.
         """
-        return extrema.clip(self.core, x, least, most, out)
+        return operations.clip(self.core, x, least, most, out)
 
     def max(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
@@ -607,7 +607,7 @@ class Context:
         Array([7., 5.], binary16)
         """
         name = "fmax" if number_wins else "maximum"
-        return extrema.extreme_along(self.core, name, x, axis, keepdims, out)
+        return operations.extreme_along(self.core, name, x, axis, keepdims, out)
 
     def min(
         self, x: Array, axis: Axis = None, *, keepdims: bool = False, number_wins: bool = False,
@@ -615,15 +615,15 @@ class Context:
     ) -> Array:
         """The smallest over axes (default: all): `minimum`, or `fmin` if `number_wins`."""
         name = "fmin" if number_wins else "minimum"
-        return extrema.extreme_along(self.core, name, x, axis, keepdims, out)
+        return operations.extreme_along(self.core, name, x, axis, keepdims, out)
 
     def argmax(self, x: Array, axis: int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
         """Index of the first element that is the `maximum`: of a NaN if there is one; -0 < +0."""
-        return extrema.place_along(self.core, "maximum", x, axis, keepdims)
+        return operations.place_along(self.core, "maximum", x, axis, keepdims)
 
     def argmin(self, x: Array, axis: int | None = None, *, keepdims: bool = False) -> NDArray[Any]:
         """Index of the first element that is the `minimum`: of a NaN if there is one; -0 < +0."""
-        return extrema.place_along(self.core, "minimum", x, axis, keepdims)
+        return operations.place_along(self.core, "minimum", x, axis, keepdims)
 
     # Comparisons ----------------------------------------------------------------------------
 
@@ -770,8 +770,8 @@ class Context:
 
     def matmul(
         self,
-        a: Array,
-        b: Array,
+        a: Array | BlockArray,
+        b: Array | BlockArray,
         unit: str | MatrixUnit | None = None,
         *,
         to: Format | str | None = None,
@@ -785,6 +785,8 @@ class Context:
         out: Out = None,
     ) -> Array:
         """The product a @ b: through a unit, or without one rounded after every operation.
+
+        a, b            Arrays, or BlockArrays for a unit that takes blocks.
 
         fused, kahan    without a unit, as for `fpsim.linalg.rounded_matmul`.
         to, partials, accumulator, scale, subnormals, stochastic_stores    of a unit, as for

@@ -2,7 +2,7 @@
 
 Each is exact first; a result that needs no rounding raises what reading its operands raises.
 
-Source    IEEE 754-2019 §5 and §9.2; docs/semantics.md §3.
+Source    IEEE 754-2019 §5, §9.2 and §9.6; docs/semantics.md §3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.core import Core, Operand, Out
-from fpsim.elementwise import compare, elementary, integers
+from fpsim.elementwise import compare, elementary, integers, order
 from fpsim.elementwise.apply import apply, as_read, broadcast
 from fpsim.elementwise.order import is_total_order
 from fpsim.elementwise.remainder import remainder as exact_remainder
@@ -24,7 +24,7 @@ from fpsim.elementwise.unscale import quotient_operands
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTN, RTP, RTZ, Rounding
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags
+from fpsim.records.types import Axis, Carrier, ElementFlags
 from fpsim.state.draws import NO_DRAW, Draw, draw
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import broadcast_operands, fold, publish
@@ -181,6 +181,47 @@ def extreme(core: Core, name: str, x: Operand, y: Operand, out: Out) -> Array:
     a, b = core.carriers((x, y))
     values, flags = compare.extreme(name, a, b, core.settings)
     return core.exact(name, [a, b], values, flags, out)
+
+
+def extreme_along(core: Core, name: str, x: Array, axis: Axis, keepdims: bool, out: Out) -> Array:
+    """maximum, minimum, fmax or fmin over axes."""
+    (carrier,) = core.carriers((x,))
+    shape = order.reduced_shape(carrier.shape, axis, keepdims)
+    rows = order.rows(carrier, axis)
+    target = core.checked_target(out, shape)
+    values, flags = order.extreme_along(name, rows, core.settings)
+    values = publish(
+        core, name, values.reshape(shape), fold(flags),
+        flags.reshape(shape) if core.watched else None,
+        lambda index: rows.reshape(*shape, -1)[index].tolist(), target,
+    )
+    return core.wrapped(values, out)
+
+
+def place_along(core: Core, name: str, x: Array, axis: int | None, keepdims: bool) -> NDArray[Any]:
+    """Index of the first element that is the maximum or minimum."""
+    (carrier,) = core.carriers((x,))
+    shape = order.reduced_shape(carrier.shape, axis, keepdims)
+    rows = order.rows(carrier, axis)
+    place, flags = order.place_along(name, rows, core.settings)
+    return publish(
+        core, name, place.reshape(shape), fold(flags),
+        flags.reshape(shape) if core.watched else None,
+        lambda index: rows.reshape(*shape, -1)[index].tolist(), in_format=False,
+    )
+
+
+def clip(core: Core, x: Operand, least: Operand | None, most: Operand | None, out: Out) -> Array:
+    """minimum(maximum(x, least), most); None: no bound on that side."""
+    (values,) = core.carriers((x,))
+    flags, operands = np.zeros(values.shape, np.uint8), [values]
+    for name, bound in (("maximum", least), ("minimum", most)):
+        if bound is not None:
+            (b,) = core.carriers((bound,))
+            operands.append(b)
+            values, raised = compare.extreme(name, values, b, core.settings)
+            flags = flags | raised
+    return core.exact("clip", operands, values.copy(), flags, out)
 
 
 def total_order(core: Core, x: Operand, y: Operand, magnitudes: bool) -> NDArray[np.bool_]:

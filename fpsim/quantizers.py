@@ -24,6 +24,7 @@ from fpsim.elementwise.inputs import floats
 from fpsim.kernels.blocks.encode import FLAGS_EACH, FLAGS_NONE, FLAGS_STICKY
 from fpsim.records.blocks import Block, find_block
 from fpsim.records.flags import Flags
+from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 from fpsim.records.transforms import Transform, find_transform
 from fpsim.records.types import Words
@@ -46,6 +47,7 @@ def quantize(
     seed: int = 0,
     random: ArrayLike | None = None,
     flags: bool = False,
+    factor: float | None = None,
 ) -> BlockArray:
     """x as codes under the scales of blocks along an axis.
 
@@ -53,6 +55,7 @@ def quantize(
     rounding   of the elements; scales follow the block's rule.
     transform  of x before: a Hadamard transform by name ("rht16") or record.
     flags      keep the flags of every element and block.
+    factor     what elements are multiplied by, in the place of the rule's; for binary32 scales.
 
     Shapes    any with at least one axis; blocks divide the axis, and the one before it too where
               they have two dimensions.
@@ -79,7 +82,21 @@ def quantize(
         words = Replay([np.asarray(random)]).draw(0, numbers.shape, settings.random_most)
     bits = Draw(np.uint64(key), np.uint64(0), words) if mode.stochastic else NO_DRAW
     level = FLAGS_EACH if _checked(flags) else FLAGS_NONE
-    return _quantised(numbers, record, axis, mode, transform, bits, level)
+    return _quantised(
+        numbers, record, axis, mode, transform, bits, level, _checked_factor(factor, record)
+    )
+
+
+def _checked_factor(factor: Any, block: Block) -> np.float32 | None:
+    if factor is None:
+        return None
+    if block.scale != BINARY32:
+        raise ValueError(f"factor={factor} goes with binary32 scales; {block} has {block.scale}")
+    if isinstance(factor, bool) or not isinstance(factor, (int, float, np.floating)):
+        raise TypeError(f"factor={factor!r} is no number; give one above 0")
+    if not 0 < factor < math.inf:
+        raise ValueError(f"factor={factor} is out of range; give a finite number above 0")
+    return np.float32(factor)
 
 
 def quantize_in(
@@ -128,7 +145,7 @@ def _binary32(x: Any) -> NDArray[np.float32]:
 
 def _quantised(
     x: NDArray[np.float32], block: Block, axis: int, rounding: Rounding,
-    transform: Transform | str | None, bits: Draw, flags: int,
+    transform: Transform | str | None, bits: Draw, flags: int, factor: np.float32 | None = None,
 ) -> BlockArray:
     if x.ndim == 0:
         raise ValueError("x is one number; blocks lie along an axis, so give a dimension or more")
@@ -147,7 +164,7 @@ def _quantised(
         raise ValueError(
             f"block={block} is a whole matrix and x has shape {x.shape}; give two dimensions"
         )
-    result = quantise_matrix(matrix, block, rounding, bits, words, flags=flags)
+    result = quantise_matrix(matrix, block, rounding, bits, words, flags=flags, factor=factor)
     return _block_array(result, block, x.shape, axis, stored.shape, flags)
 
 

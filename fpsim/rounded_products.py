@@ -13,11 +13,13 @@ from fpsim.products.by_operation.dispatch import multiply, rounding_places
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.products.long_dots import is_long_dot, long_dot
 from fpsim.products.native64 import native_product
+from fpsim.products.one_by_one import product_one_by_one
 from fpsim.products.sums import AxisSum
-from fpsim.records.types import Axis, Carrier
+from fpsim.records.settings import ZERO_OR_NORMAL
+from fpsim.records.types import Axis, Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, draw_places
 from fpsim.state.processor import usual_arithmetic
-from fpsim.state.publish import publish
+from fpsim.state.publish import fold, publish
 
 __all__ = ["dot", "mean", "native_sum", "rounded_matmul", "sum"]
 
@@ -118,33 +120,48 @@ def rounded_matmul(
         core_of(b, name="b")  # says so
     if fused and kahan:
         raise ValueError("fused=True and kahan=True exclude each other; choose one")
-    if core.settings.native and (fused or kahan):
-        raise TypeError(
-            "fused=True and kahan=True are not offered in binary64, the native reference; use a "
-            "narrower format"
-        )
     x, y = core.carriers((a, b))
     shape = result_shape(x.shape, y.shape)
     target = None if out is None else core.checked_target(out, shape)
-    if core.settings.native:
-        values = publish(core, "matmul", native_product(x, y), 0, target=target)
-        return core.wrapped(values, out)
-    watched = core.watched
+    single = core.settings.native or core.settings.subnormals == ZERO_OR_NORMAL
+    compute = _one_by_one if single else _by_kernels
+    values, flags, element_flags = compute(core, x, y, fused, kahan)
+    values = publish(
+        core, "matmul", values, flags, element_flags, lambda index: row_and_column(x, y, index),
+        target, advances=core.settings.rounding.stochastic,
+    )
+    return out if isinstance(out, Array) else Array(values, core.context)
+
+
+#: Values, all flags together, and those of each element where they are watched.
+_Outcome = tuple[Carrier, int, ElementFlags | None]
+
+
+def _by_kernels(core: Core, x: Carrier, y: Carrier, fused: bool, kahan: bool) -> _Outcome:
+    """The product through the engines of products."""
+    shape, watched = result_shape(x.shape, y.shape), core.watched
     chain = Chain(
         core.settings, "fused" if fused else "kahan" if kahan else "separate", core.raised
     )
-    stochastic, places = core.settings.rounding.stochastic, NO_PLACES
-    if stochastic:
+    places = NO_PLACES
+    if core.settings.rounding.stochastic:
         places = draw_places(core, rounding_places(chain.name, x.shape[-1]), shape)
     if x.shape[0] == 1 and is_long_dot(chain, x.shape, y.shape):
-        values, flags, element_flags = long_dot(chain, x, y, watched=watched)
-    else:
-        values, flags, element_flags = multiply(chain, x, y, shape, places, watched=watched)
-    values = publish(
-        core, "matmul", values, flags, element_flags, lambda index: row_and_column(x, y, index),
-        target, advances=stochastic,
+        return long_dot(chain, x, y, watched=watched)
+    return multiply(chain, x, y, shape, places, watched=watched)
+
+
+def _one_by_one(core: Core, x: Carrier, y: Carrier, fused: bool, kahan: bool) -> _Outcome:
+    """The product by single operations: in binary64, and by policies that no kernel has."""
+    where = "in binary64, the native reference" if core.settings.native else (
+        f"with subnormals={ZERO_OR_NORMAL!r}"
     )
-    return out if isinstance(out, Array) else Array(values, core.context)
+    if kahan or (fused and core.settings.native):
+        raise TypeError(f"{'kahan' if kahan else 'fused'}=True is not offered {where}; leave it")
+    if core.settings.native:
+        return native_product(x, y), 0, None
+    values, flags = product_one_by_one(x, y, core.settings, fused=fused)
+    return values, fold(flags), flags if core.watched else None
 
 
 def dot(

@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.block_array import BlockArray
+from fpsim.block_products import block_matmul
 from fpsim.core import HasCore, Out, core_of
 from fpsim.products import k_split as ranges_of_k
 from fpsim.products.by_unit.dispatch import multiply
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
-from fpsim.records.settings import SUBNORMALS, Settings
+from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.rounded_products import rounded_matmul
@@ -106,8 +108,8 @@ class UnitCall:
 
 
 def matmul(
-    a: Array,
-    b: Array,
+    a: Array | BlockArray,
+    b: Array | BlockArray,
     unit: str | MatrixUnit,
     *,
     context: HasCore | None = None,
@@ -121,6 +123,8 @@ def matmul(
 ) -> Array:
     """The matrix product a @ b through a matrix unit.
 
+    a, b         Arrays, or BlockArrays with blocks along K for a unit of blocks, which takes of the
+                 choices below to, accumulator and out (`fpsim.block_products.block_matmul`).
     context      computes: its rounding and overflow policy rule the stores of half partials and the
                  last rounding. Default: that of a.
     to           format of the result; its name will do. Default: that of the context.
@@ -146,15 +150,14 @@ def matmul(
     >>> [float(matmul(a, b, "V100_F16_F32", to=fmt)[0, 0]) for fmt in ("binary32", "binary16")]
     [90002.0, inf]
     """
-    call = UnitCall(
-        "matmul", "ab", a, b, unit, context, to, partials, scale, subnormals, out,
-        stochastic_stores,
-    )
+    if isinstance(a, BlockArray) or isinstance(b, BlockArray):
+        choices = UnitChoices(to, partials, accumulator, scale, subnormals, stochastic_stores)
+        return _matmul_of_blocks(context, a, b, unit, choices, out)
+    choices_of_unit = partials, scale, subnormals, out, stochastic_stores
+    call = UnitCall("matmul", "ab", a, b, unit, context, to, *choices_of_unit)
     x, y = a.carrier, b.carrier
-    if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
-        shape: Shape = (x.shape[0], y.shape[1])
-    else:
-        shape = result_shape(x.shape, y.shape)
+    whole = x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]
+    shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else _start(call.unit, accumulator, shape)
     places = NO_PLACES
     if out is not None:
@@ -214,11 +217,33 @@ class UnitChoices(NamedTuple):
 _USUAL_CHOICES = UnitChoices(None, None, None, 0, None, True)
 
 
+def _matmul_of_blocks(
+    context: HasCore | None, a: Any, b: Any, unit: str | MatrixUnit | None, choices: UnitChoices,
+    out: Out,
+) -> Array:
+    """The product of blocks, which takes fewer choices."""
+    if context is None:
+        raise ValueError("a and b are blocks, which have no context; name one: context=…")
+    if unit is None:
+        raise ValueError(
+            "a and b are blocks, whose products go through a unit; name one, as "
+            "unit='B200_TC05_MXF8_F32'"
+        )
+    for name in ("partials", "scale", "subnormals", "stochastic_stores"):
+        if getattr(choices, name) is not getattr(_USUAL_CHOICES, name):
+            raise ValueError(f"{name}={getattr(choices, name)} is no choice of a product of blocks")
+    return block_matmul(
+        a, b, unit, context, to=choices.to, accumulator=choices.accumulator, out=out
+    )
+
+
 def any_matmul(
-    context: HasCore, a: Array, b: Array, unit: str | MatrixUnit | None, choices: UnitChoices,
-    out: Out, *, fused: bool, kahan: bool,
+    context: HasCore, a: Array | BlockArray, b: Array | BlockArray,
+    unit: str | MatrixUnit | None, choices: UnitChoices, out: Out, *, fused: bool, kahan: bool,
 ) -> Array:
     """The product of matrices or vectors: through a unit, or rounded after every operation."""
+    if isinstance(a, BlockArray) or isinstance(b, BlockArray):
+        return _matmul_of_blocks(context, a, b, unit, choices, out)
     if isinstance(a, Array) and isinstance(b, Array) and 1 in (a.carrier.ndim, b.carrier.ndim):
         return _matmul_of_vectors(context, a, b, unit, choices, out, fused=fused, kahan=kahan)
     if unit is None:
@@ -264,14 +289,17 @@ def _check_choices(scale: int, subnormals: str | None) -> None:
             f"scale={scale!r} is no sum of two metadata scales; use a whole number from "
             f"{_SCALES.start} to {_SCALES.stop - 1}"
         )
-    is_offered = subnormals is None or (isinstance(subnormals, str) and subnormals in SUBNORMALS)
-    if not is_offered:
-        raise ValueError(
-            f"subnormals={subnormals!r} is not known; use one of {', '.join(SUBNORMALS)}"
-        )
+    offered = [policy for policy in SUBNORMALS if policy != ZERO_OR_NORMAL]
+    if subnormals is not None and not (isinstance(subnormals, str) and subnormals in offered):
+        raise ValueError(f"subnormals={subnormals!r} is not known; use one of {', '.join(offered)}")
 
 
 def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> None:
+    if unit.takes_blocks:
+        raise TypeError(
+            f"unit {unit} takes blocks along K; give fpsim.quantize(a, …, axis=1) and "
+            "fpsim.quantize(b, …, axis=0) to matmul"
+        )
     for name, operand in zip(names, operands, strict=True):
         if not isinstance(operand, Array):
             raise TypeError(
@@ -288,6 +316,11 @@ def _check_inputs(unit: MatrixUnit, names: Sequence[str], *operands: Array) -> N
 
 def _check_result(unit: MatrixUnit, settings: Settings) -> None:
     """Partials must have what the result, and the policy that rules their stores, ask for."""
+    if settings.subnormals == ZERO_OR_NORMAL:
+        raise ValueError(
+            f"subnormals={ZERO_OR_NORMAL!r} is modelled for single operations, no unit stores so; "
+            "use keep, flush_results or flush_both"
+        )
     fmt = unit.partials
     if fmt.precision < settings.format.precision:
         raise ValueError(

@@ -50,6 +50,10 @@ LOOKS = {
 SILENT = frozenset({"warn", "dataclass", "TypeVar", "lru_cache"})
 
 
+#: Its arguments are inches.
+FIGURE = "new_figure"
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change of one file: characters `start` to `end` of its text become `after`."""
@@ -204,6 +208,10 @@ class Sites(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name in SILENT:
+            return
+        if name == FIGURE:
+            for keyword in node.keywords:
+                self.visit(keyword.value)
             return
         if name in NAMES:
             end = self.span(node.func)[1]

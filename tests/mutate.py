@@ -46,9 +46,9 @@ WIDE = {
 LIMITS = (300.0, 900.0)
 #: Bytes of address space of a run: a mutant that asks for more fails, and the machine works on.
 MEMORY = 16 << 30
-LEFT_BEHIND = shutil.ignore_patterns(
-    ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "reports", "runs"
-)
+_LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis")
+#: Folders of results, which only the top of the tree has: rooms may have their names.
+_RESULTS = {"reports", "runs"}
 
 
 # Which tests --------------------------------------------------------------------------------
@@ -113,6 +113,12 @@ def stages(path: str) -> tuple[list[str], list[str]]:
 # A copy of the tree -------------------------------------------------------------------------
 
 
+def left_behind(folder: str, names: list[str]) -> set[str]:
+    """What of a folder is not copied."""
+    results = _RESULTS if Path(folder) == ROOT else set()
+    return _LEFT_BEHIND(folder, names) | results.intersection(names)
+
+
 class Tree:
     """A copy of the tree with compiled kernels of its own, where mutants are applied."""
 
@@ -120,7 +126,7 @@ class Tree:
         self.root, self.cache = folder / "tree", folder / "cache"
         self.stamp = time.time()
         shutil.rmtree(self.root, ignore_errors=True)
-        shutil.copytree(ROOT, self.root, ignore=LEFT_BEHIND, symlinks=True)
+        shutil.copytree(ROOT, self.root, ignore=left_behind, symlinks=True)
         self.kernels = self.folder_of_kernels()
         self._take_kernels()
 

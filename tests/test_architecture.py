@@ -36,9 +36,11 @@ ORDER = [
     ("fpsim.inspect",),
     ("fpsim.testing",),
     ("fpsim.judge", "fpsim.judge.oracle", "fpsim.judge.verify"),
+    ("fpsim.judge.proofs",),
     ("ipu",),
     ("ipu.machine", "ipu.machine.cost", "ipu.machine.units"),
     ("ipu.ops",),
+    ("ipu.ops.updates",),
     (
         "ipu.learn", "ipu.learn.checkpoint", "ipu.learn.loss_scale",
         "ipu.learn.optim", "ipu.learn.variables",
@@ -66,6 +68,7 @@ ORDER = [
     ("ipu.experiments.lab", "ipu.experiments.sweep"),
     ("ipu.experiments.pictures",),
     ("ipu.experiments.sums",),
+    ("ipu.experiments.blocks",),
     ("ipu.experiments.published",),
     ("ipu.experiments.training",),
     ("ipu.experiments.execution",),
@@ -96,6 +99,7 @@ FRAMEWORKS = {
     ),
     "grpc": ("ipu.members.grpc_server", "ipu.members.grpc_transport"),
     "mpi4py": ("ipu.members.mpi_transport",),
+    "bitwuzla": ("fpsim.judge.proofs",),
     "dask": ("ipu.experiments",),
     "distributed": ("ipu.experiments",),
 }
@@ -233,8 +237,8 @@ VENDORS = {
 }
 #: Repeated names that wait for their rooms to be rebuilt.
 WAITING = {
-    "Entry", "Gradients", "Layers", "Losses", "Machine", "Observer", "Plan", "Processes",
-    "Program", "Replay", "Replicas", "Share", "Step", "Trainer", "Way", "_Finder", "_Run", "_Watch",
+    "Entry", "Gradients", "Losses", "Machine", "Observer", "Processes", "Program", "Replay",
+    "Replicas", "Share", "Trainer", "Way",
 }
 
 

@@ -58,6 +58,21 @@ import sys
 from ipu.frontends.popdist import path  # fpsim torch does this for the programs that it runs
 sys.path += path.__path__
 """,
+    "tensorflow.md": """
+def train():
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow.python import ipu
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
+        model.compile("sgd", "mse")
+        x, y = np.eye(4, dtype=np.float32), np.eye(4, 3, dtype=np.float32)
+        model.fit(x, y, batch_size=2, epochs=2, verbose=0)
+def step(seed): train()
+""",
 }
 
 #: A program of the reader, by page.
@@ -170,7 +185,7 @@ class Task:
     def extra(self) -> str:
         """The library that it needs beside fpsim's own."""
         text = self.text
-        if "tf " in text and "fpsim tf" in text:
+        if ("tf " in text and "fpsim tf" in text) or "fpsim.tf" in text:
             return "tensorflow"
         if "torch" in text:
             return "torch"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import fpsim
-from tests import tiers
+from tests import single_users, tiers
+from tests.test_architecture import modules
 
 ROOT = Path(__file__).parents[1]
 SUITE = """
@@ -103,3 +104,10 @@ def test_the_changelog_knows_this_version():
 def test_the_collector_of_garbage_passes_over_what_was_collected_to_be_run():
     assert gc.isenabled()
     assert gc.get_freeze_count() > 10_000  # 0 without the hook in conftest.py
+
+
+def test_modules_that_stand_alone_for_a_reason_exist():
+    rows = single_users.single_users()
+    assert all(user in modules() for user in rows.values())
+    for start in single_users.REASONS:
+        assert any(m == start or m.startswith(f"{start}.") for m in modules()), start

@@ -65,6 +65,7 @@ def test_places_count_characters_and_the_parser_bytes():
         ("x: int = a | b", 1), ("x = f(**b)", 0), ("x = f(a=b)", 1), ("x = 'a' 'b'", 0),
         ("if __name__ == '__main__': f(1)", 0), ("warnings.warn(a, stacklevel=2)", 0),
         ("assert a < b, 1 + 1", 2), ("def f(): return None", 0), ("x = not a", 1),
+        ("x = new_figure(6, 4, square=2)", 2),
     ],
 )
 def test_counts_of_changes(text, count):
@@ -72,7 +73,7 @@ def test_counts_of_changes(text, count):
 
 
 def test_no_two_mutants_of_a_file_are_the_same():
-    for path in ("fpsim/records/flags.py", "ipu/learn/layer.py", "experiments/lab/store.py"):
+    for path in ("fpsim/records/flags.py", "ipu/learn/patterns.py", "experiments/lab/store.py"):
         text = (ROOT / path).read_text(encoding="utf-8")
         mutants = list(mutants_of(path, text))
         assert len(mutants) > 10
@@ -202,3 +203,13 @@ def test_nineteen_of_twenty_mutants_are_caught(tmp_path):
 
 def test_sites_of_an_empty_file():
     assert Sites("").changes == []
+
+
+def test_a_copy_has_every_room():
+    """Results lie in folders at the top whose names rooms have too."""
+    assert mutate.left_behind(str(ROOT), ["reports", "runs", "ipu", ".git"]) == {
+        "reports", "runs", ".git"
+    }
+    assert mutate.left_behind(str(ROOT / "ipu"), ["reports", "runs", "__pycache__"]) == {
+        "__pycache__"
+    }

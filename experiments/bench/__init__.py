@@ -7,6 +7,7 @@ reference call that is timed in the same run.
 #: Topic -> what it measures; the module of that name has `cases`.
 TOPICS = {
     "round": "rounding binary32 into every format, mode and kind of data",
+    "blocks": "rounding binary32 into block-scaled formats",
     "arith": "+ - * / sqrt fma of arrays",
     "gemm": "matrix products: rounded per operation, through units, by BLAS",
     "compile": "how long each kernel of products takes to compile",

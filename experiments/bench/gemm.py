@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import ipu.machine.units.amp  # noqa: F401  (names its units)
 from fpsim.context import Context
 from fpsim.linalg import matmul, rounded_matmul
+from fpsim.quantizers import quantize
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
 from fpsim.records.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.records.units import find_unit
@@ -70,6 +71,13 @@ UNITS = {
 }
 
 
+#: Units of blocks, with the block that both operands have.
+SCALED = {
+    "B200_TC05_MXF8_F32": "mxfp8", "B200_TC05_MXF4_F32": "mxfp4", "B200_TC05_NVF4_F32": "nvfp4",
+    "H100_E4M3X128_F32": "e4m3-128",
+}
+
+
 def _matrix(data: str, n: int, seed: int) -> NDArray[np.float32]:
     """Normal numbers; small and large ones; `range`: the whole range of binary16, log-uniform."""
     rng = np.random.default_rng([n, seed])
@@ -101,6 +109,12 @@ def call(row: Row, n: int) -> Call:
                    fused=row.fused)
 
 
+def _scaled(unit: str, block: str, n: int) -> Call:
+    """A product of matrices that are quantised before the clock starts."""
+    a, b = (quantize(_matrix("normal", n, seed), block, axis=1 - seed) for seed in (0, 1))
+    return partial(matmul, a, b, unit, context=Context(BINARY32))
+
+
 def _blas(dtype: Any, n: int) -> Call:
     a, b = (_matrix("normal", n, seed).astype(dtype) for seed in (0, 1))
     out = np.empty((n, n), dtype)
@@ -129,6 +143,11 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
                 f"gemm {row.unit}" if row.unit else "gemm", row.format.name,
                 partial(call, row, size.n), reference, size.n, size.repeats, row.rounding.name,
                 bits_of(row.rounding, row.format), True, row.data, kind=row.kind,
+            )
+        for unit, block in [*SCALED.items()][: 1 if quick else None]:
+            yield TimedCase(
+                f"gemm {unit}", block, partial(_scaled, unit, block, size.n), reference, size.n,
+                size.repeats, flags=True, data="normal", kind="blocks",
             )
         for kind, fmt in (("blas-f32", BINARY32), ("blas-f64", BINARY64)):
             yield TimedCase(

@@ -23,16 +23,16 @@ def experiment_lines() -> Iterator[str]:
 
 def format_lines() -> Iterator[str]:
     """The catalogue of formats with their ranges."""
-    from fpsim.records.formats import CATALOGUE, ScaleFormat
+    from fpsim.records.formats import CATALOGUE, P3109, ScaleFormat
 
     head = ("name", "bits", "exp", "p", "max", "min normal", "min")
-    yield "{:<9} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
-    for name, fmt in CATALOGUE.items():
+    yield "{:<12} {:>4} {:>3} {:>2} {:>11} {:>11} {:>11}  specials".format(*head)
+    for name, fmt in (CATALOGUE | P3109).items():
         if isinstance(fmt, ScaleFormat):
-            yield f"{name:<9} {fmt.bits:>4}  scales of blocks, {fmt.min:.5g} to {fmt.max:.5g}"
+            yield f"{name:<12} {fmt.bits:>4}  scales of blocks, {fmt.min:.5g} to {fmt.max:.5g}"
             continue
         yield (
-            f"{name:<9} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
+            f"{name:<12} {fmt.bits:>4} {fmt.exponent_bits:>3} {fmt.precision:>2} {fmt.max:>11.5g} "
             f"{fmt.smallest_normal:>11.5g} {fmt.smallest_subnormal:>11.5g}  {fmt.specials}"
         )
     yield ""
@@ -76,9 +76,28 @@ def unit_lines() -> Iterator[str]:
         partials = unit.partials.name
         yield row(name, inputs, partials, terms, window, cut, sums, evidence, unit.instruction)
     yield ""
+    yield from scaled_unit_lines()
+    yield ""
     yield "terms: calls x products of a call in one pass, after which partials are stored"
     yield f"evidence: of {', '.join(_JUDGED)}; Documented, Measured, Inferred, Assumed, - no such"
     yield "source of each one: fpsim.records.units.find_unit(NAME).facts"
+
+
+def scaled_unit_lines() -> Iterator[str]:
+    """The catalogue of units whose operands are blocks."""
+    from fpsim.records.scaled_units import ScaledUnit
+    from fpsim.records.units import SCALED_UNITS
+
+    row = "{:<27} {:<9} {:>6} {:>6} {:>5} {:>6}  {:<15} {:<8} {}".format
+    yield row("of blocks", "scales", "scaled", "terms", "group", "window", "accumulator",
+              "evidence", "instruction")
+    for name, unit in sorted(SCALED_UNITS.items()):
+        assert isinstance(unit, ScaledUnit)
+        known = " ".join(str(unit.facts[c].evidence)[0] for c in _JUDGED)
+        scales = ",".join(fmt.name for fmt in unit.scale_formats)
+        how = "" if unit.promotion is None else f", {unit.promotion}"
+        yield row(name, scales, unit.scale_block, unit.terms, unit.group, unit.window,
+                  f"{unit.accumulator} {unit.rounding}", known, unit.instruction + how)
 
 
 def bench_lines() -> Iterator[str]:
@@ -99,9 +118,9 @@ def experiment_rows() -> Iterator[dict[str, object]]:
 
 def format_rows() -> Iterator[dict[str, object]]:
     from fpsim.records.blocks import BLOCKS
-    from fpsim.records.formats import CATALOGUE, ScaleFormat
+    from fpsim.records.formats import CATALOGUE, P3109, ScaleFormat
 
-    for name, fmt in CATALOGUE.items():
+    for name, fmt in (CATALOGUE | P3109).items():
         if isinstance(fmt, ScaleFormat):
             yield {"name": name, "bits": fmt.bits, "bias": fmt.bias, "scale": True}
             continue
@@ -126,6 +145,21 @@ def unit_rows() -> Iterator[dict[str, object]]:
                "window": unit.window, "cut": str(unit.cut), "accumulator": str(unit.accumulator),
                "rounding": str(unit.rounding), "instruction": unit.instruction,
                "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
+    yield from scaled_unit_rows()
+
+
+def scaled_unit_rows() -> Iterator[dict[str, object]]:
+    from fpsim.records.scaled_units import ScaledUnit
+    from fpsim.records.units import SCALED_UNITS
+
+    for name, unit in sorted(SCALED_UNITS.items()):
+        assert isinstance(unit, ScaledUnit)
+        yield {"name": name, "blocks": True, "inputs": [f.name for f in unit.inputs],
+               "scales": [f.name for f in unit.scale_formats], "scale_block": unit.scale_block,
+               "terms": unit.terms, "group": unit.group, "window": unit.window,
+               "accumulator": str(unit.accumulator), "rounding": str(unit.rounding),
+               "promotion": unit.promotion, "instruction": unit.instruction,
+               "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
 
 
 def bench_rows() -> Iterator[dict[str, object]]:
@@ -135,10 +169,30 @@ def bench_rows() -> Iterator[dict[str, object]]:
         yield {"name": name, "measures": line}
 
 
+def published_lines() -> Iterator[str]:
+    """Published claims, with the file that computes each of them again."""
+    for row in published_rows():
+        yield f"{row['name']}  {row['budget_seconds']:4.0f} s  {row['claim']}"
+        yield f"    {row['source']}"
+    yield ""
+    yield "compute all of them again, with verdicts: fpsim run published"
+
+
+def published_rows() -> Iterator[dict[str, object]]:
+    from ipu.experiments.published.gallery import claims, claims_of
+
+    for experiment in claims():
+        for claim in claims_of(experiment):
+            yield {"name": experiment.name, "part": claim.part, "claim": claim.statement,
+                   "source": claim.source, "setup": claim.setup, "left_open": claim.missing,
+                   "budget_seconds": experiment.budget}
+
+
 #: Kind -> (lines for people, rows for programs).
 KINDS = {
     "experiments": (experiment_lines, experiment_rows), "formats": (format_lines, format_rows),
     "units": (unit_lines, unit_rows), "bench": (bench_lines, bench_rows),
+    "published": (published_lines, published_rows),
 }
 
 
@@ -147,7 +201,7 @@ KINDS = {
                 shell_complete=completing(lambda: list(KINDS)))
 @with_json
 def command(kind: str, as_json: bool) -> None:
-    """Show what there is: experiments (default), formats, matrix units or benchmarks."""
+    """Show what there is: experiments (default), formats, units, benchmarks, published claims."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
     lines, rows = KINDS[kind]

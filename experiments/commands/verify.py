@@ -22,7 +22,7 @@ FILES = click.argument(
 
 @click.group("verify")
 def command() -> None:
-    """Compare the arithmetic with external vectors, or with its definition.
+    """Compare the arithmetic with external vectors or its definition, or prove it.
 
     Exit status 0 where everything agrees, 1 where something does not, 2 for bad input.
     """
@@ -143,6 +143,75 @@ def engines(outputs: int, seed: int, product: int | None, units: tuple[str, ...]
         else:
             report = verify_together(jobs, outputs=outputs, seed=seed, units=named, watch=watch)
     return tell([report])
+
+
+@command.command("proof")
+@click.argument("words", nargs=-1, metavar="[NAME|KIND]...")
+@click.option("--list", "only_list", is_flag=True, help="Names, kinds and statements alone.")
+@click.option("--quick", is_flag=True, help="The subset that takes a minute.")
+@click.option("--limit", type=click.FloatRange(min=0, min_open=True), default=120.0,
+              show_default=True, help="Seconds of processor time of one theorem.")
+@click.option("--at", "at", multiple=True, metavar="NAME=VALUE",
+              help="No proof: the compiled code and the oracle at this point of one theorem.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Keep verdicts in FILE; theorems that it holds are not decided again.")
+@click.option("--page", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              metavar="PAGE", help="No proof: write the table of FILE's verdicts into PAGE.")
+def proof(
+    words: tuple[str, ...], only_list: bool, quick: bool, limit: float, at: tuple[str, ...],
+    record: Path | None, page: Path | None,
+) -> int:
+    """Theorems about the kernels, for all inputs, decided by an SMT solver (extra `proofs`).
+
+    Without a NAME all of them, an hour or two. A counterexample is run again through the compiled
+    code and the oracle, and printed as the command that shows it. Exit status 1 where a theorem
+    is refuted or not decided in time.
+    """
+    with bad_input(), needs_solver():
+        from fpsim.judge.proofs import page as pages
+        from fpsim.judge.proofs.catalogue import find
+        from fpsim.judge.proofs.theorem import PROVED, prove, values_of
+
+        chosen = [t for t in find(words) if t.quick or not quick]
+        known = pages.read(record) if record else {}
+        if at:
+            theorem, point = values_of(chosen, at)
+        if page:
+            pages.write(page, pages.table(chosen, known))
+    if at:
+        finding = theorem.found_at(point)
+        click.echo(finding)
+        return int(finding.differs)
+    if only_list:
+        for theorem in chosen:
+            click.echo(f"{theorem.kind:<14} {theorem.name}: {theorem.statement}")
+    if page or only_list:
+        return 0
+    status = int(any(not known[t.name]["status"].startswith(PROVED) for t in chosen
+                     if t.name in known))
+    for theorem in chosen:
+        if theorem.name in known:
+            continue
+        verdict = prove(theorem, limit)
+        click.echo(verdict)
+        if record:
+            pages.record(record, verdict)
+        status |= int(not verdict.is_proved)
+    return status
+
+
+@contextmanager
+def needs_solver() -> Iterator[None]:
+    """Inside, a missing solver is told in one sentence."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "bitwuzla":
+            raise
+        raise ValueError(
+            "proofs need the solver Bitwuzla, which is not installed; "
+            "install the extra: pip install 'fpsim-lab[proofs]'"
+        ) from None
 
 
 def streams(files: tuple[Path, ...]) -> Iterator[tuple[str, BinaryIO]]:

@@ -13,18 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import exact_width, plan
+from fpsim.elementwise.constants import (
+    KernelPlan,
+    exact_width,
+    plan,
+    processor_constants,
+    processor_status,
+)
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
-from fpsim.records.settings import Settings
+from fpsim.records.flags import Flags
+from fpsim.records.rounding import RTO, Up
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, Shape, Words
 from fpsim.state.draws import NO_DRAW, Draw
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["apply", "as_read", "broadcast", "common_shape"]
+__all__ = ["apply", "as_read", "broadcast", "common_shape", "variant"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -51,6 +59,27 @@ def as_read(x: Carrier, settings: Settings) -> Carrier:
     return np.where(np.abs(x) < settings.format.smallest_normal, signed, x)
 
 
+def variant(
+    operation: str, settings: Settings, input_size: int, level: int, supplied: bool
+) -> tuple[loop.LoopVariant, KernelPlan, int]:
+    """The kernel that an operation takes, its constants, and the width of its lanes.
+
+    input_size: bytes of the widest operand; level: how flags are told (FLAGS_NONE, …); supplied:
+    random bits are given, not drawn.
+    """
+    width = exact_width(operation, settings, input_size)
+    rule = plan(operation, settings, width)
+    words, residual = 0, rule.residual
+    if rule.stochastic:
+        words = 3 if supplied else 2 if rule.whole_words else 1
+    if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
+        residual = step.RESIDUAL_QUANTA
+    choices = loop.LoopVariant(
+        _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words, residual
+    )
+    return choices, rule, width
+
+
 class _Call:
     """A kernel for one operation under one set of choices, with everything but its arrays."""
 
@@ -59,19 +88,14 @@ class _Call:
     def __init__(
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
-        width = exact_width(operation, settings, input_size)
-        rule = plan(operation, settings, width)
-        words, residual = 0, rule.residual
-        if rule.stochastic:
-            words = 3 if supplied else 2 if rule.whole_words else 1
-        if rule.in_quanta and not supplied and operation not in ("add", "subtract"):
-            residual = step.RESIDUAL_QUANTA
-        self.loop = loop.kernel(
-            loop.LoopVariant(
-                _CODES[operation], rule.mode, level, rule.flush, rule.one_zero, words,
-                residual,
-            )
-        )
+        status = processor_status(operation, settings, input_size)
+        if status >= 0 and level != step.FLAGS_EACH:
+            code = _CODES[operation]
+            self.loop = loop.kernel(loop.LoopVariant(code, 0, level, False, False, 0, 0, status))
+            self.constants, self.computing = processor_constants(settings), False
+            return
+        choices, rule, width = variant(operation, settings, input_size, level, supplied)
+        self.loop = loop.kernel(choices)
         self.constants = rule.constants
         #: Bound by arithmetic rather than by memory.
         self.computing = width == 64 or rule.stochastic
@@ -82,6 +106,12 @@ class _Call:
 _Bits = tuple[np.uint64, np.uint64, Words, int]
 
 _NO_BITS = (np.uint64(0), np.uint64(0), NO_WORDS, 0)
+
+
+def _random(bits: Draw) -> _Bits:
+    """A draw as kernels take it."""
+    seed, number, words, first = bits
+    return seed, number, NO_WORDS if words is None else words, first
 
 
 def _run(
@@ -148,6 +178,8 @@ def apply(
     >>> third, flags
     (array([0.33325195], dtype=float32), 1)
     """
+    if settings.subnormals == ZERO_OR_NORMAL:
+        return _on_normals(operation, operands, settings, out, element_flags)
     shape, input_size = common_shape(operands), 0
     for operand in operands:
         if operand.itemsize > input_size:
@@ -170,10 +202,7 @@ def apply(
     call = settings.calls.get(key)
     if call is None:
         call = settings.calls[key] = _Call(operation, settings, *key[1:])
-    random = _NO_BITS
-    if settings.rounding.stochastic:
-        seed, number, words, first = bits
-        random = (seed, number, NO_WORDS if words is None else words, first)
+    random = _random(bits) if settings.rounding.stochastic else _NO_BITS
     if out.flags.carray:
         ready = _as_they_lie(operands, shape, out.size)
         if ready is not None:
@@ -181,6 +210,56 @@ def apply(
     if _is_repeating(operands, out):
         return out, _run_repeating(call, operands, out, element_flags, random)
     return out, _run_chunks(call, operands, out, element_flags, random)
+
+
+@lru_cache(maxsize=256)
+def _beside(settings: Settings) -> tuple[Settings, Settings]:
+    """The settings with subnormals kept, and the same rounding to odd."""
+    kept = settings.replace(subnormals="keep")
+    return kept, kept.replace(rounding=RTO)
+
+
+def _on_normals(
+    operation: str, operands: Sequence[Carrier], settings: Settings, out: Carrier | None,
+    element_flags: ElementFlags | None,
+) -> tuple[Carrier, int]:
+    """One operation whose grid has nothing between zero and the smallest normal number.
+
+    Rounded to odd among subnormals, a result lies on the same side of half the smallest normal
+    number as the exact one, and is that half only if the exact one is.
+    """
+    kept, to_odd = _beside(settings)
+    flags = np.zeros(common_shape(operands), np.uint8)
+    values, _ = apply(operation, operands, kept, element_flags=flags)
+    odd, _ = apply(operation, operands, to_odd, track=False)
+    size, smallest = np.abs(odd), odd.dtype.type(settings.format.smallest_normal)
+    tiny = (size > 0) & (size < smallest)
+    if tiny.any():
+        up = np.where(
+            np.signbit(odd), *(_goes_up(settings, size, n) for n in (True, False))
+        )
+        signed = np.copysign(np.where(up, smallest, 0), odd).astype(odd.dtype)
+        if not settings.format.has_negative_zero:
+            signed[signed == 0] = 0
+        values[tiny] = signed[tiny]
+        flags[tiny] = Flags.UNDERFLOW | Flags.INEXACT
+    if element_flags is not None:
+        element_flags[...] = flags
+    if out is not None:
+        check_out(out, values.shape, values.dtype, operands)
+        out[...] = values
+        values = out
+    return values, int(np.bitwise_or.reduce(flags, axis=None))
+
+
+def _goes_up(settings: Settings, size: Carrier, negative: bool) -> NDArray[np.bool_]:
+    """Whether magnitudes between 0, which is even, and the smallest normal number go up to it."""
+    half = settings.format.smallest_normal / 2
+    step, _ = settings.rounding.steps_of(negative)
+    return np.asarray({
+        Up.NEVER: size < 0, Up.ABOVE_HALF: size > half, Up.FROM_HALF: size >= half,
+        Up.ALWAYS: size > 0,
+    }[step])
 
 
 #: binary64 is the reference and computes with the processor's own arithmetic.

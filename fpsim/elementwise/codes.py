@@ -156,7 +156,8 @@ def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
     quantum = fmt.emin - p + 1
     ieee = fmt.specials == "ieee"
     infinity = ((1 << fmt.exponent_bits) - 1) << (p - 1)
-    nan = {"ieee": infinity, "fn": body, "fnuz": body + 1, "finite": 0}[fmt.specials]
+    extended = fmt.specials == "extended"
+    nan = {"ieee": infinity, "fn": body, "finite": 0}.get(fmt.specials, body + 1)
     marked = ieee and not fmt.has_signalling_nan
     coding = Coding(
         drop=digits - p,
@@ -167,7 +168,7 @@ def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
         largest=lane.bits(fmt.max),
         nan_above=lane.infinity if fmt.has_nan else everything,
         infinity_held=lane.infinity if fmt.has_infinity else everything,
-        infinity_code=infinity if ieee else 0,
+        infinity_code=infinity if ieee else body if extended else 0,
         nan_code=nan,
         payload=(1 << (p - 1)) - 1 if ieee else 0,
         lost_payload=1 << (p - 2),
@@ -177,8 +178,8 @@ def _coding(fmt: Format) -> NDArray[np.unsignedinteger[Any]]:
         zero_sign=everything if fmt.has_negative_zero else 0,
         body=body,
         first_normal=1 << (p - 1),
-        special={"ieee": infinity, "fn": body}.get(fmt.specials, body + 1),
-        special_bits=lane.infinity | (0 if ieee else lane.quiet),
+        special={"ieee": infinity, "fn": body, "extended": body}.get(fmt.specials, body + 1),
+        special_bits=lane.infinity | (0 if ieee or extended else lane.quiet),
         quantum=(quantum << (digits - 1)) & everything,
         quantum_field=max(0, -quantum),
         own_shift=min(max(quantum + lane.bias + digits - 2, 0), lane.width - 1),

@@ -16,14 +16,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
+from fpsim.kernels.rounding.direction import FLUSH_OPERANDS, FLUSH_RESULTS, HAS_STATUS
 from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
 from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up
-from fpsim.records.settings import Settings
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 
-__all__ = ["LANES", "Lane", "KernelPlan", "exact_width", "mode_number", "plan"]
+__all__ = [
+    "LANES", "KernelPlan", "Lane", "exact_width", "mode_number", "plan", "processor_constants",
+    "processor_status",
+]
 
 
 class Lane(NamedTuple):
@@ -129,6 +135,35 @@ def _steps(rounding: Rounding, negative: bool) -> Steps:
     return (Up.ABOVE_HALF,) * 2 if rounding.stochastic else rounding.steps_of(negative)
 
 
+#: What the processor's register says of subnormal numbers.
+_FLUSHING = {
+    "keep": 0, "flush_results": FLUSH_RESULTS, "flush_both": FLUSH_RESULTS | FLUSH_OPERANDS,
+}
+
+
+@lru_cache(maxsize=4096)
+def processor_status(operation: str, settings: Settings, input_size: int) -> int:
+    """Bits of the status register under which the processor rounds as the settings say; else -1."""
+    mode = mode_number(settings.rounding)
+    rounds = operation in ("add", "subtract", "multiply", "divide", "sqrt") or (
+        operation == "fma" and HAS_FMA and settings.quiet_nan_raises
+    )
+    if (
+        HAS_STATUS and rounds and input_size == 4 and settings.format == BINARY32
+        and mode in NATIVE_MODES and settings.rounding.residual == "truncate"
+        and (settings.overflow, settings.divide_by_zero) == ("infinity", "infinity")
+        and (settings.tininess, settings.nan) == ("after", "canonical")
+    ):
+        return DIRECTIONS[mode] << 13 | _FLUSHING[settings.subnormals]
+    return -1
+
+
+def processor_constants(settings: Settings) -> NDArray[np.unsignedinteger]:
+    """What the kernel needs beside the processor: the NaN that results become, and its flags."""
+    rule = RoundingRule(*[0] * len(RoundingRule._fields))._replace(**_nan_rule(settings, LANES[32]))
+    return np.array(rule, np.uint32)
+
+
 class Brink(NamedTuple):
     """The end of a grid: its last value, the one that would follow, and the middle between them."""
 
@@ -198,7 +233,7 @@ def _nan_rule(settings: Settings, lane: Lane) -> dict[str, int]:
             "nan_flags": int(Flags.INVALID),
         }
     keep = 0
-    if settings.nan != "canonical" and fmt.specials != "fnuz":
+    if settings.nan != "canonical" and fmt.specials not in ("fnuz", "extended"):
         payload = (1 << (fmt.precision - 1)) - 1 if fmt.specials == "ieee" else 0
         keep = lane.sign | lane.infinity | payload << (lane.digits - fmt.precision)
     x86 = settings.nan == "x86" and fmt.has_negative_zero
@@ -280,7 +315,15 @@ def _rule(operation: str, settings: Settings, lane: Lane) -> RoundingRule:
 
 @lru_cache(maxsize=4096)
 def plan(operation: str, settings: Settings, width: int) -> KernelPlan:
-    """Constants and compile-time choices of an operation under these settings."""
+    """Constants and compile-time choices of an operation under these settings.
+
+    Raises    TypeError for what is computed by single operations alone.
+    """
+    if settings.subnormals == ZERO_OR_NORMAL:
+        raise TypeError(
+            "subnormals='zero_or_normal' is modelled for single operations, sequential sums and "
+            "products without a unit; for this one choose keep, flush_results or flush_both"
+        )
     rule = _rule(operation, settings, LANES[width])
     rounding = settings.rounding
     return KernelPlan(

@@ -8,6 +8,7 @@ its flags and random bits.
 from fpsim.convolutions import conv2d, conv2d_input_gradient, conv2d_weight_gradient
 from fpsim.linalg.factors import LU, cholesky, inv, lu, solve
 from fpsim.linalg.householder import qr
+from fpsim.linalg.integers import integer_matmul
 from fpsim.linalg.krylov import Solution, gmres
 from fpsim.linalg.norms import cond, norm
 from fpsim.linalg.refinement import Refinement, refine
@@ -17,6 +18,6 @@ from fpsim.unit_products import k_split, matmul
 
 __all__ = [
     "LU", "Refinement", "Solution", "cholesky", "cond", "conv2d", "conv2d_input_gradient",
-    "conv2d_weight_gradient", "dot", "gmres", "inv", "k_split", "lu", "matmul", "mean", "norm",
-    "qr", "refine", "rounded_matmul", "solve", "solve_triangular", "sum",
+    "conv2d_weight_gradient", "dot", "gmres", "integer_matmul", "inv", "k_split", "lu", "matmul",
+    "mean", "norm", "qr", "refine", "rounded_matmul", "solve", "solve_triangular", "sum",
 ]

@@ -21,6 +21,10 @@ from fpsim.state.processor import usual_arithmetic
 __all__ = ["Solution", "checked_tolerance", "gmres"]
 
 
+#: Iterations where none are asked for: each costs products with all vectors before it.
+_MOST = 500
+
+
 @dataclass(frozen=True)
 class Solution:
     """What an iteration found.
@@ -46,7 +50,7 @@ def gmres(
 
     factors         of `lu`: a preconditioner from the left, U^-1 L^-1, applied in the context of a.
     tolerance       of the residual; default: the root of the unit roundoff of the context.
-    max_iterations  default: N.
+    max_iterations  default: N, at most 500.
     context         of the basis and all that is computed with it (default: that of b); products
                     with a, and the factors, are applied in the context of a.
 
@@ -72,7 +76,7 @@ def gmres(
         raise ValueError(f"b has shape {b.shape}; give a vector of {len(a)} elements")
     basis = context_of(context, b)
     tolerance = checked_tolerance(tolerance, math.sqrt(basis.format.eps / 2))
-    most = len(a) if max_iterations is None else checked_count("max_iterations", max_iterations, 1)
+    most = _MOST if max_iterations is None else checked_count("max_iterations", max_iterations, 1)
     applied = _Applied(a, factors)
     right = basis.convert(applied.preconditioned(a.context.convert(b)))
     return _Arnoldi(basis, applied, right).run(tolerance, min(most, len(a)))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fpsim.array import Array
+from fpsim.array_moves import check_alike
 from fpsim.context import Context
 from fpsim.core import core_of
 from fpsim.products.rank_one import OuterBlock, is_compiled
@@ -57,16 +58,22 @@ def right_side(b: Any, n: int, name: str = "b") -> Array:
 
 def checked_choice(name: str, value: Any, allowed: Sequence[Any], otherwise: str = "") -> Any:
     """A choice by its name or number, refused if it is not offered."""
-    plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    if not plain or value not in allowed:
+    kinds = (bool,) if isinstance(allowed[0], bool) else (str, int, float)
+    is_flag = isinstance(value, bool) and kinds != (bool,)
+    if is_flag or not isinstance(value, kinds) or value not in allowed:
         offered = ", ".join(map(repr, allowed))
         raise ValueError(f"{name}={value!r} is not offered; use one of {offered}{otherwise}")
     return value
 
 
 def context_of(context: Context | None, *arrays: Array) -> Context:
-    """The context that computes, once it is clear that all arrays are of its format."""
+    """The context that computes, once it is clear that all arrays are of its format.
+
+    Without a named one, arrays of other settings than the first one's are refused as by operators.
+    """
     core = core_of(arrays[0], context)
+    if context is None:
+        check_alike(arrays)
     core.carriers(arrays)
     return cast(Context, core.context)
 

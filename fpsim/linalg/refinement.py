@@ -71,7 +71,7 @@ def refine(
     solver          lu: the correction by substitution with L and U in `work`; gmres: by `gmres`
                     in `work`, which applies A, L and U in the residual's context ("pairs": in
                     `work`).
-    steps           at most so many corrections.
+    steps           at most so many corrections; fewer where one changes nothing.
     tolerance       of the last correction over x, by largest elements; default: the unit roundoff
                     of `work`.
     inner_tolerance  of GMRES; default: as `gmres`.
@@ -195,14 +195,14 @@ class _Run:
     def __init__(self, system: _System, watch: Callable[[Array], Any] | None) -> None:
         self.system, self.work, self.watch = system, system.roles.work, watch
         self.x = system.factors.solve(system.b)
-        self.steps, self.inner = 0, list[int]()
+        self.steps, self.inner, self.is_still = 0, list[int](), False
         self.corrections, self.backward_errors = list[float](), list[float]()
         self.watched = [watch(self.x)] if watch else []
         self.row_sums = _largest(np.abs(_wide(system.a)).sum(axis=1))
 
     def is_done(self, tolerance: float) -> bool:
-        """Converged, or no longer finite."""
-        if not np.isfinite(self.x.carrier).all():
+        """Converged, no longer finite, or no longer moved."""
+        if self.is_still or not np.isfinite(self.x.carrier).all():
             return True
         return bool(self.corrections) and self.corrections[-1] <= tolerance
 
@@ -223,7 +223,8 @@ class _Run:
         else:
             correction = system.factors.solve(right)
             self.inner.append(0)
-        self.x = work.add(self.x, correction)
+        before, self.x = self.x, work.add(self.x, correction)
+        self.is_still = np.array_equal(before.carrier, self.x.carrier)
         size, largest = _largest(_wide(correction)), _largest(_wide(self.x))
         self.corrections.append(size / largest if largest else size)
         self.steps += 1

@@ -16,7 +16,7 @@ from fpsim.kernels.by_operation.outer import OuterVariant, outer_kernel
 from fpsim.kernels.elementwise.loop import WORDS_HALF, WORDS_NONE, WORDS_WHOLE
 from fpsim.kernels.elementwise.step import RESIDUAL_QUANTA
 from fpsim.kernels.random.words import NO_WORDS
-from fpsim.records.settings import Settings
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
 from fpsim.state.draws import advance
 from fpsim.state.state import State
@@ -41,7 +41,8 @@ def is_compiled(state: State) -> bool:
     settings = state.settings
     shared = state.clock.first or state.source.seed is None
     is_drawn_elsewhere = settings.rounding.stochastic and shared
-    return not (settings.native or state.watched or is_drawn_elsewhere)
+    is_single = settings.native or settings.subnormals == ZERO_OR_NORMAL
+    return not (is_single or state.watched or is_drawn_elsewhere)
 
 
 @lru_cache(maxsize=256)

@@ -35,9 +35,10 @@ from fpsim.products.exact_sums import exact_sums
 from fpsim.products.native64 import native_sums as native_sums64
 from fpsim.products.native_sums import is_native, native_sums
 from fpsim.products.nearest_sums import is_nearest, nearest_sums
+from fpsim.products.one_by_one import sums_one_by_one
 from fpsim.products.rows import as_rows, origin, steps_of
 from fpsim.records.flags import Flags
-from fpsim.records.settings import Settings
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Axis, Carrier, ElementFlags, Index, Shape, Words
 from fpsim.state.draws import NO_DRAW, Draw, draw
 from fpsim.state.publish import fold, publish
@@ -104,6 +105,8 @@ class AxisSum:
         """The result, published."""
         if state.settings.native:
             return self._run_binary64(state, target)
+        if state.settings.subnormals == ZERO_OR_NORMAL:
+            return self._run_one_by_one(state, target)
         watched = state.watched
         native = None if self.divide else self.run_native(state, target)
         if native is not None:
@@ -119,12 +122,21 @@ class AxisSum:
             advances=state.settings.rounding.stochastic,
         )
 
-    def _run_binary64(self, state: State, target: Carrier | None) -> Carrier:
+    def _check_sequential(self, where: str) -> None:
         if self.order != "sequential":
-            raise TypeError(
-                f"order={self.order!r} is not offered in binary64, the native reference, whose "
-                "sums are sequential; use numpy on .values"
-            )
+            raise TypeError(f"order={self.order!r} is not offered {where}; use sequential")
+
+    def _run_one_by_one(self, state: State, target: Carrier | None) -> Carrier:
+        self._check_sequential("with subnormals='zero_or_normal'")
+        rows = as_rows(self.values, self.axes)
+        sums, flags = sums_one_by_one(rows, state.settings, divide=self.divide)
+        return publish(
+            state, self.name, sums.reshape(self.shape), fold(flags),
+            flags.reshape(self.shape) if state.watched else None, self.elements, target,
+        )
+
+    def _run_binary64(self, state: State, target: Carrier | None) -> Carrier:
+        self._check_sequential("in binary64, the native reference")
         sums = native_sums64(as_rows(self.values, self.axes), divide=self.divide)
         return publish(state, self.name, sums.reshape(self.shape), 0, target=target)
 

@@ -36,6 +36,7 @@ __all__ = [
     "E8M0",
     "F143",
     "F152",
+    "P3109",
     "TF32",
     "UE4M3",
     "UE5M3",
@@ -50,8 +51,13 @@ SPECIALS = {
     "ieee": "top exponent holds infinity and NaN",
     "fn": "no infinity; the all-ones code of either sign is NaN",
     "fnuz": "no infinity, one zero; the code of -0 is the only NaN",
+    "extended": "one zero; the code of -0 is the only NaN, the all-ones codes are infinities",
     "finite": "neither infinity nor NaN",
 }
+
+
+#: Those whose code of -0 is the only NaN.
+_ONE_ZERO = ("fnuz", "extended")
 
 
 #: The reference, beyond the limits of the others: the processor computes in it.
@@ -127,11 +133,24 @@ class Format:
             raise TypeError(f"specials={specials!r} is not known; use one of {', '.join(SPECIALS)}")
         _check_widths(exponent_bits, precision, specials)
         if bias is None:
-            bias = (1 << (exponent_bits - 1)) - (0 if specials == "fnuz" else 1)
+            bias = (1 << (exponent_bits - 1)) - (0 if specials in _ONE_ZERO else 1)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={name!r} is not a name; give a text, or None")
         name = name or f"e{exponent_bits}m{precision - 1}{'' if specials == 'ieee' else specials}"
         return cls(name, exponent_bits, precision, bias, specials)
+
+    def widest(self) -> Format:
+        """The same digits with the widest exponent range that there is, 2**-254 to 2**256.
+
+        What neither overflows nor underflows in it is what an unlimited exponent would give: its
+        flags OVERFLOW and UNDERFLOW tell.
+
+        >>> from fpsim.records.formats import E4M3FN
+        >>> wide = E4M3FN.widest()
+        >>> wide.precision, wide.smallest_normal == 2.0**-254, wide.max > 2.0**255
+        (4, True, True)
+        """
+        return Format.custom(9, self.precision, name=f"{self.name}.widest")
 
     def __post_init__(self) -> None:
         widths = {"exponent_bits": self.exponent_bits, "precision": self.precision}
@@ -184,8 +203,8 @@ class Format:
     @cached_property
     def max(self) -> float:
         """Largest finite value."""
-        # "fn" gives its all-ones code to NaN, so the largest significand there is even.
-        top = (1 << self.precision) - (2 if self.specials == "fn" else 1)
+        # The all-ones code is NaN or an infinity there, so the largest significand is even.
+        top = (1 << self.precision) - (2 if self.specials in ("fn", "extended") else 1)
         return math.ldexp(top, self.emax - self.precision + 1)
 
     @property
@@ -230,7 +249,7 @@ class Format:
 
     @property
     def has_infinity(self) -> bool:
-        return self.specials == "ieee"
+        return self.specials in ("ieee", "extended")
 
     @property
     def has_nan(self) -> bool:
@@ -238,7 +257,7 @@ class Format:
 
     @property
     def has_negative_zero(self) -> bool:
-        return self.specials != "fnuz"
+        return self.specials not in _ONE_ZERO
 
     @property
     def has_signalling_nan(self) -> bool:
@@ -426,6 +445,27 @@ CATALOGUE: dict[str, Format | ScaleFormat] = {
     )
 }
 
+
+
+def _p3109(bits: int, precision: int, extended: bool) -> Format:
+    """binary{K}p{P}s{e|f}: signed, bias 2**(K - P - 1), extended by infinities or finite."""
+    exponent_bits = bits - precision
+    return Format(
+        f"binary{bits}p{precision}s{'e' if extended else 'f'}", exponent_bits, precision,
+        1 << (exponent_bits - 1), "extended" if extended else "fnuz",
+        source="IEEE P3109 interim report 2025; gfloat b142762",
+    )
+
+
+#: IEEE P3109's signed formats of 8, 6 and 4 bits with two digits and more, by name. Those of one
+#: digit have no neighbours within a binade, those without a sign no negative results.
+P3109 = {
+    fmt.name: fmt
+    for bits in (8, 6, 4)
+    for precision in range(2, bits)
+    for fmt in (_p3109(bits, precision, extended) for extended in (True, False))
+}
+
 _ALIASES = {
     "fp16": "binary16", "float16": "binary16", "half": "binary16", "f16": "binary16",
     "fp32": "binary32", "float32": "binary32", "single": "binary32", "f32": "binary32",
@@ -456,7 +496,9 @@ def find_format(
     key = _ALIASES.get(key, key)
     if key in CATALOGUE:
         return CATALOGUE[key]
-    close = difflib.get_close_matches(key, [*CATALOGUE, *_ALIASES], 1)
+    if key in P3109:
+        return P3109[key]
+    close = difflib.get_close_matches(key, [*CATALOGUE, *P3109, *_ALIASES], 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"{argument}={name!r} is not known.{hint} See: fpsim list formats")
 

@@ -14,10 +14,12 @@ from typing import Any
 from fpsim.records.formats import BINARY64, Format, find_number_format
 from fpsim.records.rounding import RNE, Rounding, find_rounding
 
-__all__ = ["SUBNORMALS", "Settings"]
+__all__ = ["SUBNORMALS", "ZERO_OR_NORMAL", "Settings"]
 
+#: Results below the smallest normal number are rounded to zero or to it.
+ZERO_OR_NORMAL = "zero_or_normal"
 #: What happens to subnormal numbers.
-SUBNORMALS = ("keep", "flush_results", "flush_both")
+SUBNORMALS = ("keep", "flush_results", "flush_both", ZERO_OR_NORMAL)
 
 #: Formats whose settings are kept with those of another.
 _MOST_OTHERS = 64
@@ -39,7 +41,9 @@ class Settings:
 
     overflow          what a finite result beyond the range becomes: infinity | saturate | nan.
                       Default: infinity, else nan, else saturate, whichever the format has first.
-    subnormals        keep | flush_results (tiny results become 0) | flush_both (operands too).
+    subnormals        keep | flush_results (tiny results become 0) | flush_both (operands too) |
+                      zero_or_normal (results between zero and the smallest normal number are
+                      rounded to one of the two; deterministic modes, three digits or more).
     tininess          after | before rounding. Stochastic modes always look before.
     nan               canonical | propagate_first | x86.
     infinite_input    what an infinite operand of a conversion becomes: keep | saturate | nan.
@@ -93,6 +97,11 @@ class Settings:
             self._refuse_binary64_choices()
             self._set("native", True)
             return
+        if self.subnormals == ZERO_OR_NORMAL and (self.rounding.stochastic or fmt.precision < 3):
+            raise ValueError(
+                f"subnormals='zero_or_normal' is not modelled with rounding={self.rounding} in "
+                f"{fmt.name}; it takes deterministic modes and formats of three digits or more"
+            )
         self._set("random_bits", self.rounding.random_bits(fmt))
         most = self.rounding.subnormal_bits or self.random_bits
         self._set("random_most", most)

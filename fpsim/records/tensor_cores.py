@@ -2,7 +2,7 @@
 
 Modelled                       source
 V100 F16, A100 BF16, Ada E4M3, recorded results (MATLAB-tensor-core, model_validation, commit
-B200 E4M3                      b12b5a7): bit-equal in 5000 of 5000 rows of each set; B200's rows
+B200 MMA E4M3                  b12b5a7): bit-equal in 5000 of 5000 rows of each set; B200's rows
                                hold for every window from 19 on
 other inputs of A100 and Ada;  the same model with the constants of the family (MMA-Sim, commit
 T4, A2, L40S, H100, H200, B200 c785138; Khattak & Mikaitis); no recordings among the vectors that
@@ -21,7 +21,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fpsim.records.evidence import Evidence
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2, TF32, Format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    E2M1FN,
+    E2M3FN,
+    E3M2FN,
+    E4M3FN,
+    E5M2,
+    TF32,
+    Format,
+)
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.units import MatrixUnit, register
 
@@ -40,6 +51,9 @@ _CONSTANTS = ("terms", "window", "cut", "accumulator", "rounding", "order", "joi
 
 #: The result of FP8 instructions whose binary32 results keep 13 fraction digits.
 BINARY32_SHORT = Format.custom(8, 14, name="binary32/13")
+
+#: What tcgen05's kind f8f6f4 takes, either operand any of them.
+_NARROW = (E4M3FN, E2M3FN, E3M2FN, E2M1FN, E5M2)
 
 _INPUTS = {"F16": BINARY16, "BF16": BFLOAT16, "TF32": TF32, "E4M3": E4M3FN, "E5M2": E5M2}
 _SHORT = {BINARY32: "F32", BINARY16: "F16"}
@@ -115,8 +129,26 @@ def _eight_bit_inputs(machine: str) -> list[MatrixUnit]:
                 row = _short(_tensor_core(machine, inputs, partials, 32, 13, "wgmma"))
             else:
                 row = _paired(machine, inputs, partials)
+                if machine == "B200":  # libraries use tcgen05 there, which is another instruction
+                    row = replace(
+                        row, name=row.name.replace("B200_", "B200_MMA_"),
+                        instruction=row.instruction.replace(", mma,", ", mma.sync,"),
+                    )
             rows.append(row)
     return rows
+
+
+def _narrow_inputs() -> list[MatrixUnit]:
+    """tcgen05's kind f8f6f4: one call of 32 terms with c."""
+    return [
+        MatrixUnit(
+            f"B200_TC05_F8F6F4_{_SHORT[partials]}",
+            f"B200 tensor core, tcgen05, f8f6f4 to {partials.name}", _NARROW, partials, 32, 25,
+            accumulator=partials, rounding=RNE if partials == BINARY16 else RTZ,
+            evidence=dict.fromkeys(_CONSTANTS, _PUBLISHED),
+        )
+        for partials in (BINARY32, BINARY16)
+    ]
 
 
 def _tensor_cores() -> list[MatrixUnit]:
@@ -127,7 +159,7 @@ def _tensor_cores() -> list[MatrixUnit]:
         rows += _half_inputs(machine, 16, 25)
     for machine in ("ADA", "L40S", *_HOPPER_AND_LATER):
         rows += _eight_bit_inputs(machine)
-    return rows
+    return rows + _narrow_inputs()
 
 
 #: Every tensor core modelled, in the order of `fpsim list units`.

@@ -20,9 +20,9 @@ from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact, weakest
 from fpsim.records.formats import BINARY32, Format, find_number_format
-from fpsim.records.rounding import RNE, RTZ, Rounding
+from fpsim.records.rounding import RNE, RTN, RTZ, Rounding
 
-__all__ = ["UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
+__all__ = ["SCALED_UNITS", "UNITS", "MatrixUnit", "find_unit", "register", "with_partials"]
 
 _CUTS = ("truncate", "sticky")
 _ORDERS = ("ascending", "pairs")
@@ -103,8 +103,11 @@ class MatrixUnit:
             raise ValueError(f"order={self.order!r} is not known; use one of {', '.join(_ORDERS)}")
         if self.window is not None and not 1 <= self.window <= 48:
             raise ValueError(f"window={self.window} is out of range; use 1 to 48, or None (exact)")
-        if self.rounding not in (RNE, RTZ):
-            raise ValueError(f"rounding={self.rounding!r} of an accumulator; use RNE or RTZ")
+        # Units of blocks have loops of their own, which round down too.
+        modes = (RNE, RTZ, RTN) if self.takes_blocks else (RNE, RTZ)
+        if self.rounding not in modes:
+            names = " or ".join(map(repr, modes))
+            raise ValueError(f"rounding={self.rounding!r} of an accumulator; use {names}")
         object.__setattr__(self, "evidence", MappingProxyType(dict(self.evidence)))
 
     def __hash__(self) -> int:
@@ -161,6 +164,11 @@ class MatrixUnit:
     def channels(self) -> int:
         """Products of one pass; K is padded with zeros to a multiple."""
         return self.terms * self.chain
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether operands are blocks (`fpsim.records.scaled_units`)."""
+        return False
 
     @property
     def emitted(self) -> Format:
@@ -225,8 +233,16 @@ def _holds(wide: Format, fmt: Format) -> bool:
     )
 
 
-#: Every registered unit, by name.
+#: Every registered unit whose operands are numbers, by name.
 UNITS: dict[str, MatrixUnit] = {}
+#: Every one whose operands are blocks.
+SCALED_UNITS: dict[str, MatrixUnit] = {}
+
+#: Earlier names of units: rows of mma.sync, which B200's libraries do not use for these formats.
+_EARLIER = {
+    f"B200_{inputs}_{partials}": f"B200_MMA_{inputs}_{partials}"
+    for inputs in ("E4M3", "E5M2") for partials in ("F32", "F16")
+}
 
 
 def register(units: Iterable[MatrixUnit]) -> None:
@@ -254,9 +270,12 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     family, dot, preset = unit.partition(".")
     key = family.upper() + dot + preset.lower()
     key = key.removesuffix(".window")
+    key = _EARLIER.get(key, key)
     if key in UNITS:
         return UNITS[key]
-    close = difflib.get_close_matches(key, UNITS, 1, 0.5)
+    if key in SCALED_UNITS:
+        return SCALED_UNITS[key]
+    close = difflib.get_close_matches(key, [*UNITS, *SCALED_UNITS], 1, 0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(
         f"unit={unit!r} is not known.{hint} See: fpsim list units; "

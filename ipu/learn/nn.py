@@ -1,23 +1,36 @@
-"""Layers, which compute in the format of their input.
+"""Layers: their scopes, the formats that their policies choose, and the units of their products.
 
-`ipu.learn.layer` chooses formats and the unit of products by the policy. Batch norm and dropout ask
+Without a policy a layer computes in the format of its input. Batch norm and dropout ask
 `ipu.learn.mode` whether they train.
+
+Source    docs/semantics.md §6.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from fpsim.elementwise.sizes import checked_count, checked_number
+from fpsim.records.formats import F143, Format
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu import ops
-from ipu.learn.layer import conv2d, in_layer, matmul
 from ipu.learn.mode import PendingUpdates, current_updates
+from ipu.learn.policy import Policy
+from ipu.learn.scopes import partials_type
 from ipu.learn.tensor import Tensor, checked_tensor
-from ipu.learn.variables import Variable, get_variable
+from ipu.learn.variables import (
+    Variable,
+    current_policy,
+    get_variable,
+    is_overridden,
+    variable_scope,
+)
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
+from ipu.machine.device import Device
 from ipu.machine.reference import wide
-from ipu.ops import norms
+from ipu.ops import fp8, norms
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
@@ -26,6 +39,56 @@ __all__ = [
 
 relu, gelu, tanh, sigmoid, softmax = ops.relu, ops.gelu, ops.tanh, ops.sigmoid, ops.softmax
 recomputation_checkpoint = ops.recomputation_checkpoint
+
+
+# A layer and its policy -------------------------------------------------------------------------
+
+
+def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:
+    """body(x) in the scope `op_name`, in the formats of the policy that holds there.
+
+    Rounding  x once into the layer's format, the result once into the format of the layer's output,
+              where these differ. Without a policy a layer computes in the format of its input.
+    """
+    checked_tensor(x, "a layer")
+    with variable_scope(op_name, use_resource=True):
+        policy = current_policy()
+        if policy is None:
+            return body(x)
+        with _partials(policy, x.device):
+            return _in_format(policy.output, body(_in_format(policy.activations, x)))
+
+
+def _partials(policy: Policy, device: Device) -> AbstractContextManager[None]:
+    """Those of the layer's policy, where it is not the model's."""
+    if is_overridden() and device.partials != policy.partials:
+        return partials_type(policy.partials, device)
+    return nullcontext()
+
+
+def _in_format(fmt: Format, x: Tensor) -> Tensor:
+    return x if x.dtype == fmt else ops.cast(x, dtype=fmt)
+
+
+def _matmul(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y, of quarters where the policy says so."""
+    return (fp8.matmul if _in_quarters() else ops.matmul)(x, y)
+
+
+def _conv2d(
+    x: Tensor, w: Tensor, *, stride: Stride = 1, padding: Padding = "SAME", groups: int = 1
+) -> Tensor:
+    """Images with kernels, of quarters where the policy says so."""
+    convolve = fp8.conv2d if _in_quarters() else ops.conv2d
+    return convolve(x, w, stride=stride, padding=padding, groups=groups)
+
+
+def _in_quarters() -> bool:
+    policy = current_policy()
+    return policy is not None and policy.compute == F143
+
+
+# Layers -----------------------------------------------------------------------------------------
 
 
 def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | None = None) -> Tensor:
@@ -41,7 +104,7 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
     def body(x: Tensor) -> Tensor:
         weights = get_variable("weights", [x.shape[1], units], x.dtype, initializer)
         biases = get_variable("biases", [units], x.dtype, zeros)
-        return ops.bias(matmul(x, weights), biases, in_place=True)
+        return ops.bias(_matmul(x, weights), biases, in_place=True)
 
     return in_layer(op_name, x, body)
 
@@ -67,7 +130,7 @@ def conv(
     def body(x: Tensor) -> Tensor:
         shape = [*size, x.shape[3] // groups, filters]
         weights = get_variable("weights", shape, x.dtype, initializer)
-        y = conv2d(x, weights, stride=stride, padding=padding, groups=groups)
+        y = _conv2d(x, weights, stride=stride, padding=padding, groups=groups)
         if not use_bias:
             return y
         return ops.bias(y, get_variable("biases", [filters], x.dtype, zeros), in_place=True)

@@ -1,7 +1,7 @@
 """Policy: which format parameters, computation, partial and accumulated sums, and results have.
 
 A policy holds for a model; `override` gives layers whose names match a pattern another one. Layers
-do not read it: `ipu.learn.layer.in_layer` casts their input into the right format.
+do not read it: `ipu.learn.nn.in_layer` casts their input into the right format.
 
 Source    poplibs, convolution options (partials narrower than the output are ignored; products of
           quarters keep half partials); docs/semantics.md §6.

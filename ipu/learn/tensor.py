@@ -144,6 +144,8 @@ class Tensor:
         if listing is not None:
             list_operation(listing, device.tensor or name, primitive.name, arrays, options)
         output, saved = primitive.forward(device, *arrays, **options)
+        if device.watch is not None:
+            device.watch(primitive, output)
         result = Tensor(output, device, name)
         if any(x.needs_gradient for x in inputs):
             for passing in primitive.passing:
@@ -377,6 +379,8 @@ def pull_back(
                 continue
             with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
                 for origin, summand in _pull_back(device, node, gradient):
+                    if device.watch is not None:
+                        device.watch(node.primitive, summand)
                     if watch is not None:
                         watch(node, summand)
                     if id(origin) in leaves:

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,9 +27,17 @@ from ipu.learn.address import Region
 from ipu.learn.checkpoint import Number, Positioned, TrainingState, check_program, restore, take
 from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
 from ipu.learn.mode import PendingUpdates, training
-from ipu.learn.optim import Observer, Optimizer, Pairs, compute_contributions, compute_gradients
+from ipu.learn.optim import (
+    Observer,
+    Optimizer,
+    Pairs,
+    Update,
+    compute_contributions,
+    compute_gradients,
+)
 from ipu.learn.policy import FP32, PolicyLike, find_policy
 from ipu.learn.tensor import Tensor
+from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable, Variables
 from ipu.learn.worker import SCOPE, Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
@@ -70,6 +79,7 @@ class Trainer:
     seed         of the initial values and of the device's random bits.
     rounding_seed    of the random bits alone; None: `seed`.
     observe      called with every update of a variable.
+    run          of `ipu.run.machine`: it brings policy, seed and device, and makes the report.
     target, random, preset, f32_denormals, max_nan, sums, conv_partials, planner, count,
     disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
 
@@ -103,44 +113,41 @@ class Trainer:
         planner: Planner | None = None,
         count: bool = False,
         disable_sr_for_amp_vertices: bool = False,
+        run: TrainingRun | None = None,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
-                "instance SGD(0.1)"
-            )
-        policy = find_policy(policy)
-        _check_parts(model, accumulation, observe)
-        self.model = model
-        self.optimizer = optimizer
-        self.policy = policy
-        self.loss_scale = as_loss_scale(loss_scale)
-        self.accumulation = accumulation and by_policy(accumulation, policy)
+        _check_parts(model, optimizer, accumulation, observe, run)
+        options: dict[str, Any] = {
+            "target": target, "control": control, "random": random, "preset": preset,
+            "f32_denormals": f32_denormals, "max_nan": max_nan, "sums": sums,
+            "conv_partials": conv_partials, "planner": planner, "count": count,
+            "disable_sr_for_amp_vertices": disable_sr_for_amp_vertices,
+        }
+        if run is not None:
+            _check_alone(policy=policy, seed=seed, rounding_seed=rounding_seed, **options)
+            run.check_free()
+            policy, seed, optimizer = run.policy, run.seed, run.optimizer_of(optimizer)
+        self.model, self.optimizer, self.run = model, optimizer, run
+        self.policy = find_policy(policy)
+        scale = as_loss_scale(loss_scale)
+        self.loss_scale = scale if run is None else run.loss_scale_of(scale)
+        self.accumulation = accumulation and by_policy(accumulation, self.policy)
         #: Whether the last step's gradients were applied; a dynamic loss scale skips some.
         self.applied = True
-        self.observe = observe
+        self.observe = observe if run is None else _observer(run, observe)
         #: Shapes and types of what steps and forward passes were called with, each with its calls:
         #: the machine would compile a program for each.
         self.signatures: Counter[Signature] = Counter()
-        partials = policy.default.partials  # of the other formats; binary64 asks no unit
-        partials = BINARY32 if partials == BINARY64 else partials
-
-        def device() -> Device:
-            return Device(
-                target, control, seed=seed if rounding_seed is None else rounding_seed,
-                random=random, f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
-                partials=partials, conv_partials=conv_partials, preset=preset, planner=planner,
-                count=count, disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
-            )
-
+        bits = seed if rounding_seed is None else rounding_seed
+        own = partial(Device, seed=bits, partials=device_partials(self.policy), **options)
         #: The worker of the one replica; with several, one for each.
-        self.workers = self._make_workers(device, seed)
-        self.loss_scale.check(
-            optimizer, saturates=self._saturates(), formats=self._update_formats()
-        )
+        self.workers = self._make_workers(own if run is None else _devices_of(run), seed)
+        formats = self._update_formats()
+        self.loss_scale.check(optimizer, saturates=self._saturates(), formats=formats)
         #: The operations of the first step, and of the training whose state was restored.
         self.program, self.restored = Listing(), ""
         self._limit_reported = False  # that the loss scale cannot grow
+        if run is not None:
+            run.attach(self)
 
     def _make_workers(self, device: Callable[[], Device], seed: int) -> list[Worker]:
         return [Worker(device(), seed, self.policy)]
@@ -243,6 +250,8 @@ class Trainer:
             worker.slots = after
             worker.numbering.step += 1
         self.loss_scale, self.applied = following, applied
+        if self.run is not None:
+            self.run.end_step()
         return loss
 
     @usual_arithmetic
@@ -332,8 +341,59 @@ class Trainer:
         restore(self, state, source)
 
 
-def _check_parts(model: Any, accumulation: Any, observe: Any) -> None:
+def _check_alone(**arguments: Any) -> None:
+    """Refuse arguments of a Trainer that its run brings along.
+
+    Raises    TypeError.
+    """
+    usual = signature(Trainer).parameters
+    names = [name for name, value in arguments.items() if value != usual[name].default]
+    if names:
+        raise TypeError(
+            f"{names[0]}={arguments[names[0]]!r} beside run=, which brings policy, seed and device "
+            "along; give it to ipu.run.machine, as far as that takes it, or leave run out"
+        )
+
+
+def device_partials(policy: PolicyLike) -> Format:
+    """Partials of products where no layer says more; binary64 asks no unit."""
+    partials = policy.default.partials
+    return BINARY32 if partials == BINARY64 else partials
+
+
+def _observer(run: TrainingRun, observe: Observer | None) -> Observer:
+    """Who is told of updates: the run, after the user's own observer."""
+    if observe is None:
+        return run.note_update
+
+    def both(update: Update) -> None:
+        observe(update)
+        run.note_update(update)
+
+    return both
+
+
+def _devices_of(run: TrainingRun) -> Callable[[], Device]:
+    """A function that gives the run's device, then twins of it."""
+    is_first = True
+
+    def device() -> Device:
+        nonlocal is_first
+        first, is_first = is_first, False
+        return run.device if first else run.device.twin()
+
+    return device
+
+
+def _check_parts(
+    model: Any, optimizer: Any, accumulation: Any, observe: Any, run: Any
+) -> None:
     """Refuse parts of a training that are of another kind, before anything is made."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer={optimizer!r} is not an optimiser; use one of ipu.learn.optim, for "
+            "instance SGD(0.1)"
+        )
     if not callable(model):
         raise TypeError(f"model={model!r} is not a function; give one from a Tensor to logits")
     if accumulation is not None and not isinstance(accumulation, Accumulation):
@@ -343,6 +403,10 @@ def _check_parts(model: Any, accumulation: Any, observe: Any) -> None:
         )
     if observe is not None and not callable(observe):
         raise TypeError(f"observe={observe!r} is not a function; give one of an update, or None")
+    if run is not None and not isinstance(run, TrainingRun):
+        raise TypeError(
+            f"run={run!r} is not a run of a training; use one of ipu.run.machine(…), or None"
+        )
 
 
 def by_policy(accumulation: Accumulation, policy: PolicyLike) -> Accumulation:

@@ -6,8 +6,8 @@ layers in the scope of the model, computes losses, and applies gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +58,9 @@ class Worker:
         self.policy = policy
         self.numbering = Numbering(device, replica, private=private, nearest=nearest)
         self.variables = Variables(device, seed, policy, SCOPE)
+        self._is_evaluating = False
+        #: Called with the losses of batches in steps; evaluations then count apart.
+        self.note_loss: Callable[[Array], object] | None = None
         #: The optimiser's memory of each variable, by the variable's name.
         self.slots: dict[str, tuple[Array, ...]] = {}
 
@@ -89,10 +92,12 @@ class Worker:
         with self.device.naming("loss"):
             loss = losses.sparse_softmax_cross_entropy(logits, labels)
         regularization = self.variables.regularization_loss()
-        if regularization is None:
-            return loss
-        with self.device.naming("loss"):
-            return ops.add(loss, regularization)
+        if regularization is not None:
+            with self.device.naming("loss"):
+                loss = ops.add(loss, regularization)
+        if self.note_loss is not None and not self._is_evaluating:
+            self.note_loss(loss.array)
+        return loss
 
     @contextmanager
     def evaluating(self, *, anew: bool = True) -> Iterator[None]:
@@ -105,8 +110,14 @@ class Worker:
             return
         if anew:
             self.numbering.restart(Region.EVALUATE)
-        with self.numbering.cell(Region.EVALUATE):
-            yield
+        self._is_evaluating = True
+        is_told = self.note_loss is not None
+        apart = self.device.counting_apart("evaluation") if is_told else nullcontext()
+        try:
+            with self.numbering.cell(Region.EVALUATE), apart:
+                yield
+        finally:
+            self._is_evaluating = False
 
     # Steps ----------------------------------------------------------------------------------
 

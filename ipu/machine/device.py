@@ -15,8 +15,8 @@ Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers, primit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +169,9 @@ class Device:
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._tensor = self._suffix = ""
+        #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and
+        #: its result; see `ipu.run`.
+        self.watch: Callable[[Any, Array], object] | None = None
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
         self._rows: dict[tuple[object, ...], LedgerRow] = {}
@@ -293,14 +296,19 @@ class Device:
         """Name under which operations count now."""
         return self.tensor + self._suffix if self.tensor else ""
 
-    @contextmanager
-    def recomputing(self) -> Iterator[None]:
+    def recomputing(self) -> AbstractContextManager[None]:
         """The operations inside repeat others: they count under TENSOR/recompute."""
-        self._suffix, self.tensor = "/recompute", self.tensor
+        return self.counting_apart("recompute")
+
+    @contextmanager
+    def counting_apart(self, phase: str) -> Iterator[None]:
+        """The operations inside count under TENSOR/PHASE."""
+        before = self._suffix
+        self._suffix, self.tensor = f"/{phase}", self.tensor
         try:
             yield
         finally:
-            self._suffix, self.tensor = "", self.tensor
+            self._suffix, self.tensor = before, self.tensor
 
     @property
     def facts(self) -> dict[str, Fact]:

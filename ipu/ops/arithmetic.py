@@ -20,10 +20,10 @@ from ipu.ops.primitive import Primitive, Saved, Vjp
 from ipu.ops.rules import check_broadcast, free, same, steps, sum_to
 
 __all__ = [
-    "absolute", "add", "bias", "ceil", "divide", "divide_no_nan", "floor", "floor_divide",
-    "fmod", "multiply", "multiply_no_nan", "negative", "reciprocal", "rint", "scale",
-    "scaled_difference", "scaled_sum", "sign", "sqrt", "square", "squared_difference", "subtract",
-    "xdivy", "xlog1py", "xlogy",
+    "absolute", "add", "addcdiv", "addcmul", "bias", "ceil", "divide", "divide_no_nan", "floor",
+    "floor_divide", "fmod", "lerp", "multiply", "multiply_no_nan", "negative", "reciprocal",
+    "rint", "scale", "scaled_difference", "scaled_sum", "sign", "sqrt", "square",
+    "squared_difference", "subtract", "xdivy", "xlog1py", "xlogy",
 ]
 
 
@@ -166,6 +166,66 @@ def _scaled_minus_y(
     return device.negative(_scaled_y(device, gradient, saved, factor=factor))
 
 
+def _addcmul(
+    device: Device, x: Array, y: Array, z: Array, *, factor: Operand = 1.0
+) -> tuple[Array, Saved]:
+    term = _scaled(device, device.multiply(y, z), factor)
+    return device.add(x, term), (x.shape, y, z)
+
+
+def _addcmul_y(device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0) -> Array:
+    _shape, y, z = saved
+    share = _scaled(device, device.multiply(gradient, z), factor)
+    return sum_to(device, share, y.shape, y.format)
+
+
+def _addcmul_z(device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0) -> Array:
+    shape, y, z = saved
+    return _addcmul_y(device, gradient, (shape, z, y), factor=factor)
+
+
+def _addcdiv(
+    device: Device, x: Array, y: Array, z: Array, *, factor: Operand = 1.0
+) -> tuple[Array, Saved]:
+    quotient = device.divide(y, z)
+    return device.add(x, _scaled(device, quotient, factor)), (x.shape, y, z, quotient)
+
+
+def _addcdiv_y(device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0) -> Array:
+    _shape, y, z, _quotient = saved
+    share = _scaled(device, device.divide(gradient, z), factor)
+    return sum_to(device, share, y.shape, y.format)
+
+
+def _addcdiv_z(device: Device, gradient: Array, saved: Saved, *, factor: Operand = 1.0) -> Array:
+    _shape, _y, z, quotient = saved
+    share = _scaled(device, device.divide(device.multiply(gradient, quotient), z), factor)
+    return device.negative(sum_to(device, share, z.shape, z.format))
+
+
+def _first_of_three(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return sum_to(device, gradient, saved[0], gradient.format)
+
+
+def _lerp(device: Device, x: Array, y: Array, weight: Operand) -> tuple[Array, Saved]:
+    gap = device.subtract(y, x)
+    return device.add(x, device.multiply(gap, weight)), (x.shape, y.shape, gap, weight)
+
+
+def _lerp_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    share = device.subtract(gradient, device.multiply(gradient, saved[3]))
+    return sum_to(device, share, saved[0], gradient.format)
+
+
+def _lerp_y(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    return sum_to(device, device.multiply(gradient, saved[3]), saved[1], gradient.format)
+
+
+def _lerp_weight(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
+    _x, _y, gap, weight = saved
+    return sum_to(device, device.multiply(gradient, gap), weight.shape, weight.format)
+
+
 def _selection(function: Any) -> Any:
     """A forward rule that rounds to whole numbers, or takes the sign: nothing is rounded."""
 
@@ -289,6 +349,17 @@ scaled_difference = _row(
     cost=steps(multiply=1, subtract=1),
     rounding="factor times y if factor is not 1, then the difference",
 )
+#: x + factor · (y · z) and x + factor · (y / z), which broadcast.
+addcmul = _row("addcmul", _addcmul, _first_of_three, _addcmul_y, _addcmul_z,
+               cost=steps(multiply=2, add=1),
+               rounding="the product, times factor if it is not 1, the sum")
+addcdiv = _row("addcdiv", _addcdiv, _first_of_three, _addcdiv_y, _addcdiv_z,
+               cost=steps(divide=1, multiply=1, add=1),
+               rounding="the quotient, times factor if it is not 1, the sum")
+#: x + (y - x) · weight, which broadcast.
+lerp = _row("lerp", _lerp, _lerp_x, _lerp_y, _lerp_weight,
+            cost=steps(subtract=1, multiply=1, add=1),
+            rounding="the difference, the product, the sum")
 #: x · x.
 square = _row("square", _square, _square_x, cost=steps(multiply=1))
 #: (x - y)², which broadcast.

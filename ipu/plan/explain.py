@@ -16,6 +16,8 @@ from ipu.plan.arguments import OFFLOADS
 from ipu.plan.cycles import Event, Rates, program_cycles, remote_share, shares, timeline
 from ipu.plan.measures import full_slots, guide_stash
 from ipu.plan.memory import (
+    LIVES,
+    OutOfMemoryError,
     Peak,
     StageFigures,
     always_live,
@@ -29,8 +31,12 @@ from ipu.plan.memory import (
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Schedule, required_multiple
 
-__all__ = ["TECHNIQUES", "Alternative", "Technique", "alternatives", "check_fit", "explain"]
+__all__ = [
+    "TECHNIQUES", "Alternative", "Technique", "alternatives", "check_fit", "explain", "few_rounds",
+]
 
+#: Variables that a refusal names.
+_NAMED = 3
 #: A share of cycles, or of slots, that is worth a remark.
 _NOTABLE = 0.25
 #: Micro-batches for each stage after which a full pipeline has repeated itself.
@@ -75,16 +81,21 @@ TECHNIQUES = (
 )
 
 
-def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
-    """The largest peak of an IPU, the first of equals; the slot behind the last is -1.
+def few_rounds(plan: Plan) -> Plan:
+    """The plan with a few of its micro-batches: a pipeline repeats itself once it is full.
 
-    A pipeline repeats itself once it is full, so a few rounds show the peak of many.
+    >>> few_rounds(Plan([abs, abs], count=512)).count
+    16
     """
     options = {"training": plan.training, "io_overlap": plan.io_tiles > 0}
     multiple = required_multiple(plan.schedule, plan.n_stages, plan.places, **options)
     few = -(-_ROUNDS * plan.n_stages // multiple) * multiple
-    if few < plan.count:
-        plan = replace(plan, count=few)
+    return replace(plan, count=few) if few < plan.count else plan
+
+
+def _most(plan: Plan, figures: Sequence[StageFigures]) -> Peak:
+    """The largest peak of an IPU, the first of equals; the slot behind the last is -1."""
+    plan = few_rounds(plan)
     all_peaks = peaks(lives(plan, figures)).values()
     peak = max(all_peaks, key=lambda peak: peak.bytes, default=Peak(0, 0, 0, {}))
     return peak._replace(slot=-1) if peak.slot == plan.slots else peak
@@ -122,7 +133,7 @@ def alternatives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Alternati
 def check_fit(plan: Plan, figures: Sequence[StageFigures], target: Target = MK2) -> None:
     """Refuses a plan that needs more memory than an IPU has, unless check_memory is False.
 
-    Raises    ValueError that says where, how much, and what would fit.
+    Raises    OutOfMemoryError that says where, how much, what fills it, and what would fit.
     """
     room = capacity(plan, target)
     peak = _most(plan, figures)
@@ -131,11 +142,34 @@ def check_fit(plan: Plan, figures: Sequence[StageFigures], target: Target = MK2)
     fitting = [
         row for row in alternatives(plan, figures) if row.bytes <= capacity(row.plan, target)
     ]
-    advice = f"use {_gentlest(fitting).change}, or" if fitting else "use more IPUs, or"
-    raise ValueError(
-        f"the plan needs {peak.bytes} bytes on IPU {peak.ipu} ({_where(plan, peak)}), target="
-        f"{target.name} has {room}; {advice} check_memory=False to run it all the same"
+    advice = f"use {_gentlest(fitting).change}, or" if fitting else f"use {_smaller(peak)}, or"
+    raise OutOfMemoryError(
+        f"out of memory: the plan needs {peak.bytes} bytes on IPU {peak.ipu} ("
+        f"{_where(plan, peak)}), target={target.name} has {room}; {_filled(plan, figures, peak)}; "
+        f"{advice} check_memory=False to run it all the same"
     )
+
+
+def _filled(plan: Plan, figures: Sequence[StageFigures], peak: Peak) -> str:
+    """What fills an IPU: kinds of tensors, largest first, with their lives; its variables."""
+    kinds = sorted(peak.by_kind.items(), key=lambda item: -item[1])
+    texts = [f"{kind} {size} ({LIVES[kind]})" for kind, size in kinds]
+    own = [(e, f) for e, f in figures_of(plan, figures).values() if e.ipu == peak.ipu]
+    stages = ", ".join(str(entry.stage) for entry, _ in own)
+    named = sorted((row for _, f in own for row in f.largest), key=lambda row: -row[1])
+    largest = ", ".join(f"{name} {size}" for name, size in named[:_NAMED])
+    return (
+        f"stage{'s' * (len(own) > 1)} {stages}: {', '.join(texts)}"
+        + (f"; largest variables, with accumulators and state: {largest}" if largest else "")
+    )
+
+
+def _smaller(peak: Peak) -> str:
+    """What would help where no change of the plan alone does."""
+    of_batches = sum(peak.by_kind.get(kind, 0) for kind in ("activations", "fifo", "tape", "io"))
+    if 2 * of_batches > peak.bytes:
+        return "smaller micro-batches, or more stages on more IPUs"
+    return "more stages on more IPUs"
 
 
 def _gentlest(rows: Sequence[Alternative]) -> Alternative:
@@ -156,7 +190,7 @@ def explain(
     """What a plan does with its IPUs' time and memory, and what else would fit.
 
     Units     bytes, cycles of the declared model.
-    Raises    ValueError as `check_fit`.
+    Raises    OutOfMemoryError as `check_fit`.
     """
     check_fit(plan, figures, target)
     rates = rates or Rates(target)

@@ -1,4 +1,4 @@
-"""Inference by a plan: forward stages of many micro-batches, in the slots of its schedule.
+"""Inference by a plan: forward stages of many micro-batches.
 
 Every replica takes micro-batches of its own, with the variables of a trainer; outputs come in the
 order of the micro-batches, to an outfeed as they are computed if one is passed.
@@ -6,7 +6,7 @@ order of the micro-batches, to an outfeed as they are computed if one is passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from fpsim.array import Array
 from ipu.learn.address import Region
 from ipu.learn.tensor import Tensor
 from ipu.learn.worker import Worker
+from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.plan import Plan
-from ipu.plan.schedule import Phase, Program
+from ipu.plan.schedule import Phase
 from ipu.plan.stage import Flight
 from ipu.plan.trainer import Trainer
 
@@ -60,19 +61,22 @@ def infer(
     size, replicas = plan.micro_batch(len(batch)), plan.replicas
     pieces = [batch[start : start + size] for start in range(0, len(batch), size)]
     runs = [
-        _Run(plan, worker, pieces[r::replicas])
+        _Forward(plan, worker, pieces[r::replicas])
         for r, worker in enumerate(trainer.workers[:replicas])
     ]
+    loop = MicroBatchLoop(plan, [run.worker.device for run in runs])
     gathered: list[tuple[Array, ...]] = []
-    for program in plan.programs:
-        for run in runs:
-            run.run(program)
-        done = [run.outputs.get(program.micro_batch) for run in runs]
-        if program.micro_batch == len(gathered) and all(own is not None for own in done):
-            outputs = [own for own in done if own is not None]
+    outputs: list[tuple[Array, ...]] = []
+
+    def run(m: int, replica: int) -> None:
+        outputs.append(runs[replica].run(m, loop))
+        if len(outputs) == replicas:
             gathered.append(_stacked(outputs) if replicas > 1 else outputs[0])
+            outputs.clear()
             if enqueue is not None:
                 enqueue(gathered[-1])
+
+    loop.run(replicas, run)
     return _stacked(gathered)
 
 
@@ -84,31 +88,22 @@ def _stacked(rows: list[tuple[Array, ...]]) -> tuple[Array, ...]:
     )
 
 
-class _Run:
-    """The forward programs of one replica."""
+class _Forward:
+    """The forward passes of one replica."""
 
     def __init__(self, plan: Plan, worker: Worker, batches: list[Any]) -> None:
         self.plan, self.worker, self.batches = plan, worker, batches
-        self.outputs: dict[int, tuple[Array, ...]] = {}
-        self._flights: dict[tuple[int, int], Flight] = {}
 
-    def run(self, program: Program) -> None:
-        if program.phase is not Phase.FORWARD:
-            return
-        stage, branch, m = program.stage, program.branch, program.micro_batch
+    def run(self, m: int, loop: MicroBatchLoop) -> tuple[Array, ...]:
+        """The outputs of a micro-batch."""
         numbering = self.worker.numbering
-        if stage == branch == 0:
-            numbering.restart(Region.EVALUATE, m)
+        numbering.restart(Region.EVALUATE, m)
         with numbering.cell(Region.EVALUATE, m), self.worker.layers(reuse=True):
-            if stage == branch == 0:
-                self._flights[0, m] = Flight([self.worker.input(self.batches[m])])
-            flight = self._flights[stage, m]
-            flight.forward(self.plan.runs[stage, branch], branch)
-        if not self.plan.ends_position(program):
-            return
-        values = flight.values
-        del self._flights[stage, m]
-        if self.plan.is_last(program):
-            self.outputs[m] = tuple(v.array for v in values if isinstance(v, Tensor))
-        else:
-            self._flights[stage + 1, m] = Flight(values)
+            values: Sequence[Any] = [self.worker.input(self.batches[m])]
+            for stage, position in enumerate(self.plan.positions):
+                flight = Flight(values)
+                for branch, callable_ in enumerate(position):
+                    loop.mark(Phase.FORWARD, stage, branch)
+                    flight.forward(callable_, branch)
+                values = flight.values
+        return tuple(value.array for value in values if isinstance(value, Tensor))

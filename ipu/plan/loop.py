@@ -81,6 +81,9 @@ class MicroBatchLoop:
         self._spent: dict[Key, Spent] = {}
         self._devices, self._first_replica, self._measures = devices, first_replica, measures
         self._programs = {p[2:]: (rank, p) for rank, p in enumerate(plan.programs)}
+        self._of_micro_batch: dict[int, list[Program]] = {}
+        for program in plan.programs:
+            self._of_micro_batch.setdefault(program.micro_batch, []).append(program)
         self._micro_batch = self._replica = 0
         self._rank = 0
         #: The program that is measured now, and what had been spent before it.
@@ -104,8 +107,16 @@ class MicroBatchLoop:
                     place = self._rank, replica
                     if first is None or place < first[0]:
                         first = place, trap
+                except Exception:
+                    if first is None:
+                        raise
+                    raise first[1] from None  # what trapped may have left work undone
         if first is not None:
             raise first[1]
+
+    def programs(self, micro_batch: int) -> list[Program]:
+        """Those of a micro-batch, in order."""
+        return self._of_micro_batch[micro_batch]
 
     def mark(self, phase: Phase, stage: int, branch: int = 0) -> None:
         """What follows is of this program of the micro-batch that runs."""

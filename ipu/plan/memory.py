@@ -22,20 +22,31 @@ from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
 
 __all__ = [
-    "KINDS", "REMOTE_MINIMUM", "Live", "Peak", "StageFigures", "Transfer", "always_live",
-    "capacity", "figures_of", "guide_io_tiles", "io_tiles_for", "kept_bytes", "lives", "peaks",
-    "remote_bytes", "state_bytes", "transfers", "update_program",
+    "KINDS", "LIVES", "REMOTE_MINIMUM", "Live", "OutOfMemoryError", "Peak", "StageFigures",
+    "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
+    "kept_bytes", "lives", "peaks", "remote_bytes", "state_bytes", "transfers", "update_program",
 ]
 
 KINDS = (
     "weights", "accumulators", "state", "fifo", "activations", "tape", "work", "io",
 )
 
+#: How long tensors of each kind live.
+LIVES = {
+    "weights": "always", "accumulators": "always", "state": "always", "fifo": "always",
+    "activations": "from forward to backward", "tape": "of recomputed stages, until backward",
+    "work": "in a program", "io": "in a slot",
+}
+
 REMOTE_MINIMUM = Fact(128, Evidence.DOCUMENTED, "TensorFlow, config.py: minimum_remote_tensor_size")
 #: Share of an I/O tile's memory that code and buffers take, in percent of the data.
 IO_CODE = Fact(105, Evidence.DOCUMENTED, "the maker's guide: about 5 % for exchange code")
 #: Even numbers of I/O tiles that PopTorch allows.
 POPTORCH_IO_TILES = (32, 192)
+
+
+class OutOfMemoryError(ValueError):
+    """A program needs more memory than an IPU has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +63,8 @@ class StageFigures:
     state_tensors                bytes of each tensor of the state; empty: it is one tensor.
     state_itemsize               bytes of one element of the state.
     infeed_bytes, outfeed_bytes  from and to the host.
+    largest                      names and bytes of its largest variables, with their accumulators
+                                 and state.
     recompute_cycles             of forward, run again; None: those of forward.
     """
 
@@ -71,6 +84,7 @@ class StageFigures:
     backward_cycles: int = 0
     update_cycles: int = 0
     recompute_cycles: int | None = None
+    largest: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.state_tensors and sum(self.state_tensors) != self.state_bytes:
@@ -204,10 +218,11 @@ def _fed(plan: Plan, slot: Sequence[Program], stage: int, own: StageFigures) -> 
     last = stage == plan.n_stages - 1
     forwards = sum(p.phase is Phase.FORWARD and p.stage == stage and not p.branch for p in slot)
     incoming = sum(p.phase is Phase.INFEED and p.stage == stage and not p.branch for p in slot)
-    outgoing = sum(p.phase is Phase.OUTFEED and p.stage == stage and not p.branch for p in slot)
-    return own.infeed_bytes * (forwards + incoming) + own.outfeed_bytes * last * (
-        forwards + outgoing
+    outgoing = sum(
+        p.phase in (Phase.OUTFEED, Phase.FORWARD) and p.stage == stage and not p.branch
+        and plan.sends(p) for p in slot
     )
+    return own.infeed_bytes * (forwards + incoming) + own.outfeed_bytes * last * outgoing
 
 
 def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:

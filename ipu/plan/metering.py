@@ -19,14 +19,16 @@ from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.ops.saved import memory
-from ipu.plan.loop import Spent
+from ipu.plan.loop import MicroBatchLoop, Spent
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, used_variables
 
-__all__ = ["CYCLES", "Holding", "StageMeter", "stage_figures"]
+__all__ = ["CYCLES", "Costs", "Holding", "StageMeter", "stage_figures"]
 
+#: Variables that figures name.
+_LARGEST = 3
 #: Fields of `StageFigures` by phase.
 CYCLES = {
     Phase.FORWARD: "forward_cycles", Phase.BACKWARD: "backward_cycles",
@@ -68,22 +70,14 @@ class StageMeter:
             (entry.stage, entry.branch): {} for entry in plan.entries
         }
 
-    @contextmanager
-    def __call__(self, program: Program, flight: Flight) -> Iterator[None]:
-        """A block around a program of the plan."""
-        if program.micro_batch:
-            yield
-            return
-        before = Spent.by(self.device)
-        yield
-        cycles = self._since(before)
-        row = self._measured[program.stage, program.branch]
-        row[CYCLES[program.phase]] = cycles
-        if program.phase is Phase.FORWARD:
-            row.update(self._activations(program, flight))
+    def note(self, program: Program, flight: Flight) -> None:
+        """A forward program of the first micro-batch is over."""
+        self._measured[program.stage, program.branch].update(self._activations(program, flight))
 
-    def _since(self, before: Spent) -> int:
-        return (Spent.by(self.device) - before).cycles(self.device.target)
+    def spent(self, loop: MicroBatchLoop) -> None:
+        """The micro-batches are over."""
+        for (phase, stage, branch), cycles in loop.cycles.items():
+            self._measured[stage, branch][CYCLES[phase]] = cycles
 
     def _activations(self, program: Program, flight: Flight) -> dict[str, int]:
         outputs = flight.outputs[program.branch]
@@ -106,7 +100,7 @@ class StageMeter:
         """A block around the update of all variables."""
         before = Spent.by(self.device)
         yield
-        self._update_cycles = self._since(before)
+        self._update_cycles = (Spent.by(self.device) - before).cycles(self.device.target)
 
     def figures(
         self, used: Mapping[tuple[int, int], Sequence[Variable]],
@@ -135,6 +129,13 @@ def _holding(
     )
 
 
+class Costs(NamedTuple):
+    """A program's plan and what its stages cost."""
+
+    plan: Plan
+    figures: tuple[StageFigures, ...]
+
+
 class Holding(NamedTuple):
     """Bytes that a variable holds: its values, its accumulator, each tensor of its state.
 
@@ -145,6 +146,12 @@ class Holding(NamedTuple):
     accumulator: int = 0
     state: tuple[int, ...] = ()
     itemsize: int = 4
+    name: str = ""
+
+    @property
+    def total(self) -> int:
+        """Of all that belongs to the variable."""
+        return self.values + self.accumulator + sum(self.state)
 
 
 def stage_figures(
@@ -178,6 +185,10 @@ def stage_figures(
             state_itemsize=next((h.itemsize for h in first.values() if h.state), 4),
             accumulator_bytes=sum(holding.accumulator for holding in first.values()),
             update_cycles=-(-update_cycles * values // total) if total else 0,
+            largest=tuple(
+                (holding.name or str(name), holding.total) for name, holding in
+                sorted(first.items(), key=lambda item: -item[1].total)[:_LARGEST]
+            ),
             **measured.get(key, {}),
         ))
     return tuple(rows)

@@ -1,14 +1,14 @@
-"""Pipeline: one replica's forward and backward passes, program after program of a plan.
+"""Pipeline: one replica's micro-batches, each forward through all stages and then backward.
 
-Every program computes in the cell of its micro-batch (`ipu.learn.address`), so the order of the
-programs, the cut into stages and recomputation reach no bit. A variable's gradient of a micro-batch
-is accumulated when the earliest stage that uses it has run backward.
+Every program computes in the cell of its micro-batch (`ipu.learn.address`), so the cut into stages
+and recomputation reach no bit, and the schedule is not acted out (`ipu.plan.loop`). A variable's
+gradient of a micro-batch is accumulated when the earliest stage that uses it has run backward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from numpy.typing import ArrayLike
@@ -23,19 +23,15 @@ from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.train import Gathered
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Worker
+from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, check_arguments, used_variables
 
-__all__ = ["Batch", "Meter", "Pipeline", "no_meter"]
+__all__ = ["Batch", "Pipeline"]
 
-#: A block around every program that computes, for the account.
-Meter = Callable[[Program, Flight], AbstractContextManager[None]]
-
-
-def no_meter(program: Program, flight: Flight) -> AbstractContextManager[None]:
-    """Measures nothing."""
-    return nullcontext()
+#: Told of every forward program of the first micro-batch, when it is over.
+Note = Callable[[Program, Flight], None]
 
 
 class Batch(NamedTuple):
@@ -51,29 +47,29 @@ class Pipeline:
     worker       its variables and device; it has built the model if it has any variables.
     scale        of the loss; statistic: what it counts in this step.
     accumulation of the plan, with the formats that the policy gives its accumulators.
-    meter        for the account.
+    note         for the account.
     """
 
     def __init__(
-        self, plan: Plan, worker: Worker, replica: int, batches: Sequence[Batch],
-        scale: LossScale, statistic: Statistic, accumulation: Accumulation,
-        meter: Meter = no_meter,
+        self, plan: Plan, worker: Worker, batches: Sequence[Batch], scale: LossScale,
+        statistic: Statistic, accumulation: Accumulation, note: Note | None = None,
     ) -> None:
         self.plan = plan
         self.worker = worker
-        self.replica = replica
         self.batches = batches
         self.accumulation = accumulation
         self.updates = PendingUpdates()
         #: Loss of each micro-batch, unscaled.
         self.losses: dict[int, float] = {}
-        self._scale, self._statistic, self._meter = scale, statistic, meter
+        self._scale, self._statistic, self._note = scale, statistic, note
         self._new = not worker.variables
         self._flights: dict[tuple[int, int], Flight] = {}
         #: Gradients of the outputs of a position, from the position behind it.
         self._seeds: dict[tuple[int, int], dict[int, Array]] = {}
         self._logits: Tensor | None = None
         self._summands: dict[tuple[str, int], list[Array]] = {}
+        #: Parts of gradients that are added in the order of the schedule, when all have come.
+        self._parts: dict[Program, list[tuple[list[Array], Variable]]] = {}
         self._accumulators: dict[str, Accumulator] = {}
         #: Trainable variables of each entry, and the first entry that uses each.
         self._used: dict[tuple[int, int], list[str]] = {}
@@ -81,30 +77,17 @@ class Pipeline:
 
     # Programs -------------------------------------------------------------------------------
 
-    def run(self, program: Program) -> None:
-        """Run one program of the plan; transfers compute nothing."""
-        run = {
-            Phase.FORWARD: self._forward, Phase.RECOMPUTE: self._recompute,
-            Phase.BACKWARD: self._backward,
-        }.get(program.phase)
-        if run is None:
-            return
-        with self._placed(program), training(self.updates), self.worker.numbering.in_use():
-            run(program)
-
-    @contextmanager
-    def _placed(self, program: Program) -> Iterator[None]:
-        """A trap inside tells where it happened."""
-        device = self.worker.device
-        before = device.program
-        device.program = (
-            f"replica {self.replica}, IPU {program.ipu}, stage {program.stage}, "
-            f"micro-batch {program.micro_batch}, slot {program.slot}"
-        )
-        try:
-            yield
-        finally:
-            device.program = before
+    def run(self, micro_batch: int, loop: MicroBatchLoop) -> None:
+        """A micro-batch forward through all stages, and backward through all."""
+        with training(self.updates), self.worker.numbering.in_use():
+            for program in loop.programs(micro_batch):
+                run = {
+                    Phase.FORWARD: self._forward, Phase.RECOMPUTE: self._recompute,
+                    Phase.BACKWARD: self._backward,
+                }.get(program.phase)
+                if run is not None:  # transfers compute nothing
+                    loop.mark(program.phase, program.stage, program.branch)
+                    run(program)
 
     def _cell(self, program: Program, again: int | None = None) -> AbstractContextManager[None]:
         return self.worker.numbering.cell(Region.BATCH, program.micro_batch, again=again)
@@ -119,12 +102,14 @@ class Pipeline:
         if m == 0:
             check_arguments(self.plan.runs[stage, branch], stage, flight.arguments)
         flight.entered[branch] = self.worker.numbering.position(Region.BATCH, m)
-        with self._cell(program), self._meter(program, flight):
+        with self._cell(program):
             self._run(program, flight, reuse=m > 0 or not self._new)
             if self.plan.is_last(program) and self.plan.ends_position(program):
                 self._finish(program, flight)
         if m == 0:
             self._note_use(program, flight)
+            if self._note is not None:
+                self._note(program, flight)
         if self.plan.ends_position(program) and not self.plan.is_last(program):
             self._hand_over(program, flight)
 
@@ -173,11 +158,7 @@ class Pipeline:
         again = flight.entered[program.branch]
         self.updates.repeating = True
         try:
-            with (
-                self.worker.device.recomputing(),
-                self._cell(program, again),
-                self._meter(program, flight),
-            ):
+            with self.worker.device.recomputing(), self._cell(program, again):
                 self._run(program, flight, reuse=True)
         finally:
             self.updates.repeating = False
@@ -185,7 +166,7 @@ class Pipeline:
     def _backward(self, program: Program) -> None:
         stage, branch, m = program.stage, program.branch, program.micro_batch
         flight, variables = self._flights[stage, m], self.worker.variables.trainable
-        with self._cell(program), self._meter(program, flight):
+        with self._cell(program):
             seeds = self._seed_loss(flight) if self.plan.is_last(program) else self._seeds[stage, m]
             if self.plan.ends_position(program):
                 flight.begin_backward(seeds)
@@ -221,11 +202,12 @@ class Pipeline:
             key = variable.name, m
             if self.plan.shared_gradients == "stage":
                 if summands:
-                    self._add(summands, variable, m)
+                    self._parts.setdefault(program, []).append((summands, variable))
                 continue
-            self._summands.setdefault(key, []).extend(summands)
+            if summands:
+                self._summands.setdefault(key, []).extend(summands)
             if self._first_use.get(variable.name) == here:
-                self._add(self._summands.pop(key), variable, None)
+                self._add(self._summands.pop(key, []), variable, None)
 
     def _add(self, summands: list[Array], variable: Variable, more: int | None) -> None:
         if not summands:
@@ -241,6 +223,10 @@ class Pipeline:
 
         Raises    ValueError for a variable that the loss does not depend on.
         """
+        with self.worker.numbering.in_use():
+            for program in self.plan.programs if self._parts else ():
+                for summands, variable in self._parts.pop(program, ()):
+                    self._add(summands, variable, program.micro_batch)
         pairs = []
         for variable in self.worker.variables.trainable:
             if variable.name not in self._accumulators:

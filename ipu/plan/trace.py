@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from ipu.plan.memory import (
 )
 from ipu.plan.plan import Plan
 
-__all__ = ["account", "trace_events", "write_json"]
+__all__ = ["account", "trace_events", "write_json", "write_profile"]
 
 _SHORT = {"forward": "F", "backward": "B", "recompute": "R"}
 
@@ -140,3 +141,22 @@ def account(
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Writes a JSON file; no number in it is infinite or NaN."""
     path.write_text(json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_profile(folder: Path, plan: Plan, figures: Sequence[StageFigures]) -> list[Path]:
+    """schedule.json, account.json and trace.json, in a folder that is created if it is not there.
+
+    The schedule has the programs by slot; the account the memory by slot and kind, copies,
+    transfers and cycles; the trace opens in Perfetto.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    everything = account(plan, figures)
+    programs = everything.pop("programs")
+    files: dict[str, dict[str, Any]] = {
+        "schedule.json": {"plan": everything["plan"], "slots": plan.slots, "programs": programs},
+        "account.json": everything | {"figures": [asdict(own) for own in figures]},
+        "trace.json": trace_events(timeline(plan, figures), lives(plan, figures)),
+    }
+    for name, value in files.items():
+        write_json(folder / name, value)
+    return [folder / name for name in files]

@@ -30,6 +30,7 @@ from ipu.learn.optim import Observer, Optimizer
 from ipu.learn.policy import FP32, PolicyLike
 from ipu.learn.tensor import Tensor
 from ipu.learn.train import Gathered
+from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
@@ -38,10 +39,11 @@ from ipu.machine.device import Device
 from ipu.machine.target import MK2, Target
 from ipu.plan.collectives import Group, Summands
 from ipu.plan.explain import check_fit, explain
+from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import StageMeter
+from ipu.plan.metering import Costs, StageMeter
 from ipu.plan.orders import Order, Ring, buckets
-from ipu.plan.pipeline import Batch, Meter, Pipeline, no_meter
+from ipu.plan.pipeline import Batch, Pipeline
 from ipu.plan.plan import Plan
 from ipu.plan.sharding import gathered_slots, shards_of, write_back
 from ipu.plan.stage import as_values
@@ -110,6 +112,7 @@ class Trainer(train.Trainer):
         replica_identical_only: bool = False,
         private_updates: bool = False,
         group: Group | None = None,
+        run: TrainingRun | None = None,
     ) -> None:
         _check_choices(
             plan, observe, random, replica_identical_only=replica_identical_only,
@@ -127,7 +130,7 @@ class Trainer(train.Trainer):
             accumulation=plan.accumulation, seed=seed, rounding_seed=rounding_seed,
             observe=observe, target=target, preset=preset, f32_denormals=f32_denormals,
             max_nan=max_nan, sums=sums, conv_partials=conv_partials, planner=planner, count=count,
-            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices,
+            disable_sr_for_amp_vertices=disable_sr_for_amp_vertices, run=run,
         )
         if plan.shard_state and len(self.own_replicas) < plan.replicas:
             warnings.warn(
@@ -202,12 +205,16 @@ class Trainer(train.Trainer):
         meter = StageMeter(self.plan, self.device) if self.figures is None else None
         pipelines = self._pipelines(x, labels, statistic, meter)
         self._measuring = None if meter is None else (meter, pipelines[0])
+        loop = MicroBatchLoop(
+            self.plan, [worker.device for worker in self.workers], self.own_replicas[0],
+            measures=meter is not None,
+        )
         with ExitStack() as stack:
             for pipeline in pipelines:
                 stack.enter_context(pipeline.worker.all_or_none())
-            for program in self.plan.programs:
-                for pipeline in pipelines:
-                    pipeline.run(program)
+            loop.run(len(pipelines), lambda m, replica: pipelines[replica].run(m, loop))
+            if meter is not None:
+                meter.spent(loop)
             gathered = [pipeline.gathered() for pipeline in pipelines]
             own = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
             losses = self.group.agree(np.array(own), statistic)
@@ -216,7 +223,7 @@ class Trainer(train.Trainer):
         return float(np.mean(losses)), gathered
 
     def _pipelines(
-        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic, meter: Meter | None
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic, meter: StageMeter | None
     ) -> list[Pipeline]:
         """A pipeline for each replica, whose micro-batch m is number m·L + l of the batch."""
         batch = x if isinstance(x, Array) else np.asarray(x)
@@ -229,8 +236,8 @@ class Trainer(train.Trainer):
         assert self.accumulation is not None
         return [
             Pipeline(
-                self.plan, worker, replicas[i], batches[i :: len(replicas)], self.loss_scale,
-                statistic, self.accumulation, meter if meter and i == 0 else no_meter,
+                self.plan, worker, batches[i :: len(replicas)], self.loss_scale, statistic,
+                self.accumulation, meter.note if meter and i == 0 else None,
             )
             for i, worker in enumerate(self.workers)
         ]
@@ -272,7 +279,7 @@ class Trainer(train.Trainer):
     ) -> list[dict[str, tuple[Array, ...]]]:
         """The slots of each replica after its variables have taken their step.
 
-        Raises    ValueError after the first step of a plan that does not fit the target's memory.
+        Raises    OutOfMemoryError in the first step of a plan that does not fit the target.
         """
         if self._measuring is None:
             return self._updated(gathered, following, applied=applied)
@@ -284,6 +291,8 @@ class Trainer(train.Trainer):
         check_fit(self.plan, figures, self.device.target)
         if applied:
             self.figures = figures
+            if self.run is not None:
+                self.run.note_costs(self, Costs(self.plan, figures))
         return slots
 
     def _updated(

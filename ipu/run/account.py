@@ -15,6 +15,7 @@ from typing import Any
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
+from ipu.learn.worker import SCOPE
 
 __all__ = ["KINDS", "Account", "counted_name", "fit", "split_name"]
 
@@ -34,6 +35,14 @@ def counted_name(layer: str, direction: str) -> str:
     return f"{layer}{_BETWEEN}{direction}"
 
 
+#: Directions of what trainings of `ipu.learn` count under LAYER/PHASE; without one it is forward.
+_PHASES = {
+    "gradient": "backward", "accumulate": "backward", "unscale": "optimizer",
+    "update": "optimizer", "mean": "optimizer", "regularizer": "forward",
+    "recompute": "recompute", "evaluation": "evaluation", "reduce": "reduce",
+}
+
+
 def split_name(name: str) -> tuple[str, str]:
     """The layer and direction of a name under which a device counts.
 
@@ -41,9 +50,18 @@ def split_name(name: str) -> tuple[str, str]:
     ('net.conv1', 'forward')
     >>> split_name("conv1|backward/accumulate")
     ('conv1', 'backward')
+    >>> split_name("all_vars/hidden/gradient")  # of a training of ipu.learn
+    ('hidden', 'backward')
+    >>> split_name("reduce")  # over replicas
+    ('', 'reduce')
     """
-    layer, _, direction = name.rpartition(_BETWEEN)
-    return layer, direction.partition("/")[0]
+    layer, is_between, direction = name.rpartition(_BETWEEN)
+    if is_between or not name:
+        return layer, direction.partition("/")[0]
+    layer, direction = name, "forward"
+    while (parts := layer.rpartition("/"))[2] in _PHASES:
+        layer, direction = parts[0], _PHASES[parts[2]]
+    return layer and (layer.removeprefix(SCOPE).removeprefix("/") or "model"), direction
 
 
 def fit(value: float, rounded: float, fmt: Format) -> str:
@@ -118,7 +136,7 @@ class Account:
         share         of the elements that were computed, on the host.
         parameters    their elements, by layer.
         """
-        calls = {kind: sum(each.values()) for kind, each in self._calls.items()}
+        calls = {kind: sum(counts.values()) for kind, counts in self._calls.items()}
         computed = sum(sum(self._elements[kind].values()) for kind in ("machine", "host"))
         on_host = sum(self._elements["host"].values())
         return {

@@ -16,7 +16,7 @@ __all__ = ["RunOptions"]
 _TIES = ("first", "all")
 _FOUND_INF = ("values", "status")
 #: Options that are True or False.
-_SWITCHES = ("sr", "count", "nanoo", "traps")
+_SWITCHES = ("sr", "count", "nanoo", "traps", "check_memory")
 #: Options that a device takes under the same names.
 _OF_DEVICES = ("seed", "count", "preset", "f32_denormals", "max_nan", "sums")
 
@@ -36,6 +36,7 @@ class RunOptions:
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
     changes   of the program from outside.
+    check_memory    a program that does not fit the memory of an IPU is refused.
 
     Raises    ValueError for a value that is not known, TypeError for one of another kind.
 
@@ -59,6 +60,7 @@ class RunOptions:
     max_nan: str = "number"
     sums: str = "spread"
     changes: Changes = NONE
+    check_memory: bool = True
 
     def __post_init__(self) -> None:
         find_target(self.target)

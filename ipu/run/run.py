@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.machine.control import FpSts, dump
 from ipu.machine.device import Device
+from ipu.plan.explain import explain
+from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
 from ipu.run.options import RunOptions
@@ -31,8 +33,8 @@ from ipu.run.ways import Way
 
 __all__ = ["OperationEvent", "Run", "Step"]
 
-#: Trains from a seed, and returns losses or None.
-Step = Callable[[int], Sequence[float] | None]
+#: Trains from a seed, or with the run of a trial, and returns losses or None.
+Step = Callable[[Any], Sequence[float] | None]
 
 
 class OperationEvent(NamedTuple):
@@ -70,7 +72,11 @@ class Run(ABC):
         self.is_counting = options.count
         self.account = Account()
         self.recorder = Recorder()
+        #: Names of layers that have run, as patterns of the policy may match them.
+        self.layer_names: set[str] = set()
         self._watchers: list[Callable[[OperationEvent], object]] = []
+        #: What its programs cost, as far as they were measured.
+        self._costs: dict[Any, Costs] = {}
         self._advised: Advised | None = None
 
     def use(self, device: Device) -> None:
@@ -124,6 +130,21 @@ class Run(ABC):
         if self.device.counts is not None:
             self.recorder.step_done(step, self.device.counts)
 
+    # Plans ----------------------------------------------------------------------------------
+
+    def note_costs(self, program: Any, costs: Costs) -> None:
+        """A program was measured, or measured again with its update."""
+        self._costs[program] = costs
+
+    @property
+    def costs(self) -> list[Costs]:
+        """Of programs that train or have several stages, in the order in which they ran first."""
+        return [c for c in self._costs.values() if c.plan.training or c.plan.n_stages > 1]
+
+    def _plan_lines(self) -> Iterator[str]:
+        for costs in self.costs:
+            yield from explain(costs.plan, costs.figures, self.device.target).splitlines()
+
     # Report ---------------------------------------------------------------------------------
 
     @property
@@ -152,21 +173,29 @@ class Run(ABC):
         swallowed     updates that left their parameter as it was, by layer.
         loss_scale    present, highest safe and best.
         losses        where backward passes began, by step.
+        plan          slots, time and memory of the programs that were measured, in lines.
         units         products by matrix unit, and their share of all multiply-adds.
         assumed       what the results rest on beyond the machine's own rules.
         versions      of fpsim, numpy and the front end's framework.
         """
+        return self.told(folder)
+
+    def told(self, folder: str | Path | None = None, **added: Any) -> Report:
+        """The report, with what a front end on top of another one adds."""
         control = self.device.control
         about = {
             "policy": str(self.policy),
             "note": self.device.target.note,
             "stochastic_rounding": control.esr,
             "changes": str(self.options.changes),
+            "first_step": 0,
             "seed": self.options.seed,
             "ties": self.options.ties,
             "unreached": "",
+            "plan": list(self._plan_lines()),
             "status": dump(control, self.status),
             **self.about(),
+            **added,
         }
         recorder = self.recorder if self.is_counting else None
         report = Report(describe(self.account, self.device, recorder, about))
@@ -193,6 +222,8 @@ class Run(ABC):
         Raises    RuntimeError inside of the run: the trials are runs too.
         """
         if step is not None:
+            if not callable(step):
+                raise TypeError(f"step={step!r} is no function; give one that trains once, or None")
             self.check_closed()
 
         def run(way: Way, seed: int) -> Outcome:

@@ -87,6 +87,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"unit {unit['unit']}, {unit['verb']}: {unit['share']:.1%} of the multiply-adds, "
             f"{unit['products']} products"
         )
+    yield from report.get("plan", ())
 
 
 def _outside_lines(names: Sequence[str]) -> Iterator[str]:

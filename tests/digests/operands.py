@@ -183,6 +183,7 @@ def cancelling(
     y = np.ldexp(uniform(right, rng), -rng.integers(1, 9, right))
     for i, (p, q) in enumerate(CANCELLING):
         top = min(a.emax, b.emax) - 2 if i < 2 else min(a.emax - 2, b.emax - 2, 5)
+        top = max(top, 2)  # formats of six bits and less
         row, column = x[..., p], y[..., p, :]
         # From 1 to 2 times a power of two, large for some rows and moderate for others.
         sizes = np.ldexp(1 + np.abs(uniform(row.shape, rng)) / 4, rng.integers(1, top, row.shape))

@@ -411,12 +411,14 @@ TWO = {
 
 def test_the_sentence_of_a_refusal_says_what_to_do() -> None:
     with pytest.raises(TypeError) as error:
-        np.linalg.norm(VECTOR)
+        np.linalg.det(VECTOR)
     assert str(error.value) == (
-        "np.linalg.norm is not offered for Array: it would round as numpy does; compute with the "
+        "np.linalg.det is not offered for Array: it would round as numpy does; compute with the "
         "context's operations, or on x.values and come back by ctx.array. docs/arrays.md lists "
         "what works"
     )
+    with pytest.raises(TypeError, match=r"fpsim\.linalg\.norm computes it in the context"):
+        np.linalg.norm(HALF.array([1.0]))
 
 
 def test_repetitions_and_parts_without_end_are_refused_at_once():

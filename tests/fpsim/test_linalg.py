@@ -228,7 +228,7 @@ def test_an_overflow_does_not_change_the_zeros_beside_it(subnormals: str) -> Non
 def test_a_join_in_half_keeps_its_subnormals() -> None:
     context = fp.Context(fp.E5M2)
     small = context.array([[2.0**-8]])
-    result = matmul(small, small, "B200_E5M2_F16", subnormals="flush_both")
+    result = matmul(small, small, "B200_MMA_E5M2_F16", subnormals="flush_both")
     assert float(result.values[0, 0]) == 2.0**-16
 
 

@@ -77,7 +77,7 @@ def test_wrong_operands_and_choices_are_refused():
         rounded_matmul(a, b, fused=True, kahan=True)
     with pytest.raises(TypeError, match="b is ndarray, not an Array"):
         rounded_matmul(a, b.values)
-    with pytest.raises(TypeError, match="fused=True and kahan=True are not offered in binary64"):
+    with pytest.raises(TypeError, match="kahan=True is not offered in binary64"):
         rounded_matmul(native.array([[1.0]]), native.array([[1.0]]), kahan=True)
     with pytest.raises(TypeError, match="order='pairwise' is not offered in binary64"):
         native.sum(native.array([1.0]), order="pairwise")

@@ -79,6 +79,7 @@ ARGUMENTS: list[Callable[[Operands], tuple[Any, ...]]] = [
     lambda o: (o.matrix[:2, 1:3],), lambda o: (o.matrix[1:, 1:], o.x[1:4]),
     lambda o: (o.x[[7, 1, 1, 7]].reshape(2, 2), o.x[1:3]),
     lambda o: (o.x[[7, 1, 1, 7]].reshape(2, 2),),
+    lambda o: (o.matrix.codes().view(np.int8), o.matrix.codes().view(np.int8).T),
 ]
 
 

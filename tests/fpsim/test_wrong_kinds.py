@@ -53,6 +53,7 @@ LINALG: dict[str, dict[str, Any]] = {
     "lu": {"a": MATRIX}, "qr": {"a": MATRIX}, "cholesky": {"a": UNIT_MATRIX},
     "inv": {"a": MATRIX}, "norm": {"x": MATRIX}, "cond": {"a": MATRIX},
     "solve": {"a": MATRIX, "b": VECTOR}, "solve_triangular": {"a": MATRIX, "b": VECTOR},
+    "integer_matmul": {"a": np.int8([[1]]), "b": np.int8([[2]])},
     "gmres": {"a": MATRIX, "b": VECTOR, "factors": linalg.lu(MATRIX)},
     "refine": {
         "A": MATRIX, "b": VECTOR, "factor": HALF, "work": "binary32", "residual": fp.BINARY64

@@ -35,6 +35,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--tf1, --seed, --target, --ties, --found-inf and --reference."""
     for option in (
         click.option("--reference", is_flag=True, help="TensorFlow executes the program itself."),
+        click.option("--no-memory-check", is_flag=True,
+                     help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
                      help="What loss scalers look at: gradients, or the status register."),
         click.option("--ties", type=click.Choice(["all", "first"]), default="all",
@@ -113,14 +115,16 @@ def _run(
 ) -> int:
     import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.processes.programs import ProgramError, run_file
-    from ipu.frontends.tensorflow.engine.current import choose
+    from ipu.frontends.tensorflow.engine.current import choose, current_run
     from ipu.frontends.tensorflow.engine.machine import Choices
     from ipu.members.ending import leave_all
     from ipu.members.transport import StoppedError
     from ipu.ops.heap import keep_freed_memory
+    from ipu.run.patterns import PatternError
 
     keep_freed_memory()
     is_tf1 = choices.pop("tf1")
+    choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():
         choose(Choices(policy=way.policy, sr=sr, count=count or out is not None, **choices))
     if is_tf1:
@@ -131,6 +135,9 @@ def _run(
     try:
         status = run_file(program, arguments)
         leave_all()
+        current_run().check_patterns()
+    except PatternError as error:
+        raise click.UsageError(str(error)) from None
     except (ProgramError, StoppedError) as error:
         status, stopped = _ended(error)
         click.echo(f"fpsim: {stopped}", err=True)
@@ -172,6 +179,7 @@ def _ended(error: ProgramError | StoppedError) -> tuple[int, str]:
 
 def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> None:
     """Print what the run did and why it stopped, and write its page."""
+    from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.tensorflow.engine.current import current_run
     from ipu.members.ending import name_of_process
 
@@ -183,3 +191,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if out is not None:
         out = folder_of(out, name_of_process())
         tell_page(out, told, run.advice(told), title, is_printed=is_printed)
+        write_plans(out, run.costs)

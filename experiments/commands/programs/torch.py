@@ -35,6 +35,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--traps", is_flag=True,
                      help="Stop at the first invalid operation, division by zero or overflow."),
         click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates."),
+        click.option("--no-memory-check", is_flag=True,
+                     help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
                      show_default=True, help="What gradient scalers look at."),
         click.option("--ties", type=click.Choice(["first", "all"]), default="first",
@@ -143,16 +145,18 @@ def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:
+    from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
     from ipu.members.transport import JoinError, StoppedError
     from ipu.run.patterns import PatternError
 
+    check_memory = not choices.pop("no_memory_check")
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or out is not None,
-            changes=way.changes, **choices,
+            changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
         if join_replicas(session) > 1 and out is not None:
@@ -176,6 +180,7 @@ def _run(
         click.echo(f"\n{report}", err=True)
     if out is not None:
         tell_page(out, report, session.advice(report), Path(program).name, is_printed=count)
+        write_plans(out, session.costs)
     is_printed = count or stopped
     if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
         click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)

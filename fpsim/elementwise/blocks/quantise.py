@@ -17,7 +17,13 @@ from fpsim.elementwise.blocks.elements import (
     encode_elements,
     words_in_order,
 )
-from fpsim.elementwise.blocks.scales import Scales, alternatives, scales_of, tensor_factor
+from fpsim.elementwise.blocks.scales import (
+    Scales,
+    alternatives,
+    same_scales,
+    scales_of,
+    tensor_factor,
+)
 from fpsim.elementwise.blocks.values import values_of_elements, values_of_scales
 from fpsim.kernels.blocks.largest import largest_of_blocks
 from fpsim.records.blocks import Block
@@ -66,12 +72,13 @@ class _Partition(NamedTuple):
 
 def quantise(
     x: NDArray[np.float32], block: Block, rounding: Rounding, draw: Draw,
-    words: Words | None, *, flags: int,
+    words: Words | None, *, flags: int, factor: np.float32 | None = None,
 ) -> Quantised:
     """A matrix (rows, columns) in C order, whose rows and columns fit the block.
 
     words   random words of each element in the order of x, R in their top bits; None: those of
             the draw, in that order.
+    factor  of every element, in the place of the rule's.
     """
     rows, columns = x.shape
     grid = _grid(x.shape, block)
@@ -93,8 +100,10 @@ def quantise(
 
     if block.scale_rule in ("mae46", "mse46"):
         scales = _smaller_error(x, block, largest, of_tensor, grid, elements)
-    else:
+    elif factor is None:
         scales = scales_of(block, largest, of_tensor)
+    else:
+        scales = same_scales(largest, factor)
     encoded = elements(scales)
     codes, element_flags, block_flags = _cut(encoded, grid, block, rows, columns)
     if block_flags is not None:

@@ -21,11 +21,14 @@ from fpsim.records.blocks import SCALE_RULES, Block, BlockFlags
 from fpsim.records.formats import Format, ScaleFormat
 from fpsim.records.settings import Settings
 
-__all__ = ["Scales", "alternatives", "scales_of", "tensor_factor"]
+__all__ = ["Scales", "alternatives", "same_scales", "scales_of", "tensor_factor"]
 
 #: Of binary32. NumPy's types do not follow that its operations stay in it.
 Magnitudes = NDArray[Any]
 Fields = NDArray[Any]
+
+#: Blocks whose scales are computed at a time.
+_PIECE = 1 << 14
 
 _INFINITY, _FRACTION = 0x7F800000, 0x007FFFFF
 _ONE, _LARGEST = np.float32(1), np.finfo(np.float32).max
@@ -49,7 +52,30 @@ class Scales(NamedTuple):
 
 
 def scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scales:
-    """Scales by the block's rule from the largest magnitude of each, and that of the tensor."""
+    """Scales by the block's rule from the largest magnitude of each, and that of the tensor.
+
+    Shapes    as `largest`. Many are computed in pieces, whose steps stay in the cache.
+    """
+    if largest.size <= _PIECE:
+        return _scales_of(block, largest, of_tensor)
+    flat = largest.reshape(-1)
+    parts = [
+        _scales_of(block, flat[i : i + _PIECE], of_tensor) for i in range(0, flat.size, _PIECE)
+    ]
+    return Scales(
+        *(np.concatenate(part).reshape(largest.shape) for part in zip(*parts, strict=True))
+    )
+
+
+def same_scales(largest: Magnitudes, factor: np.float32) -> Scales:
+    """Binary32 scales that somebody else chose: one factor for all blocks."""
+    factors = np.full(largest.shape, factor, np.float32)
+    flags = np.zeros(largest.shape, np.uint8)
+    _raise(flags, np.isnan(largest), BlockFlags.NAN)
+    return Scales(_ONE / factors, factors, flags)
+
+
+def _scales_of(block: Block, largest: Magnitudes, of_tensor: np.float32) -> Scales:
     rule = SCALE_RULES[block.scale_rule]
     with np.errstate(all="ignore"):
         amax = largest * np.float32(block.headroom) if block.headroom != 1 else largest

@@ -97,8 +97,10 @@ def decode(code: int, fmt: Format) -> Datum:
         return Datum("nan", sign, payload=payload, signalling=not quiet)
     if fmt.specials == "fn" and body == (1 << (fmt.bits - 1)) - 1:
         return Datum("nan", sign)
-    if fmt.specials == "fnuz" and sign == 1 and body == 0:
+    if fmt.specials in ("fnuz", "extended") and sign == 1 and body == 0:
         return Datum("nan", 0)
+    if fmt.specials == "extended" and body == (1 << (fmt.bits - 1)) - 1:
+        return Datum("infinite", sign)
     if field == 0:
         return Datum("finite", sign, fraction * power(fmt.emin - p + 1))
     significand = fraction + (1 << (p - 1))
@@ -124,6 +126,8 @@ def signed(sign: int, body: int, fmt: Format) -> int:
 
 def infinity(sign: int, fmt: Format) -> int:
     """Code of an infinity of a format that has one."""
+    if fmt.specials == "extended":
+        return signed(sign, (1 << (fmt.bits - 1)) - 1, fmt)
     assert fmt.specials == "ieee"
     return signed(sign, ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1), fmt)
 
@@ -139,7 +143,7 @@ def canonical_nan(fmt: Format, sign: int = 0) -> int:
     >>> [hex(canonical_nan(f)) for f in (BINARY16, E5M2, E4M3FN, F143)]
     ['0x7e00', '0x7e', '0x7f', '0x80']
     """
-    if fmt.specials == "fnuz":
+    if fmt.specials in ("fnuz", "extended"):
         return 1 << (fmt.bits - 1)
     if fmt.specials == "fn":
         return signed(sign, (1 << (fmt.bits - 1)) - 1, fmt)
@@ -213,7 +217,10 @@ def is_tiny(magnitude: Fraction, sign: int, fmt: Format, s: OracleSettings) -> b
 
 def overflow_value(sign: int, fmt: Format, policy: str | None) -> int:
     """What the overflow policy puts in the place of an infinity."""
-    default = {"ieee": "infinity", "fn": "nan", "fnuz": "nan", "finite": "saturate"}
+    default = {
+        "ieee": "infinity", "extended": "infinity", "fn": "nan", "fnuz": "nan",
+        "finite": "saturate",
+    }
     match policy or default[fmt.specials]:
         case "infinity":
             return infinity(sign, fmt)

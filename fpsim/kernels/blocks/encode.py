@@ -20,9 +20,9 @@ from numba import njit
 from fpsim.kernels.blocks.lanes import store_nibbles
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.lanes.arithmetic import to_whole, trunc
-from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.formula import formula, when
 from fpsim.kernels.lanes.memory import load, load_word, pointer, room, splat_item, store_low
-from fpsim.kernels.lanes.vectors import as_bits, as_float, or_lanes, select, umin
+from fpsim.kernels.lanes.vectors import any_lane, as_bits, as_float, or_lanes, select, umin
 from fpsim.kernels.random.words import GROUP_HALF, GROUP_WORD, fill_words
 
 __all__ = [
@@ -97,15 +97,19 @@ def _flags(stochastic, t, a, body, k):
     lost = select(a < k.normal, select(trunc(counted) != counted, none + 1, none),
                   select(normal_lost, none + 1, none))
     over = (body > k.largest) if stochastic else (a >= k.over)
-    is_nan = a > 0x7F800000
-    loud = is_nan & ((t & 0x7FFFFFFF) > 0x7F800000) & ((t & 0x00400000) == 0)
     flags = select((a < k.tiny) & (lost != 0), none + 3, lost)
     flags = select(over, none + 5, flags)
-    flags = select(is_nan, k.nan_flags, flags)
-    flags = select(loud, none + 16, flags)
-    told = select(over & ~is_nan, none + CLIPPED, none)
-    flushed = (body == 0) & ((t & 0x7FFFFFFF) != 0) & ~is_nan
-    return flags, told | select(flushed, none + FLUSHED, none)
+    told = select(over, none + CLIPPED, none)
+    size = t & 0x7FFFFFFF
+    told = told | select((body == 0) & (size != 0), none + FLUSHED, none)
+    is_nan = a > 0x7F800000
+
+    def of_nan(flags, told):
+        loud = (size > 0x7F800000) & ((t & 0x00400000) == 0)
+        flags = select(is_nan, k.nan_flags, flags)
+        return select(loud, none + 16, flags), select(is_nan, none, told)
+
+    return when(any_lane(is_nan), of_nan, flags, told)
 
 
 @formula
@@ -183,7 +187,8 @@ def encoder(variant: EncoderVariant) -> Any:
                         what, px, i, factor, p, wi, pc, to, pf, k, seen, told
                     )
                 if FLAGS == FLAGS_EACH:
-                    block_flags[row * across + block] = np.uint8(or_lanes(told))
+                    clipped, flushed = any_lane((told & CLIPPED) != 0), any_lane(told > CLIPPED)
+                    block_flags[row * across + block] = clipped | flushed << 1
         return np.int64(or_lanes(seen))
 
     return loop

@@ -78,7 +78,7 @@ from fpsim.kernels.lanes.vectors import (
 from fpsim.kernels.random.words import place_words
 from fpsim.kernels.rounding.modes import SR
 from fpsim.kernels.rounding.rule import spread_registers
-from fpsim.kernels.rounding.store import store_lanes, store_ordinary
+from fpsim.kernels.rounding.store import ordinary_below, store_lanes, store_ordinary
 
 __all__ = [
     "COLUMNS", "EXACT", "FLAG", "FUSED", "PARTIALS", "SUMS", "UNGUARDED", "WINDOW_31", "WINDOW_32",
@@ -340,7 +340,7 @@ def tile_kernel(variant: TileVariant) -> Any:
         products = right[0].shape[1] // depth
         rows = left[4].shape[0] // products
         raised = none
-        limit = rule.largest & infinity_like(none)
+        limit = ordinary_below(rule)
         failures = turns = 0
         blocks, panels = left[2].shape[0] // height, right[0].shape[0]
         per_product = blocks // products

@@ -14,6 +14,7 @@ from fpsim.kernels.lanes.vectors import (
     select,
     sign_like,
     umax,
+    umin,
     width_of,
 )
 from fpsim.kernels.rounding.modes import RNE, is_signed, is_stochastic
@@ -25,7 +26,8 @@ from fpsim.kernels.rounding.round import (
 )
 
 __all__ = [
-    "BY_INTEGERS", "LOUD", "QUIET", "is_rare", "store_lanes", "store_normal", "store_ordinary",
+    "BY_INTEGERS", "LOUD", "QUIET", "is_rare", "ordinary_below", "store_lanes", "store_normal",
+    "store_ordinary",
 ]
 
 #: Flags that units raise; residuals of SR as the plan numbers them.
@@ -86,8 +88,19 @@ def store_normal(what, bits, word, rule):
 
 
 @formula
+def ordinary_below(rule):
+    """Exponent fields below it are those of partials that `store_ordinary` rounds.
+
+    They cannot overflow, and the number that is added to them is finite.
+    """
+    infinity = infinity_like(rule.drop)
+    digits = 23 if width_of(rule.drop) == 32 else 52
+    return umin(rule.largest & infinity, infinity - (rule.drop << digits))
+
+
+@formula
 def store_ordinary(how, bits, field, word, rule):
-    """Bits of finite partials that cannot overflow, rounded as they are stored.
+    """Bits of partials, rounded as they are stored; only for fields below `ordinary_below`.
 
     `how` is the mode, whether R stands in the low bits of the words, the residual, and the care
     taken of the inexact flag; `field` holds the exponent fields. To nearest, 1.5 * 2**drop units of
@@ -98,9 +111,9 @@ def store_ordinary(how, bits, field, word, rule):
     width = width_of(bits)
     if mode == RNE and quiet != BY_INTEGERS:
         digits = 23 if width == 32 else 52
-        magic = as_float(
-            umax(field, rule.emin << digits) + ((rule.drop << digits) | (rule.hidden >> 1))
-        )
+        # Where the lanes' own subnormals are the format's, their unit is that of field 1.
+        least = umax(rule.emin, (rule.emin ^ rule.emin) + 1) << digits
+        magic = as_float(umax(field, least) + ((rule.drop << digits) | (rule.hidden >> 1)))
         if quiet == QUIET:
             return as_bits(quiet_subtract(quiet_add(as_float(bits), magic), magic))
         return as_bits((as_float(bits) + magic) - magic)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.poptorch.engine import rules
+from ipu.ops.updates import UPDATES, UpdateRow
 
 __all__ = [
     "LAMB",
@@ -239,12 +239,13 @@ def _refuse(**switches: bool) -> None:
 
 # What the model asks ----------------------------------------------------------------------------
 
-_RULES: tuple[tuple[type, Callable[..., Any], dict[str, Any]], ...] = (
-    (torch.optim.SGD, rules.sgd, _SGD),
-    (torch.optim.AdamW, rules.adam, _ADAM | {"decoupled": True}),
-    (torch.optim.Adam, rules.adam, _ADAM | {"decoupled": False}),
-    (torch.optim.RMSprop, rules.rmsprop, _RMSPROP),
-    (LAMB, rules.lamb, _ADAM),
+#: Row of each kind of optimiser, and arguments that it has where groups lack them.
+_RULES: tuple[tuple[type, str, dict[str, Any]], ...] = (
+    (torch.optim.SGD, "popart sgd", _SGD),
+    (torch.optim.AdamW, "popart adam", _ADAM | {"decoupled": True}),
+    (torch.optim.Adam, "popart adam", _ADAM | {"decoupled": False}),
+    (torch.optim.RMSprop, "popart rmsprop", _RMSPROP),
+    (LAMB, "popart lamb", _ADAM),
 )
 
 
@@ -262,11 +263,11 @@ def check_optimizer(optimizer: Any) -> None:
         _refuse(**{n: bool(group.get(n)) for n in ("amsgrad", "maximize", "differentiable")})
 
 
-def rule_of(optimizer: torch.optim.Optimizer) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The equations of an optimiser, and values of arguments that its groups lack."""
-    for kind, rule, missing in _RULES:
+def rule_of(optimizer: torch.optim.Optimizer) -> tuple[UpdateRow, dict[str, Any]]:
+    """The equation of an optimiser, and values of arguments that its groups lack."""
+    for kind, name, missing in _RULES:
         if isinstance(optimizer, kind):
-            return rule, missing
+            return UPDATES[name], missing
     raise AssertionError(optimizer)
 
 

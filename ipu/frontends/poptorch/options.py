@@ -57,6 +57,7 @@ class Options(OptionsDict):
         self.__dict__.update(zip(_CATEGORIES, parts, strict=True))
         self.__dict__["execution_strategy"] = PipelinedExecution()
         self.__dict__["profile_dir"] = None
+        self.__dict__["check_memory"] = True
 
     # Groups of options ----------------------------------------------------------------------
 
@@ -68,6 +69,7 @@ class Options(OptionsDict):
     _Popart: PopartOptions
     execution_strategy: Strategy
     profile_dir: Path | None
+    check_memory: bool
 
     def clone(self) -> Options:
         """Options of their own with the same values; they can be changed."""
@@ -135,6 +137,13 @@ class Options(OptionsDict):
         )
         return self
 
+    def mode_of_outputs(self, *, training: bool) -> OutputMode:
+        """The output mode of a training or an inference that these options choose."""
+        mode = OutputMode(self.output_mode)
+        if mode is OutputMode.Default:
+            return OutputMode.Final if training else OutputMode.All
+        return mode
+
     def defaultOutputMode(self) -> bool:
         """Whether no output mode was chosen."""
         return bool(self.output_mode == OutputMode.Default.value)
@@ -159,6 +168,13 @@ class Options(OptionsDict):
             )
         self._check_frozen("setExecutionStrategy")
         self.__dict__["execution_strategy"] = strategy
+        return self
+
+    def checkMemory(self, check_memory: bool = True) -> Options:
+        """Refuse a model that does not fit the memory of an IPU; of the simulation alone."""
+        check_bool("checkMemory", check_memory)
+        self._check_frozen("checkMemory")
+        self.__dict__["check_memory"] = check_memory
         return self
 
     def _check_frozen(self, name: str) -> None:
@@ -263,6 +279,7 @@ class Options(OptionsDict):
     def disableProfiling(self) -> Options:
         """Write no profile."""
         self.__dict__["profile_dir"] = None
+        self.__dict__["check_memory"] = True
         return self
 
     def logDir(self, log_dir: str) -> Options:

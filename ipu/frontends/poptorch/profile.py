@@ -1,25 +1,15 @@
-"""Profiles: schedule, account of memory and timeline of one update, as files.
+"""Profiles: where a program asks for them, and PopTorch's methods that have nothing to tell here.
 
-`schedule.json` has the programs with slot, IPU, phase, stage and micro-batch; `account.json` the
-memory by slot and kind, copies, transfers and cycles; `trace.json` opens in Perfetto and other
-viewers of trace events. Pictures are drawn from them by `fpsim mnist_pipeline` and its experiment.
+Pictures of a profile are drawn by `fpsim mnist_pipeline` and its experiment.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from ipu.plan.cycles import timeline
-from ipu.plan.memory import StageFigures, lives
-from ipu.plan.plan import Plan
-from ipu.plan.trace import account, trace_events, write_json
-
-__all__ = ["UNMODELLED", "folder_of_reports", "write_profile"]
+__all__ = ["UNMODELLED", "folder_of_reports"]
 
 _NO_TIMES = "nothing is timed here; writeProfile(folder) has the cycles of a declared model"
 _NO_FILES = "there are no executables; save(path) keeps model, options and state"
@@ -50,18 +40,3 @@ def folder_of_reports() -> Path | None:
             '{"autoReport.all": "true", "autoReport.directory": "FOLDER"}'
         ) from error
     return Path(chosen.get("autoReport.directory", ".")) if wanted else None
-
-
-def write_profile(folder: Path, plan: Plan, figures: Sequence[StageFigures]) -> list[Path]:
-    """The files of a profile, in a folder that is created if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    whole = account(plan, figures)
-    programs = whole.pop("programs")
-    files: dict[str, dict[str, Any]] = {
-        "schedule.json": {"plan": whole["plan"], "slots": plan.slots, "programs": programs},
-        "account.json": whole | {"figures": [asdict(own) for own in figures]},
-        "trace.json": trace_events(timeline(plan, figures), lives(plan, figures)),
-    }
-    for name, value in files.items():
-        write_json(folder / name, value)
-    return [folder / name for name in files]

@@ -48,7 +48,8 @@ class IPUInfeedQueue:
         _check_specs(self._specs)
         self._dataset = dataset
         self._reader: Reader | None = None
-        self._depth = depth
+        #: Elements that wait for the device.
+        self.prefetch_depth = depth
         self._is_initialised = self._dequeued = False
         watch_sessions()  # sessions that run are known from here on
         if tf.executing_eagerly():
@@ -56,7 +57,7 @@ class IPUInfeedQueue:
 
     def _open(self, dataset: Any, sessions: Sequence[Any] = ()) -> None:
         self.end()
-        reader = self._reader = Reader(untuned(dataset), self._depth, sessions)
+        reader = self._reader = Reader(untuned(dataset), self.prefetch_depth, sessions)
         weakref.finalize(self, reader.end, 0).atexit = False  # a queue that nobody holds
 
     # Host side ------------------------------------------------------------------------------
@@ -121,7 +122,8 @@ class IPUInfeedQueue:
     def _dequeue(self) -> Any:
         """A node that takes the next element."""
         self._dequeued = True
-        tensors = tf.numpy_function(self._take, [], [spec.dtype for spec in self._specs])
+        with marked(feed=True):
+            tensors = tf.numpy_function(self._take, [], [spec.dtype for spec in self._specs])
         tensors = [tensors] if tf.is_tensor(tensors) else list(tensors)
         for tensor, spec in zip(tensors, self._specs, strict=True):
             tensor.set_shape(spec.shape)

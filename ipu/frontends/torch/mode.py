@@ -20,7 +20,7 @@ from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
-from ipu.frontends.torch.lists import each, is_of_lists
+from ipu.frontends.torch.lists import is_of_lists, one_by_one
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
@@ -158,7 +158,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""
         namespace, _, base = func._schema.name.partition("::")
-        entry = TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
+        entry = _entry_of(func)
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
         if entry is not None:
             return self._machine(func, entry)
@@ -170,7 +170,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return lambda args, kwargs: self._fused(func, args, kwargs)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
-        if is_exact(func):
+        pure = _functional(func, written) if written else None
+        if is_exact(func) and (pure is None or _entry_of(pure) is None):
             return self._exact(func, written)
         if written:
             return self._in_place(func, written)
@@ -291,7 +292,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _listed(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
-            return each(func, args, kwargs)
+            return one_by_one(func, args, kwargs)
 
     def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -379,6 +380,12 @@ def _written(func: Any) -> list[int | str]:
     return [a.name if a.kwarg_only else i for i, a in arguments if _is_written(a)]
 
 
+def _entry_of(func: Any) -> Entry | None:
+    """Of an overload, in the table."""
+    namespace, _, base = func._schema.name.partition("::")
+    return TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
+
+
 def _is_composite(func: Any) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return bool(func.has_kernel_for_dispatch_key(key))
@@ -389,8 +396,8 @@ def _functional(func: Any, written: list[int]) -> Any:
     schema = func._schema
     base = schema.name.partition("::")[2]
     is_out = schema.arguments[written[0]].kwarg_only
-    kept = [a for i, a in enumerate(schema.arguments) if not (is_out and i in written)]
-    wanted = [(a.name, str(a.type)) for a in kept]
+    arguments_left = [a for i, a in enumerate(schema.arguments) if not (is_out and i in written)]
+    wanted = [(a.name, str(a.type)) for a in arguments_left]
     packet = getattr(torch.ops.aten, base if is_out else base.removesuffix("_"), None)
     for overload in packet.overloads() if packet is not None else ():
         candidate = getattr(packet, overload)

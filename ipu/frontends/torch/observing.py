@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
@@ -36,14 +37,21 @@ def term(base: str, arguments: Sequence[Any], options: dict[str, Any]) -> NDArra
     if base not in ("add", "sub", "addcmul", "addcdiv"):
         return None
     operands = [host_values(x) if isinstance(x, torch.Tensor) else x for x in arguments[1:]]
+    if base in ("add", "sub"):
+        return _times(base, operands[:1], options.get("alpha", 1))
+    factor = operands[2] if len(operands) > 2 else options.get("value", 1)
+    return _times(base, operands[:2], factor)
+
+
+def _times(verb: str, operands: Sequence[Any], factor: Any) -> NDArray[Any]:
+    """factor · x, or · x y, or · x / y."""
     with np.errstate(all="ignore"):
-        if base in ("add", "sub"):
-            scale = options.get("alpha", 1)
-            return np.asarray(np.multiply(operands[0], np.float32(scale)), np.float32)
-        first, second = operands[:2]
-        scale = operands[2] if len(operands) > 2 else options.get("value", 1)
-        combined = first * second if base == "addcmul" else first / second
-        return np.asarray(combined * np.float32(scale), np.float32)
+        combined = operands[0]
+        if verb == "addcmul":
+            combined = combined * operands[1]
+        elif verb == "addcdiv":
+            combined = combined / operands[1]
+        return np.asarray(np.multiply(combined, np.float32(factor)), np.float32)
 
 
 class Observer:
@@ -70,12 +78,22 @@ class Observer:
         before = host_values(target).copy()
         return lambda: self.note_update(target, fmt, before, added)
 
-    def note_update(self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any) -> None:
-        """A parameter was `before`, and this term was added to it."""
+    def note_update(
+        self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any, after: Any = None
+    ) -> None:
+        """A parameter was `before`, and this term was added to it; it is `after` now."""
         if self._run.is_counting:
             layer = self._layers.layer_of(parameter) or "optimizer"
-            after = host_values(parameter)
+            after = host_values(parameter) if after is None else after
             self._run.recorder.update(layer, id(parameter), fmt, before, added, after)
+
+    def note_move(
+        self, parameter: torch.Tensor, verb: str, before: Array, operands: Sequence[Array],
+        factor: float, after: Array,
+    ) -> None:
+        """An update moved a parameter by factor times what a verb makes of the operands."""
+        added = _times(verb, [x.carrier for x in operands], factor)
+        self.note_update(parameter, before.format, before.carrier, added, after.carrier)
 
 
 class Losses(Protocol):

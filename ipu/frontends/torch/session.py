@@ -40,6 +40,7 @@ from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_stat
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.threads import watching
+from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
     Memory,
@@ -99,8 +100,6 @@ class Session(Run):
         self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
         self._patterns = patterns_of(self.policy)
-        #: Layers of operations until then.
-        self._layers: set[str] = set()
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
@@ -169,6 +168,7 @@ class Session(Run):
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.enter_context(scalers_unscale())
+            stack.enter_context(StepRows(self).naming())
             stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))
@@ -194,9 +194,9 @@ class Session(Run):
         Raises    PatternError, unless a module that has not run yet would match.
         """
         names = self.layers.names if self._patterns else set()
-        layers = {"optimizer", *names, *self._layers}
+        layers = {"optimizer", *names, *self.layer_names}
         missing = unmatched(self._patterns, layers)
-        if missing and not (names or self._layers):
+        if missing and not (names or self.layer_names):
             return
         missing = missing and unmatched(missing, self.layers.waiting())
         if missing:
@@ -216,10 +216,10 @@ class Session(Run):
             where = layers.where(operation)
         key = where, layers.is_replaying, self.replica
         calls = self._block_calls if where.direction == "evaluation" else self._calls
-        known = calls.get(key)
-        if known is None:
-            known = calls[key] = self._new_call(*key)
-        call, place, name = known
+        entry = calls.get(key)
+        if entry is None:
+            entry = calls[key] = self._new_call(*key)
+        call, place, name = entry
         self._operation = operation
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
@@ -230,7 +230,7 @@ class Session(Run):
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         if self._patterns:
-            self._layers.add(layer)
+            self.layer_names.add(layer)
         call = Call(self, self.policy.of(layer), layer, direction, self.memory)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
@@ -550,6 +550,7 @@ def machine(
     unit: MatrixUnit | str | None = None,
     changes: Changes = NONE,
     step: int = 0,
+    check_memory: bool = True,
 ) -> Session:
     """PyTorch code inside runs on a simulated machine.
 
@@ -569,6 +570,7 @@ def machine(
     changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
     step      the number of the first step, of a program that goes on from a checkpoint without the
               state of its optimiser.
+    check_memory    a model of PopTorch's that does not fit the memory of an IPU is refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -578,7 +580,7 @@ def machine(
     options = RunOptions(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums, changes=changes,
+        max_nan=max_nan, sums=sums, changes=changes, check_memory=check_memory,
     )
     return _make(options, unit, check_step(step))
 

@@ -61,11 +61,11 @@ class Adam(Optimizer):
     ) -> Step:
         m, v, *powers = slots or self._start(device, g)
         power1, power2 = (device.cast(p, g.format) for p in powers)
-        change, (m, v) = UPDATES["adam"](
+        step = UPDATES["tensorflow adam"](
             device, w, g, (m, v), power1=power1, power2=power2, rate=rate, beta1=self.beta1,
             beta2=self.beta2, epsilon=self.epsilon,
         )
-        return Step(m, change, device.subtract(w, change), (m, v, *self._next(device, powers)))
+        return Step.of(step, self._next(device, powers))
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:
         """No moments yet; the powers of the first step."""
@@ -104,13 +104,8 @@ class AdamW(Adam):
         m, v, *powers = slots or self._start(device, g)
         one = device.context(wide(g.format)).constant(1.0)
         left1, left2 = (device.cast(device.subtract(one, p), g.format) for p in powers)
-        fresh = device.multiply(g, 1 - self.beta1)
-        m = device.add(device.multiply(m, self.beta1), fresh)
-        fresh = device.multiply(device.multiply(g, 1 - self.beta2), g)
-        v = device.add(device.multiply(v, self.beta2), fresh)
-        root = device.add(device.sqrt(device.divide(v, left2)), self.epsilon)
-        u = device.divide(device.divide(m, left1), root)
-        if self.weight_decay:
-            u = device.add(u, device.multiply(w, self.weight_decay))
-        change = device.multiply(u, rate)
-        return Step(u, change, device.subtract(w, change), (m, v, *self._next(device, powers)))
+        step = UPDATES["native adamw"](
+            device, w, g, (m, v), rate=rate, beta1=self.beta1, beta2=self.beta2,
+            epsilon=self.epsilon, weight_decay=self.weight_decay, left1=left1, left2=left2,
+        )
+        return Step.of(step, self._next(device, powers))

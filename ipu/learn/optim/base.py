@@ -25,6 +25,7 @@ from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
+from ipu.ops.updates import Updated
 
 __all__ = [
     "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive",
@@ -50,6 +51,15 @@ class Step(NamedTuple):
     change: Array
     values: Array
     slots: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, updated: Updated, more: Sequence[Array] = ()) -> Step:
+        """What a row of the table of updates gave, and slots that it does not know."""
+        assert updated.direction is not None
+        assert updated.change is not None
+        return cls(
+            updated.direction, updated.change, updated.value, (*updated.slots, *more)
+        )
 
 
 class Update(NamedTuple):

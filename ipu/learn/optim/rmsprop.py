@@ -64,11 +64,10 @@ class RMSProp(Optimizer):
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
-        change, slots = UPDATES["rms prop"](
+        return Step.of(UPDATES["tensorflow rms prop"](
             device, w, g, slots or self._start(device, g), rate=rate, rho=self.decay,
             momentum=self.momentum, epsilon=self.epsilon, in_root=self.epsilon_in_root,
-        )
-        return Step(g, change, device.subtract(w, change), slots)
+        ))
 
     def _start(self, device: Device, g: Array) -> tuple[Array, Array]:
         ms = device.from_host(np.full(g.shape, self.initial), g.format)

@@ -24,7 +24,7 @@ from ipu.learn.optim.base import (
     check_share,
 )
 from ipu.machine.device import Device
-from ipu.ops.updates import moved
+from ipu.ops.updates import UPDATES
 
 __all__ = ["SGD", "CastGradientsSGD"]
 
@@ -85,19 +85,10 @@ class SGD(Optimizer):
     def rule(
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
-        if self.maximize:
-            g = device.negative(g)
-        if self.weight_decay:
-            g = device.add(g, device.multiply(w, self.weight_decay))
-        v = g
-        if self.momentum:
-            if slots:
-                fresh = device.multiply(g, 1 - self.dampening) if self.dampening else g
-                v = device.multiply(slots[0], self.momentum)
-                device.add(v, fresh, out=v)
-            slots = (v,)
-        change = moved(device, g, v, rate, self.momentum, nesterov=self.nesterov)
-        return Step(v, change, device.subtract(w, change), slots)
+        return Step.of(UPDATES["native sgd"](
+            device, w, g, slots, rate=rate, momentum=self.momentum, nesterov=self.nesterov,
+            weight_decay=self.weight_decay, dampening=self.dampening, maximize=self.maximize,
+        ))
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ def _happened(report: Mapping[str, Any]) -> str:
         f"{_EVENTS[row['flag']]} began in step {row['step']}, in the {row['operation']} of {where} "
         f"({row['direction']}): {row['times']} results."
     )
-    zero = next((c for c in report["constants"] if c["becomes"] == "zero"
-                 and c["layer"] == row["layer"]), None)
+    zero = next((c for c in report["constants"] if c["becomes"] == "zero" and (
+        c["layer"] == row["layer"] or c["direction"] == row["direction"] == "optimizer")), None)
     if row["flag"] == "DIVBYZERO" and zero is not None:
         text += f" The constant {zero['value']:g} of that place is zero in {zero['format']}."
     losses = report["losses"]

@@ -38,3 +38,12 @@ def test_engines_are_judged_and_a_product_is_repeated(capsys):
     assert main(["verify", "engines", "--product", "3"]) == 0  # a unit of the general engine alone
     assert main(["verify", "engines", "--unit", "V100_F16_F33"]) == 2
     assert "Did you mean" in capsys.readouterr().err
+
+
+def test_one_file_of_vectors_is_enough(tmp_path, capsys):
+    vectors, empty = tmp_path / "add.fptest", tmp_path / "empty.fptest"
+    vectors.write_text("b32+ =0 +1.000000P0 +1.000000P0 -> +1.000000P1\n")
+    empty.write_text("")
+    assert main(["verify", "fpgen", str(vectors), str(empty)]) == 0
+    assert main(["verify", "fpgen", str(empty)]) == 2
+    assert "no vectors to compare in" in capsys.readouterr().err

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import signal
 
+import numpy as np
 import pytest
 
+from fpsim import BINARY16
 from ipu.experiments.programs import distributed_training
+from ipu.learn import Tensor
+from ipu.learn.variables import Variables, variable_scope
+from ipu.machine import Device
 from tests.ipu.members import certificates
 from tests.ipu.members.processes import (
     PROGRAM,
@@ -51,6 +56,19 @@ def test_one_digest_for_any_number_of_threads(capsys):
     assert alone[1] * 2 == two[1]
     assert alone[1] * 4 == four[1]
     assert alone[2] == two[2] == four[2]
+
+
+def test_its_help_has_a_short_name(capsys):
+    assert distributed_training.main(["-h"]) == 0
+    assert capsys.readouterr().out.startswith("Usage:")
+
+
+def test_the_model_has_64_hidden_units():
+    device, size = Device(), distributed_training.FEATURES
+    images = Tensor(device.from_host(np.zeros((2, size)), BINARY16), device, "images")
+    with Variables(device) as variables, variable_scope("all", use_resource=True):
+        distributed_training.model(images)
+    assert variables["all/hidden/weights"].shape == (size, 64)
 
 
 def test_orders_seeds_and_roundings_have_digests_of_their_own(capsys):

@@ -191,6 +191,9 @@ def test_a_context_of_the_same_format_can_compute():
         (lambda: linalg.cholesky(HALF.array([[1.0, 2.0], [2.0, 1.0]])), "pivot 1 is -3: the"),
         (lambda: linalg.cholesky(HALF.array([[np.nan]])), "pivot 0 is nan: the matrix"),
         (lambda: linalg.qr(HALF.zeros((2, 2)), "full"), "mode='full' is not offered"),
+        (lambda: linalg.lu(HALF.zeros((2, 2)), pivot=1), "pivot=1 is not offered; use one of"),
+        (lambda: linalg.solve_triangular(HALF.zeros((2, 2)), HALF.zeros(2), lower="no"),
+         "lower='no' is not offered"),
         (lambda: linalg.norm(HALF.zeros((2, 2)), 2), "ord=2 is not offered; use one of .fro., 1"),
         (lambda: linalg.norm(HALF.zeros(2), "nuc"), "ord='nuc' is not offered"),
         (lambda: linalg.norm(HALF.zeros((2, 2, 2))), "give a vector or a matrix"),
@@ -200,6 +203,14 @@ def test_a_context_of_the_same_format_can_compute():
 def test_what_cannot_be_computed_is_refused_with_a_sentence(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_arrays_of_other_settings_meet_only_in_a_named_context():
+    down = fp.Context("binary16", rounding="RTZ")
+    a, b = matrix(HALF, (3, 3)), matrix(down, 3)
+    with pytest.raises(TypeError, match="rounding"):
+        linalg.solve(a, b)
+    assert same(linalg.solve(a, b, context=down), linalg.solve(a.to(down), b))
 
 
 def test_norms_are_sums_of_rounded_terms():

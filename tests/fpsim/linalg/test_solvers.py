@@ -32,8 +32,17 @@ def test_refinement_is_the_analysts_loop():
     for steps, x in enumerate(result.watched):
         wanted = loops.refine(A, b, factors, NATIVE, SINGLE, steps)
         assert np.array_equal(x.codes(), wanted.codes())
-    assert result.steps == 4
+    assert result.steps <= 4
     assert not result.converged
+
+
+def test_refinement_ends_where_nothing_moves():
+    A, b = np.eye(3), np.ones(3)
+    result = linalg.refine(
+        A, b, factor=HALF, work=SINGLE, residual=NATIVE, steps=10**9, tolerance=0
+    )
+    assert result.steps == 1
+    assert result.converged
 
 
 @pytest.mark.parametrize("solver", ["lu", "gmres"])

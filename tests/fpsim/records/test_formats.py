@@ -167,7 +167,7 @@ def test_custom_refuses_a_bias_that_is_no_integer(wrong: object) -> None:
 
 
 def test_custom_refuses_unknown_specials() -> None:
-    with pytest.raises(ValueError, match="use one of ieee, fn, fnuz, finite"):
+    with pytest.raises(ValueError, match="use one of ieee, fn, fnuz, extended, finite"):
         Format.custom(5, 8, specials="posit")
 
 

@@ -11,7 +11,7 @@ from fpsim.records.units import UNITS, find_unit
 
 
 def test_every_tensor_core_is_registered_under_its_name():
-    assert len({unit.name for unit in TENSOR_CORES}) == len(TENSOR_CORES) == 52
+    assert len({unit.name for unit in TENSOR_CORES}) == len(TENSOR_CORES) == 54
     assert all(UNITS[unit.name] is unit for unit in TENSOR_CORES)
 
 
@@ -22,7 +22,7 @@ def test_every_tensor_core_is_registered_under_its_name():
         ("V100_F16_F32", 4, 23), ("T4_F16_F16", 8, 24), ("A100_BF16_F32", 8, 24),
         ("A2_TF32_F32", 4, 24), ("ADA_F16_F16", 8, 24), ("L40S_TF32_F32", 4, 24),
         ("H100_F16_F32", 16, 25), ("H200_TF32_F32", 4, 25), ("B200_BF16_F32", 16, 25),
-        ("ADA_E4M3_F16", 16, 13), ("H100_E5M2_F32", 32, 13), ("B200_E5M2_F32", 16, 25),
+        ("ADA_E4M3_F16", 16, 13), ("H100_E5M2_F32", 32, 13), ("B200_MMA_E5M2_F32", 16, 25),
     ],
 )
 def test_terms_and_window(name, terms, window):

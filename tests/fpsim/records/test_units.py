@@ -83,7 +83,7 @@ def test_sums_that_the_partials_do_not_hold_are_stored(partials, accumulator, st
     assert replace(PLAIN, partials=partials, accumulator=accumulator).stores is stores
 
 
-@pytest.mark.parametrize("name", ["V100_F16_F32", "B200_E4M3_F16", "A100_TF32_F32"])
+@pytest.mark.parametrize("name", ["V100_F16_F32", "B200_MMA_E4M3_F16", "A100_TF32_F32"])
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda unit: pickle.loads(pickle.dumps(unit))]
 )

@@ -255,3 +255,14 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "step-2").write_text("in the way")
     with pytest.raises(OSError, match=r"worker [01]: checkpoint=.* could not"):
         run(tmp_path, 2, 2)
+
+
+def test_a_step_that_is_written_again_and_fails_does_not_exist(tmp_path, monkeypatch):
+    """Its files may be of both writings, so the manifest of the first goes before the second."""
+    run(tmp_path, 1, 1)
+    assert (tmp_path / "step-1" / MANIFEST).exists()
+    full = json.dumps({"error": "no space left"}).encode()
+    monkeypatch.setattr(Checkpoints, "_written", lambda *_: full)
+    with pytest.raises(OSError, match="no space left"):
+        run(tmp_path, 1, 1, resume=False)
+    assert not (tmp_path / "step-1" / MANIFEST).exists()

@@ -115,6 +115,7 @@ def test_a_bad_tf_config_names_its_key(cluster, task, sentence):
         ({"FPSIM_WORKERS": TWO[0]}, "1 addresses for 2 workers"),
         ({"FPSIM_TRANSPORT": "udp"}, "transport='udp' is not a transport"),
         ({"FPSIM_ORDER": "any"}, "FPSIM_ORDER: order='any' is not an order"),
+        ({"FPSIM_SILENCE": "0"}, "FPSIM_SILENCE='0' is not a number of seconds above 0"),
         ({"FPSIM_SILENCE": "-1"}, "FPSIM_SILENCE='-1' is not a number of seconds"),
         ({"FPSIM_TLS_CA": "/nowhere"}, "FPSIM_TLS_CA names no file"),
     ],

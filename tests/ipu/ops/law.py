@@ -17,7 +17,10 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
 
-__all__ = ["FORMATS", "Outcome", "codes_of_one", "codes_of_two", "hard_codes", "of_row", "outcome"]
+__all__ = [
+    "FORMATS", "Outcome", "codes_of", "codes_of_one", "codes_of_two", "hard_codes", "of_row",
+    "outcome",
+]
 
 FORMATS = (BINARY16, BFLOAT16)
 
@@ -64,6 +67,17 @@ def codes_of_two(fmt, seed=0):
         np.concatenate([side, part.astype(fmt.code_dtype)])
         for side, part in zip((x, y), sample, strict=True)
     )
+
+
+def codes_of(count, fmt):
+    """Of one operand all codes, of two as `codes_of_two`, of three a sample of both kinds."""
+    if count == 1:
+        return codes_of_one(fmt)
+    if count == 2:
+        return codes_of_two(fmt)
+    rng, hard = np.random.default_rng(count), hard_codes(fmt)
+    sample = rng.integers(0, 1 << fmt.bits, (count, 4096)).astype(fmt.code_dtype)
+    return tuple(np.concatenate([rng.choice(hard, 16384), part]) for part in sample)
 
 
 def of_row(compute, fmt, codes, *, traps=False, **choices):

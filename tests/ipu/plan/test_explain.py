@@ -10,7 +10,7 @@ import pytest
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine.target import MK2
 from ipu.plan.explain import TECHNIQUES, alternatives, check_fit, explain
-from ipu.plan.memory import StageFigures, capacity, lives, peaks
+from ipu.plan.memory import OutOfMemoryError, StageFigures, capacity, lives, peaks
 from ipu.plan.plan import Plan
 
 MB = 1_000_000
@@ -101,9 +101,11 @@ def test_a_plan_of_few_micro_batches_is_not_made_longer():
 def test_what_does_not_fit_is_refused_with_what_would():
     assert capacity(plan_of(), SMALL) == 300 * MB
     with pytest.raises(
-        ValueError,
+        OutOfMemoryError,
         match=re.escape(
-            "the plan needs 360000000 bytes on IPU 0 (in the update), target=small has 300000000; "
+            "out of memory: the plan needs 360000000 bytes on IPU 0 (in the update), target=small "
+            "has 300000000; stage 0: fifo 120000000 (always), weights 80000000 (always), "
+            "accumulators 80000000 (always), state 80000000 (always); "
             "use schedule='interleaved', or check_memory=False to run it all the same"
         ),
     ):
@@ -112,8 +114,10 @@ def test_what_does_not_fit_is_refused_with_what_would():
     check_fit(plan_of(recompute=True), OWN, SMALL)
     assert "120.0% of 300000000" in explain(plan_of(check_memory=False), OWN, SMALL)
     tiny = replace(SMALL, name="tiny", tiles=Fact(1, Evidence.ASSUMED, "a test"))
-    with pytest.raises(ValueError, match="has 100000000; use more IPUs, or check_memory=False"):
+    with pytest.raises(OutOfMemoryError, match=r"has 100000000; .*; use more stages on more IPU"):
         check_fit(plan_of(), OWN, tiny)
+    with pytest.raises(OutOfMemoryError, match="; use smaller micro-batches, or more stage"):
+        check_fit(Plan([stage], offload=()), [StageFigures(saved_bytes=200 * MB)], tiny)
     late = [replace(own, state_bytes=0) for own in OWN]
     with pytest.raises(ValueError, match=re.escape("on IPU 0 (in slot 7)")):
         check_fit(plan_of(), late, tiny)

@@ -153,3 +153,17 @@ def test_another_error_ends_the_loop_at_once():
     with pytest.raises(KeyError, match="of the user"):
         loop.run(2, run)
     assert ran == [0]
+
+
+def test_what_follows_a_trap_does_not_hide_it():
+    device = Device(control=FpCtl(oflo=True))
+    loop = MicroBatchLoop(plan_of(), [device])
+
+    def run(micro_batch, replica):
+        loop.mark(FORWARD, 3)
+        if micro_batch:
+            raise KeyError("left undone by the first")
+        overflow(device)
+
+    with pytest.raises(FloatingPointTrap, match="micro-batch 0, slot 3"):
+        loop.run(1, run)

@@ -1,4 +1,4 @@
-"""Programs of one replica (law); bits against the uncut model in `test_trainer`."""
+"""Micro-batches of one replica (law); bits against the uncut model in `test_trainer`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ipu.learn.accumulate import Accumulation
 from ipu.learn.address import Region
 from ipu.learn.loss_scale import NoLossScale, Statistic
 from ipu.learn.train import cut
+from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.pipeline import Batch, Pipeline
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase
@@ -17,39 +18,47 @@ from tests.ipu.plan.networks import ROW, batch, trainer
 def pipeline(plan, **choices):
     worker = trainer(plan, **choices).worker
     batches = [Batch(*pair) for pair in cut(*batch(0, 2 * plan.count), plan.count)]
-    return Pipeline(plan, worker, 0, batches, NoLossScale(), Statistic(), Accumulation(plan.count))
+    return Pipeline(plan, worker, batches, NoLossScale(), Statistic(), Accumulation(plan.count))
 
 
-def held(running):
-    """Micro-batches that each stage keeps."""
-    stages = [0] * running.plan.n_stages
-    for (stage, _), flight in running._flights.items():
-        stages[stage] += bool(flight.entered)
-    return stages
+def finished(running):
+    """After all micro-batches."""
+    loop = MicroBatchLoop(running.plan, [running.worker.device])
+    loop.run(1, lambda m, replica: running.run(m, loop))
+    return running
 
 
-@pytest.mark.parametrize("schedule", ["grouped", "interleaved", "sequential", "popart"])
-def test_what_stages_hold_between_slots_is_the_plans_stash(schedule):
-    plan = Plan(ROW[4], count=8, schedule=schedule)
-    running = pipeline(plan)
-    most = [0] * 4
-    for program, following in zip(plan.programs, (*plan.programs[1:], None), strict=True):
-        running.run(program)
-        if following is None or following.slot != program.slot:
-            most = [max(pair) for pair in zip(most, held(running), strict=True)]
-    assert tuple(most) == plan.stash.held
-    assert running._flights == {}
+def test_a_micro_batch_leaves_nothing_but_gradients():
+    """So the memory of a step does not depend on the number of micro-batches."""
+    running = pipeline(Plan(ROW[4], count=8))
+    loop, held = MicroBatchLoop(running.plan, [running.worker.device]), []
+
+    def run(m, replica):
+        running.run(m, loop)
+        held.append((len(running._flights), len(running._seeds), len(running._summands)))
+
+    loop.run(1, run)
+    assert held == [(0, 0, 0)] * 8
+    assert sorted(running.losses) == list(range(8))
     running.gathered()
 
 
-def test_recomputation_keeps_no_tape_between_the_passes():
-    plan = Plan(ROW[4], count=8, recompute=True)
-    running = pipeline(plan)
-    for program in plan.programs:
-        running.run(program)
-        if program.phase is Phase.FORWARD and program.stage < 3:
-            assert running._flights[program.stage, program.micro_batch].outputs == {}
-    assert sorted(running.losses) == list(range(8))
+def test_recomputation_keeps_no_tape_between_the_passes(monkeypatch):
+    running, kept = pipeline(Plan(ROW[4], count=8, recompute=True)), []
+    mark = MicroBatchLoop.mark
+
+    def noted(loop, phase, stage, branch=0):
+        if phase is not Phase.FORWARD:
+            flights = running._flights
+            kept.append((phase, stage, {s for (s, _), f in flights.items() if f.outputs}))
+        mark(loop, phase, stage, branch)
+
+    monkeypatch.setattr(MicroBatchLoop, "mark", noted)
+    finished(running)
+    backward = [row for row in kept if row[0] is Phase.BACKWARD]
+    assert len(backward) == 4 * 8
+    # Beside the last stage's, the tape of the stage that runs backward next is there at most.
+    assert all(stages <= {stage, stage - 1} for _, stage, stages in backward)
 
 
 def test_a_micro_batch_carries_its_own_count_of_operations():
@@ -57,10 +66,7 @@ def test_a_micro_batch_carries_its_own_count_of_operations():
     counts = set()
     for schedule, recompute in (("grouped", None), ("grouped", True), ("sequential", True)):
         plan = Plan(ROW[4], count=8, schedule=schedule, recompute=recompute)
-        running = pipeline(plan)
-        for program in plan.programs:
-            running.run(program)
-        numbering = running.worker.numbering
+        numbering = finished(pipeline(plan)).worker.numbering
         counts.add(tuple(numbering.position(Region.BATCH, m) for m in range(8)))
     assert len(counts) == 1
     (positions,) = counts
@@ -78,18 +84,21 @@ def test_accumulators_take_micro_batches_in_order(monkeypatch):
 
     real = accumulate.accumulating
     monkeypatch.setattr(accumulate, "accumulating", spied)
-    for schedule in ("grouped", "interleaved", "popart"):
-        seen.clear()
-        running = pipeline(Plan(ROW[4], count=8, schedule=schedule))
-        for program in running.plan.programs:
-            running.run(program)
-        assert len(seen) == len(running.worker.variables.trainable)
-        assert all(order == list(range(8)) for order in seen.values())
+    running = finished(pipeline(Plan(ROW[4], count=8)))
+    assert len(seen) == len(running.worker.variables.trainable)
+    assert all(order == list(range(8)) for order in seen.values())
 
 
 def test_a_variable_that_no_stage_has_run_backward_is_missing():
     running = pipeline(Plan(ROW[2], count=4))
-    for program in running.plan.programs[:6]:
-        running.run(program)
+    loop = _Forward(running.plan, [running.worker.device])
+    loop.run(1, lambda m, replica: running.run(m, loop))
     with pytest.raises(ValueError, match="the loss does not depend on"):
         running.gathered()
+
+
+class _Forward(MicroBatchLoop):
+    """A loop that stops before the backward pass."""
+
+    def programs(self, micro_batch):
+        return [p for p in super().programs(micro_batch) if p.phase is Phase.FORWARD]

@@ -63,7 +63,7 @@ class Compiled:
     def halves(self) -> bool:
         """Whether operations on float16 and float32 tensors compute in float16."""
         chosen = self.options.Precision.half_float_casting
-        return bool(chosen is HalfFloatCastingBehavior.FloatDowncastToHalf)
+        return bool(chosen is not HalfFloatCastingBehavior.HalfUpcastToFloat)
 
     @property
     def all_replicas(self) -> int:
@@ -81,13 +81,16 @@ class Compiled:
             with self.machine.taking(0, 0), Assigned(self.machine.device, "program", "trace"):
                 trace.forward(self._forward(0, arguments))
         self.stages = Stages(strategy, tracer.visits)
-        self.plan = plan_of(self.stages, self.options, training=self.training)
+        self.plan = plan_of(
+            self.stages, self.options, training=self.training,
+            check_memory=self.machine.session.options.check_memory,
+        )
         self._replicate()
         self.replicas = (
             Replicas(self.machine, self.plan.replicas) if self.processes is None
             else ReplicasOfProcesses(self.machine, self.processes, self.plan.order)
         )
-        self.meter = Meter(self.plan, self.machine)
+        self.meter = Meter(self.plan, self.machine, self._names)
         self.scaling = None
         if self.updater is not None:
             self.scaling = LossScaling(
@@ -214,7 +217,7 @@ class _Round:
             self.outputs[number] = rebuild(outputs, lambda x: x.detach())
             if tape is not None:
                 loss = micro_batch.losses.final if compiled.training else None
-                compiled.meter.forward_done(tape, loss, arguments, outputs)
+                compiled.meter.forward_done(tape, loss, arguments, outputs, compiled.updater)
             if compiled.training:
                 self._train(micro_batch, m, replica)
 

@@ -17,9 +17,10 @@ from ipu.frontends.poptorch.engine.tape import Tape
 from ipu.frontends.poptorch.engine.update import Updater
 from ipu.frontends.poptorch.optim import slots_of
 from ipu.frontends.poptorch.outputs import flatten
+from ipu.plan.explain import check_fit
 from ipu.plan.loop import MicroBatchLoop, Spent
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import CYCLES, Holding, stage_figures
+from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
 from ipu.plan.plan import Plan
 
 __all__ = ["Meter"]
@@ -28,11 +29,12 @@ __all__ = ["Meter"]
 class Meter:
     """Measures micro-batch 0 of replica 0 and the update, of the first round.
 
+    names      of the model's parameters, by identity.
     figures    of every stage, when the first round is over.
     """
 
-    def __init__(self, plan: Plan, machine: Machine) -> None:
-        self.plan, self._machine = plan, machine
+    def __init__(self, plan: Plan, machine: Machine, names: dict[int, str]) -> None:
+        self.plan, self._machine, self._names = plan, machine, names
         self.figures: tuple[StageFigures, ...] | None = None
         self._rows: list[dict[str, int]] = [{} for _ in range(plan.n_stages)]
         self._used: list[list[torch.Tensor]] = [[] for _ in range(plan.n_stages)]
@@ -50,11 +52,14 @@ class Meter:
         return int(x.numel() * size)
 
     def forward_done(
-        self, tape: Tape, loss: torch.Tensor | None, arguments: Any, outputs: Any
+        self, tape: Tape, loss: torch.Tensor | None, arguments: Any, outputs: Any,
+        updater: Updater | None,
     ) -> None:
         """The forward pass of the measured micro-batch is over.
 
-        loss    that a training has.
+        loss, updater    that a training has.
+
+        Raises    OutOfMemoryError for a model that does not fit its IPUs.
         """
         last = self.plan.n_stages - 1
         fed = sum(map(self._bytes, flatten(arguments)))
@@ -72,6 +77,7 @@ class Meter:
                 )
         self._rows[0]["infeed_bytes"] = fed
         self._rows[last]["outfeed_bytes"] = sum(map(self._bytes, flatten(outputs)))
+        check_fit(self.plan, self._figures(updater), self._machine.device.target)
 
     def stage_of(self, parameter: torch.Tensor) -> int:
         """The first stage that takes a parameter."""
@@ -89,15 +95,22 @@ class Meter:
         """The first round is over: the figures are known."""
         for (phase, stage, _), cycles in loop.cycles.items():
             self._rows[stage][CYCLES[phase]] = cycles
+        self.figures = self._figures(updater)
+        self._machine.session.note_costs(self, Costs(self.plan, self.figures))
+
+    def _figures(self, updater: Updater | None) -> tuple[StageFigures, ...]:
         trained = {} if updater is None else _trained(updater)
         holdings = {
             (stage, 0): {
-                id(p): Holding(self._bytes(p), *trained.get(id(p), ())) for p in used
+                id(p): Holding(
+                    self._bytes(p), *trained.get(id(p), (0, (), 4)), self._names.get(id(p), "")
+                )
+                for p in used
             }
             for stage, used in enumerate(self._used)
         }
         rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
-        self.figures = stage_figures(self.plan, rows, holdings, self._update_cycles)
+        return stage_figures(self.plan, rows, holdings, self._update_cycles)
 
 
 def _trained(updater: Updater) -> dict[int, tuple[int, tuple[int, ...], int]]:

@@ -1,6 +1,6 @@
 """The update: all parameters take their step, or, after an error, none of them has.
 
-Source    PopART, clipping of gradients by their global norm; `ipu.frontends.poptorch.engine.rules`.
+Source    PopART, clipping of gradients by their global norm; `ipu.ops.updates.popart`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY16
 from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array, format_of
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.processes import Processes
-from ipu.frontends.poptorch.engine.rules import Rule, combined_decay, combined_share
 from ipu.frontends.poptorch.optim import rule_of, slots_of
+from ipu.frontends.torch.aten import Call
+from ipu.ops.updates import Around
+from ipu.ops.updates.popart import (
+    clipping,
+    combined_decay,
+    combined_share,
+    scaled,
+    started_velocity,
+)
 from ipu.plan.orders import Order
 
 __all__ = ["Updater", "taken"]
@@ -53,7 +60,7 @@ class Updater:
         self, machine: Machine, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]
     ) -> None:
         self.machine, self.optimizer = machine, optimizer
-        self._rule, self._missing = rule_of(optimizer)
+        self._row, self._missing = rule_of(optimizer)
         self._taken, self._has_warned = groups, False
         #: Those that train the model together; None for this one alone.
         self.processes: Processes | None = None
@@ -104,21 +111,20 @@ class Updater:
         """Start and share of a combined accumulator; None, 1 for a separate one."""
         for group in self.groups:
             if group.get("use_combined_accum") and any(p is parameter for p in group["params"]):
-                return self._velocity(parameter, group), combined_share(group, unscale)
+                share = combined_share(group["dampening"], group["velocity_scaling"], unscale)
+                return self._velocity(parameter, group), share
         return None, 1.0
 
     def _velocity(self, parameter: torch.Tensor, group: dict[str, Any]) -> Array:
-        """Of a combined accumulator; before the first update it holds the weight's decay.
-
-        Rounding  the first one on the host, in the slot's format, to nearest (sgd1decompose.cpp).
-        """
+        """Of a combined accumulator; before the first update it holds the weight's decay."""
         velocity = self._slots(parameter, group)["velocity"]
         if "velocity" in self.optimizer.state[parameter] or not group["weight_decay"]:
             return velocity
-        kind: Any = np.float16 if velocity.format == BINARY16 else np.float32
+        decay = combined_decay(
+            group["dampening"], group["weight_decay"], group["velocity_scaling"]
+        )
         weight = as_array(self.machine, parameter)
-        start = np.asarray(weight.carrier, kind) * kind(combined_decay(group))
-        return self.machine.device.from_host(start.astype(np.float32), velocity.format)
+        return started_velocity(self.machine.device, weight, decay, velocity)
 
     def check(self, replicas: int) -> None:
         """Refuses what is not modelled with several replicas."""
@@ -158,8 +164,7 @@ class Updater:
         ]
         session.layers.in_update = True
         try:
-            rule = Rule(session.call("poptorch.update"))
-            after = self._stepped(rule, summed, unscale)
+            after = self._stepped(session.call("poptorch.update"), summed, unscale)
         finally:
             session.layers.in_update = False
         self._commit(after)
@@ -174,33 +179,36 @@ class Updater:
             yield from (state[name] for name in sorted(state) if torch.is_tensor(state[name]))
 
     def _stepped(
-        self, rule: Rule, summed: Sequence[tuple[int, torch.Tensor, Array]], unscale: float
+        self, call: Call, summed: Sequence[tuple[int, torch.Tensor, Array]], unscale: float
     ) -> list[Change]:
         arrays = {id(parameter): s for _, parameter, s in summed}
-        factor = self._clipping(rule, list(arrays.values()), unscale)
-        after = []
+        factor = clipping(call.device, list(arrays.values()), unscale, self._largest_norm())
+        around, row, after = Around(call.constant), self._row, []
         for group in self.groups:
+            numbers = {n: group[n] for n in row.numbers if n != "unscale"} | {"unscale": unscale}
             for parameter in (p for p in group["params"] if id(p) in arrays):
-                before = as_array(self.machine, parameter, rule.call.policy.param)
-                slots, s = self._slots(parameter, group), rule.times(arrays[id(parameter)], factor)
-                w, slots = self._rule(rule, before, s, slots, group, unscale)
-                assert rule.term is not None
-                after.append(Change(parameter, before, rule.term, w, slots))
+                before = as_array(self.machine, parameter, call.policy.param)
+                held = self._slots(parameter, group)
+                s = scaled(call.device, arrays[id(parameter)], factor, around)
+                slots = [held.get(name) for name in row.slots]
+                w, slots_after, change, _ = row(call.device, before, s, slots, around, **numbers)
+                assert change is not None
+                after.append(Change(
+                    parameter, before, -np.asarray(change.carrier, np.float32), w,
+                    {name: x for name, x in zip(row.slots, slots_after, strict=True)
+                     if name in held},
+                ))
         return after
 
-    def _clipping(self, rule: Rule, gradients: list[Array], unscale: float) -> float:
-        """What all gradients are multiplied by: their common norm has a largest value."""
+    def _largest_norm(self) -> float:
+        """That all gradients together may have."""
         norms = {float(group["max_grad_norm"]) for group in self.groups}
         if len(norms) > 1:
             raise ValueError(
                 f"max_grad_norm of the optimiser's groups is {sorted(norms)}; it is the norm of "
                 "all gradients, use one value"
             )
-        largest = norms.pop()
-        if math.isinf(largest) or not gradients:
-            return 1.0
-        norm = math.hypot(*(rule.norm(s) for s in gradients)) * unscale
-        return largest / max(norm, largest)
+        return norms.pop()
 
     def _slots(self, parameter: torch.Tensor, group: dict[str, Any]) -> dict[str, Array]:
         """The optimiser's state of a parameter; zeros before the first update."""

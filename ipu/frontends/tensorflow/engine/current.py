@@ -17,12 +17,14 @@ import tensorflow as tf
 
 import fpsim
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import MK2, Target
 from ipu.run.changes import NONE
+from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
 from ipu.run.run import OperationEvent, Run, Step
@@ -38,6 +40,11 @@ UNREACHED = (
     "`with ipu.ipu_strategy.IPUStrategy().scope():`, call other functions by `strategy.run`, and "
     "build programs of TensorFlow 1 by `ipu.ipu_compiler.compile`; "
     "`from tensorflow.python import ipu` gives the names"
+)
+#: What the name of a layer is.
+_NAMING = (
+    "A node's layer is the scope of the variables that it uses, else its own scope, and a pattern "
+    "may name its whole scope; optimizer and metrics/NAME are layers too"
 )
 
 
@@ -113,6 +120,18 @@ class TensorFlowRun(Run):
         self._machine = self.machine
         (_run, configured), self._outer = self._outer, None
         system.restore(configured)
+        if error[0] is None:
+            self.check_patterns()
+
+    def check_patterns(self) -> None:
+        """Refuse a pattern of the policy that no layer of the program matches.
+
+        Raises    PatternError, where the program computed anything.
+        """
+        missing = unmatched(patterns_of(self.policy), self.layer_names)
+        if missing and self.layer_names:
+            layers = set(map(layer_of_variable, self._machine.variables)) or self.layer_names
+            raise refuse_pattern(missing[0], layers, self.policy.default, _NAMING)
 
     # Events ---------------------------------------------------------------------------------
 
@@ -234,6 +253,7 @@ def machine(
     f32_denormals: str = "flush",
     max_nan: str = "number",
     sums: str = "spread",
+    check_memory: bool = True,
 ) -> TensorFlowRun:
     """TensorFlow code inside runs on a simulated machine, where it is sent to the IPU.
 
@@ -248,6 +268,7 @@ def machine(
     nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
+    check_memory    a program that does not fit the memory of an IPU is refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -255,5 +276,5 @@ def machine(
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums,
+        max_nan=max_nan, sums=sums, check_memory=check_memory,
     ))

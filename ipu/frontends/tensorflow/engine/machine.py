@@ -48,7 +48,8 @@ class Choices(RunOptions):
         """What reaches bits, as lines "name: value": equal on all processes of a program."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"policy": find_policy(self.policy), "target": find_target(self.target).name}
-        return [f"{name}: {value}" for name, value in values.items() if name != "count"]
+        return [f"{name}: {value}" for name, value in values.items()
+                if name not in ("count", "check_memory")]
 
     def wanted(self, control: FpCtl) -> FpCtl:
         """A program's control register with what the user chooses."""
@@ -139,6 +140,7 @@ class Machine:
 
     def policy_of(self, layer: str, scope: str) -> Policy:
         """The policy of a layer; patterns may also name the scope of its nodes."""
+        self.run.layer_names |= {layer, scope}
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
 

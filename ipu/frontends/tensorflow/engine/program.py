@@ -12,7 +12,10 @@ How what a program notes reaches the executor: `engine.node.marked` puts marks o
     partials      "half" or "float": of products (scopes.partials_type), and of their gradients,
                   unless these have backward_partials ("" for the device's own).
     sr            stochastic rounding is on or off (scopes.stochastic_rounding).
-    stage         a pipeline's stage, by number; traps name it.
+    stage         a pipeline's stage, by number, and pipeline, the request of its plan.
+    phase         "update": of an accumulation, and no part of a stage.
+    feed          it takes an element from the host; checkpoint: recomputation keeps its result.
+    offload_state, shard_state   where the optimiser's state lies, for the plan of the program.
     kernel        the table's entry that executes the node instead of that of its type: composites
                   such as an accumulation are one PyFunc node, which TensorFlow can run itself,
                   marked with the name of our kernel.
@@ -32,7 +35,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.node import Node
 
-__all__ = ["Program", "has_effect", "program_of"]
+__all__ = ["GraphProgram", "has_effect", "program_of"]
 
 #: Nodes with state that has no effect outside: a control edge does not keep them.
 _READING = frozenset((
@@ -42,7 +45,7 @@ _READING = frozenset((
 _PROGRAM = "_fpsim_program"
 
 
-class Program:
+class GraphProgram:
     """The live nodes of a FuncGraph.
 
     inputs     its placeholders, captured tensors last.
@@ -64,14 +67,14 @@ class Program:
         return max((int(node.marks.get("accumulation", 1)) for node in self.nodes), default=1)
 
 
-def program_of(graph: Any) -> Program:
+def program_of(graph: Any) -> GraphProgram:
     """The program of a FuncGraph, made once; the graph holds it, so both go together.
 
     It is made again where a gradient, taken later, has appended results to a function's graph.
     """
-    program: Program | None = getattr(graph, _PROGRAM, None)
+    program: GraphProgram | None = getattr(graph, _PROGRAM, None)
     if program is None or len(program.outputs) != len(graph.outputs):
-        program = Program(graph)
+        program = GraphProgram(graph)
         setattr(graph, _PROGRAM, program)
     return program
 

@@ -51,9 +51,12 @@ class Variable:
 
     def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
         """The value becomes a sum or difference of itself and a term."""
-        before = self.value
-        self.value = verb(before, term)
-        if self.watch is not None:
+        self.move(verb(self.value, term), term)
+
+    def move(self, value: Any, term: Any) -> None:
+        """The value becomes another one, by adding or subtracting a term; None: by other means."""
+        before, self.value = self.value, value
+        if self.watch is not None and term is not None:
             self.watch(before, term, self._value)
 
     @property

@@ -23,6 +23,7 @@ from ipu.frontends.tensorflow.keras.options import (
     add_setters,
     all_replicas_of,
     explained,
+    marking_pipeline,
     options_of,
     prepare_training,
     replicas_of,
@@ -178,7 +179,7 @@ class _Launch:
     def _trace(self, iterator: Any) -> None:
         """Build the graph; variables are created and initialised on the host."""
         try:
-            with tracing():
+            with tracing(), marking_pipeline(self._model, training=self._trains):
                 self._function.get_concrete_function(iterator)
         except Exception:
             error = explained(self._model)

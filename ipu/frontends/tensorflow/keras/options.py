@@ -7,36 +7,42 @@ Source    graphcore/keras, keras/ipu/extensions/model_extensions.py: names, argu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.machine import replicas_on
+from ipu.frontends.tensorflow.engine.measuring import Request, requested
 from ipu.frontends.tensorflow.feeds import IPUInfeedQueue, IPUOutfeedQueue
 from ipu.frontends.tensorflow.keras.replicas import METRICS
 from ipu.frontends.tensorflow.keras.stages import (
     assignments_of,
     checked_assignments,
+    marking_stages,
     note_stages,
     stages_of,
     summary_lines,
 )
-from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule
+from ipu.frontends.tensorflow.pipelining.checks import planned
+from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule, RecomputationMode
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
 from ipu.frontends.tensorflow.training.composites import Accumulators
 from ipu.frontends.tensorflow.training.cross_replica import cross_replica_mean
 from ipu.frontends.tensorflow.training.reductions import GradientAccumulationReductionMethod
 from ipu.plan.plan import Plan
+from ipu.plan.schedule import smallest_count
 
 __all__ = [
     "Options",
     "add_setters",
     "all_replicas_of",
     "explained",
+    "marking_pipeline",
     "options_of",
     "prepare_training",
     "replicas_of",
@@ -60,6 +66,12 @@ class Options:
     schedule: PipelineSchedule = PipelineSchedule.Grouped
     mapping: Sequence[int] | None = None
     stages: tuple[int, ...] | None = None
+    recomputation: RecomputationMode | None = None
+    offload_state: bool | None = None
+    shard_state: bool = False
+    #: Of a pipeline's activations, accumulators and weights; depth of its infeed.
+    offloads: Mapping[str, bool | None] = field(default_factory=dict)
+    prefetch: int = 3
     #: What becomes of the metrics of several replicas.
     metrics: str = "NONE"
 
@@ -76,10 +88,10 @@ def _set(model: Any, **changes: Any) -> None:
 
 
 #: Options of `pipelining_ops.pipeline` that move tensors and change no number.
-_PLACEMENT = (
-    "offload_activations", "offload_gradient_accumulation_buffers", "offload_weights",
-    "replicated_weight_sharding",
-)
+_PLACEMENT = {
+    "offload_activations": "activations", "offload_gradient_accumulation_buffers": "accumulators",
+    "offload_weights": "weights",
+}
 #: Those that change numbers of one stage alone.
 _OF_STAGES = (
     "backward_propagation_stages_poplar_options", "forward_propagation_stages_poplar_options",
@@ -125,6 +137,8 @@ def set_gradient_accumulation_options(
     _set(
         self, count=_count(gradient_accumulation_steps_per_replica), dtype=dtype,
         method=Method.parse(gradient_accumulation_reduction_method), pipelined=False,
+        offload_state=offload_weight_update_variables,
+        shard_state=replicated_optimizer_state_sharding,
     )
 
 
@@ -139,24 +153,33 @@ def set_pipelining_options(
 ) -> None:
     """Options of the pipeline whose stages `set_pipeline_stage_assignment` names.
 
-    accumulate_outfeed, recomputation_mode, offload_…    change no number of Keras; they are read.
+    accumulate_outfeed           changes no number of Keras; it is read.
+    recomputation_mode, offload_…    are the plan's, and change no number.
 
     Raises    NotImplementedError for options of the libraries of each stage.
     """
+    shards_weights = named.pop("replicated_weight_sharding", None)
     _unknown({k: v for k, v in named.items() if k not in _PLACEMENT}, "set_pipelining_options")
-    if any(named.get(name) for name in _PLACEMENT):
+    if any(named.values()) or shards_weights:
         note("where the tensors of a pipeline lie changes no bit; the simulation keeps them whole")
-    if accumulate_outfeed or recomputation_mode is not None:
-        note("accumulate_outfeed and recomputation_mode change no number of a pipeline of Keras")
+    if accumulate_outfeed:
+        note("accumulate_outfeed changes no number of a pipeline of Keras")
     check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
     if not isinstance(pipeline_schedule, PipelineSchedule):
         raise TypeError(
             "The given pipeline_schedule is not a member of the PipelineSchedule enumeration."
         )
+    if not isinstance(recomputation_mode, RecomputationMode | None):
+        raise TypeError(
+            "The given recomputation_mode is not a member of the RecomputationMode enumeration."
+        )
     _set(
         self, count=_count(gradient_accumulation_steps_per_replica), pipelined=True,
         method=Method.parse(gradient_accumulation_reduction_method), schedule=pipeline_schedule,
         mapping=device_mapping, dtype=gradient_accumulation_dtype,
+        offload_state=offload_weight_update_variables,
+        shard_state=replicated_optimizer_state_sharding, recomputation=recomputation_mode,
+        offloads={kind: named.get(name) for name, kind in _PLACEMENT.items()},
     )
 
 
@@ -211,7 +234,8 @@ def set_infeed_queue_options(self: Any, **named: Any) -> None:
 
     Raises    what the queue raises for them.
     """
-    IPUInfeedQueue(tf.data.Dataset.from_tensors(0.0), **named)
+    queue = IPUInfeedQueue(tf.data.Dataset.from_tensors(0.0), **named)
+    _set(self, prefetch=queue.prefetch_depth)
     note("options of a model's infeed are accepted; Keras' own iterator feeds the machine")
 
 
@@ -258,7 +282,7 @@ def prepare_training(model: Any) -> None:
     if options.pipelined:
         if options.count is None:
             raise ValueError("gradient_accumulation_steps_per_replica must be specified.")
-        _check_plan(options, _stages(model))
+        _plan_of(options, _stages(model))
     if options.count is not None:
         _check_steps(int(model._steps_per_execution.numpy()), options)
     _extend(model.optimizer, options, all_replicas_of(model))
@@ -296,20 +320,34 @@ def _check_steps(steps: int, options: Options) -> None:
     )
 
 
-def _check_plan(options: Options, stages: Sequence[int] | None) -> None:
-    """Refuse a pipeline that cannot be; a model with an own call has as many stages as mapped."""
+def marking_pipeline(model: Any, *, training: bool) -> AbstractContextManager[None]:
+    """What the layers of a pipelined model build inside is marked with their stage.
+
+    Raises    ValueError for stages and IPUs that do not go together;
+              tf.errors.FailedPreconditionError for a count that the schedule cannot fill.
+    """
+    options = options_of(model)
+    if not options.pipelined:
+        return nullcontext()
+    stages = _stages(model)
+    request = Request(_plan_of(options, stages, training=training), options.shard_state)
+    return marking_stages(model, stages, requested(request))
+
+
+def _plan_of(options: Options, stages: Sequence[int] | None, *, training: bool = True) -> Plan:
+    """The plan of a pipeline; a model with an own call has as many stages as are mapped."""
     n_stages = max(stages) + 1 if stages else len(options.mapping or (0,))
     if n_stages < 2:
         raise ValueError("Pipeline requires at least two computational stages.")
-    try:
-        Plan(
-            [abs] * n_stages, mapping=options.mapping, schedule=options.schedule.name.lower(),
-            count=options.count or 1, check_memory=False,
+    count = options.count or 1
+    if not training:  # an evaluation fills its pipeline once
+        count = smallest_count(
+            options.schedule.name.lower(), n_stages, options.mapping, training=False
         )
-    except ValueError as error:
-        if "must be a multiple of" in str(error):
-            raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
-        raise
+    return planned(
+        [abs] * n_stages, options.mapping, options.schedule, count, options.recomputation,
+        options.offload_state, options.offloads, training=training, prefetch=options.prefetch,
+    )
 
 
 #: Of an optimiser: the sentence on an error that AutoGraph words in its own way.
@@ -342,7 +380,10 @@ def _extend(optimizer: Any, options: Options, replicas: int) -> None:
     """Gradients are accumulated and averaged before an optimiser applies them."""
     apply = getattr(optimizer.apply_gradients, "_plain", optimizer.apply_gradients)
     many = options.count is not None
-    counted = Accumulators(options.count or 1, options.method, options.dtype)
+    counted = Accumulators(
+        options.count or 1, options.method, options.dtype,
+        offload_state=options.offload_state is not False, shard_state=options.shard_state,
+    )
 
     def averaged(pairs: Any) -> Any:
         if replicas > 1:

@@ -1,8 +1,8 @@
 """Stages of Keras models: which layer, or call of a layer, runs in which stage of a pipeline.
 
 Sequential models have a stage for each layer. Functional ones have one for each call of a layer, in
-the order in which the calls run. Models of an own `call` name stages while they run: where they run
-changes no bit, so `PipelineStage` marks nothing there.
+the order in which the calls run. Models of an own `call` name stages while they run. What a layer
+builds is marked with its stage (`marking_stages`), by which the plan accounts for it.
 
 Source    graphcore/keras, keras/ipu/extensions/pipeline_stage_assignment.py and
           functional_extensions.py: names, checks and messages.
@@ -10,21 +10,27 @@ Source    graphcore/keras, keras/ipu/extensions/pipeline_stage_assignment.py and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any
 
 import tensorflow as tf
 from tf_keras.src.engine.node import Node
 
+from ipu.frontends.tensorflow.engine.node import marked
+
 __all__ = [
     "FunctionalLayerPipelineStageAssignment", "PipelineStage", "assignments_of",
-    "checked_assignments", "checked_stages", "note_stages", "stages_of", "summary_lines",
+    "checked_assignments", "checked_stages", "marking_stages", "note_stages", "stages_of",
+    "summary_lines",
 ]
 
 _STAGE = "_fpsim_stage"
 _present: list[int] = []
+#: The request of the pipeline that is traced.
+_pipeline: list[int] = []
 
 
 class PipelineStage:
@@ -35,6 +41,7 @@ class PipelineStage:
 
     def __init__(self, stage: int) -> None:
         self._stage = stage
+        self._marks: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> PipelineStage:
         from ipu.frontends.tensorflow.strategy import IPUStrategyV1
@@ -46,10 +53,14 @@ class PipelineStage:
         if _present:
             raise RuntimeError("Pipeline stages must not be nested.")
         _present.append(self._stage)
+        if _pipeline:
+            self._marks = marked(stage=self._stage, pipeline=_pipeline[-1])
+        self._marks.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         _present.pop()
+        self._marks.__exit__(*error)
 
 
 def note_stages() -> None:
@@ -124,15 +135,45 @@ def _calls(model: Any) -> list[Any]:
     return [n for d in depths for n in model._nodes_by_depth[d] if not n.is_input]
 
 
+@contextmanager
+def marking_stages(model: Any, stages: Sequence[int] | None, number: int) -> Iterator[None]:
+    """Nodes that layers build inside are marked with their stage and the pipeline's number."""
+    by_layer: dict[int, list[int]] = {}
+    if stages:
+        calls = [node.layer for node in _calls(model)] if _is_functional(model) else model.layers
+        for layer, stage in zip(calls, stages, strict=True):
+            by_layer.setdefault(id(layer), []).append(stage)
+    counts: Counter[int] = Counter()
+    call = tf.keras.layers.Layer.__call__
+
+    @wraps(call)
+    def marked_call(layer: Any, *args: Any, **named: Any) -> Any:
+        of_layer = by_layer.get(id(layer))
+        if of_layer is None:
+            return call(layer, *args, **named)
+        stage = of_layer[counts[id(layer)] % len(of_layer)]
+        counts[id(layer)] += 1
+        with marked(stage=stage, pipeline=number):
+            return call(layer, *args, **named)
+
+    tf.keras.layers.Layer.__call__ = marked_call
+    _pipeline.append(number)
+    try:
+        yield
+    finally:
+        tf.keras.layers.Layer.__call__ = call
+        _pipeline.pop()
+
+
 def assignments_of(model: Any, stages: Sequence[int] | None) -> list[Any]:
     """Stages of the layers of a Sequential model; an assignment for each call of another one."""
     if not _is_functional(model):
         return list(stages or ())
     every = _calls(model)
-    known: Sequence[int | None] = stages or [None] * len(every)
+    numbers: Sequence[int | None] = stages or [None] * len(every)
     return [
         Assignment(node.layer, node.layer._inbound_nodes.index(node), stage)
-        for node, stage in zip(every, known, strict=True)
+        for node, stage in zip(every, numbers, strict=True)
     ]
 
 
@@ -198,12 +239,12 @@ def _check_order(every: Sequence[Any], stages: dict[int, int | None]) -> None:
             f"{', '.join(map(str, missing))}."
         )
     for node in every:
-        own = stages[id(node)] or 0
-        if any((stages.get(id(parent)) or 0) > own for parent in node.parent_nodes):
+        here = stages[id(node)] or 0
+        if any((stages.get(id(parent)) or 0) > here for parent in node.parent_nodes):
             raise ValueError(
-                f"Layer {node.layer.name} in pipeline stage {own} has a dependency from a pipeline "
-                "stage which has not yet executed. Layers can only use outputs from current or "
-                "previous pipeline stages."
+                f"Layer {node.layer.name} in pipeline stage {here} has a dependency from a "
+                "pipeline stage which has not yet executed. Layers can only use outputs from "
+                "current or previous pipeline stages."
             )
 
 
@@ -214,26 +255,26 @@ def stages_of(model: Any) -> tuple[int, ...] | None:
     """
     if _is_functional(model):
         every = _calls(model)
-        known = [getattr(n, _STAGE, getattr(n.layer, _STAGE, None)) for n in every]
+        numbers = [getattr(n, _STAGE, getattr(n.layer, _STAGE, None)) for n in every]
         names = [n.layer.name for n in every]
     else:
-        known = [getattr(layer, _STAGE, None) for layer in model.layers]
+        numbers = [getattr(layer, _STAGE, None) for layer in model.layers]
         names = [layer.name for layer in model.layers]
     if not _is_functional(model) and not isinstance(model, tf.keras.Sequential):
         return None
-    if all(stage is None for stage in known):
+    if all(stage is None for stage in numbers):
         return None
-    if None in known:
+    if None in numbers:
         raise ValueError(
             "All layers of a pipelined model must have an associated pipeline stage. However, "
-            f"{names[known.index(None)]} has not been assigned to one. Pipeline stages can be "
+            f"{names[numbers.index(None)]} has not been assigned to one. Pipeline stages can be "
             "assigned when a layer is constructed, or each time a layer is called. Different "
             "pipeline stages can assigned to each call."
         )
     if not _is_functional(model):
-        return checked_stages(model, tuple(known))
+        return checked_stages(model, tuple(numbers))
     return checked_assignments(
-        model, [_assigned(n, stage) for n, stage in zip(every, known, strict=True)]
+        model, [_assigned(n, stage) for n, stage in zip(every, numbers, strict=True)]
     )
 
 
@@ -252,10 +293,10 @@ def summary_lines(model: Any, stages: Sequence[int] | None, length: int) -> list
         ]
     else:
         shares, header = [0.5, 1.0], ["Layer (type)"]
-        known: Sequence[int | None] = stages or [None] * len(model.layers)
+        numbers: Sequence[int | None] = stages or [None] * len(model.layers)
         rows = [
             [f"{layer.name} ({type(layer).__name__})", str(stage)]
-            for layer, stage in zip(model.layers, known, strict=True)
+            for layer, stage in zip(model.layers, numbers, strict=True)
         ]
     ends = [int(length * share) for share in shares]
     lines = [f'Model: "{model.name}"', "_" * length, _row([*header, "Pipeline Stage"], ends)]

@@ -14,7 +14,7 @@ import numpy as np
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
-from ipu.ops.updates import UPDATES
+from ipu.ops.updates import UPDATES, UpdateRow
 
 __all__: list[str] = []
 
@@ -52,26 +52,29 @@ SPARSE = {
 }
 
 
+def _row(name: str) -> UpdateRow:
+    return UPDATES[f"tensorflow {name}"]
+
+
 def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
     """The kernel of a node that updates whole variables."""
-    row = UPDATES[name]
+    row = _row(name)
 
     def build(site: NodeSite) -> Run:
-        device, known = site.device, site.node.op.node_def.attr
-        forms = {own: site.attr(theirs) for theirs, own in _FORMS.items() if theirs in known}
+        device, attributes = site.device, site.node.op.node_def.attr
+        forms = {
+            option: site.attr(name) for name, option in _FORMS.items() if name in attributes
+        }
 
         def run(w: Variable, *rest: Any) -> tuple[()]:
             slots, values = rest[: len(row.slots)], rest[len(row.slots) :]
             fmt = w.value.format
             named = {n: device.cast(v, fmt) for n, v in zip(inputs.values(), values, strict=True)}
             held = tuple(device.cast(slot.value, fmt) for slot in slots)
-            change, after = row(device, w.value, named.pop("g"), held, **named, **forms)
-            for slot, value in zip(slots, after, strict=True):
+            after = row(device, w.value, named.pop("g"), held, **named, **forms)
+            for slot, value in zip(slots, after.slots, strict=True):
                 slot.value = value
-            if row.replaces:
-                w.value = change
-            else:
-                w.change(device.add if row.adds else device.subtract, change)
+            w.move(after.value, after.change)
             return ()
 
         return run
@@ -80,7 +83,7 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
 
 
 for _node, (_name, _inputs) in NODES.items():
-    kernel(f"ResourceApply{_node}", rounding=UPDATES[_name].rounding, keeps=True)(
+    kernel(f"ResourceApply{_node}", of=_row(_name), keeps=True)(
         _update(_name, _inputs)
     )
 
@@ -106,23 +109,23 @@ class _Rows:
         carrier[self._rows] = value.carrier
         self._variable.value = self._variable.value.like(carrier)
 
-    def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
-        """The rows become a sum or difference of themselves and a term."""
-        before = self.value
-        self.value = after = verb(before, term)
-        if self._variable.watch is not None:
-            self._variable.watch(before, term, after)
+    def move(self, value: Array, term: Array | None) -> None:
+        """The rows become a value, by adding or subtracting a term."""
+        before, self.value = self.value, value
+        if self._variable.watch is not None and term is not None:
+            self._variable.watch(before, term, value)
 
 
-def _in_rows(node: str, rule: Callable[[NodeSite], Run], slots: int, at: int) -> None:
+def _in_rows(node: str, rule: Callable[[NodeSite], Run], row: UpdateRow, at: int) -> None:
     """The rule for the rows that the input with number `at`, after variables and slots, names."""
 
-    @kernel(node, rounding="as the update of the whole variable", keeps=True)
+    @kernel(node, of=row, keeps=True)
     def build(site: NodeSite) -> Run:
         update = rule(site)
 
         def run(*values: Any) -> tuple[()]:
-            variables, rest = values[: 1 + slots], list(values[1 + slots :])
+            n = 1 + len(row.slots)
+            variables, rest = values[:n], list(values[n:])
             rows = within(site, rest.pop(at), len(variables[0].value.carrier))
             if len(np.unique(rows)) != rows.size:
                 raise ValueError(
@@ -137,4 +140,4 @@ def _in_rows(node: str, rule: Callable[[NodeSite], Run], slots: int, at: int) ->
 
 for _node, _at in SPARSE.items():
     _name, _inputs = NODES[_node]
-    _in_rows(f"ResourceSparseApply{_node}", _update(_name, _inputs), len(UPDATES[_name].slots), _at)
+    _in_rows(f"ResourceSparseApply{_node}", _update(_name, _inputs), _row(_name), _at)

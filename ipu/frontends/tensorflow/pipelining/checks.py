@@ -8,7 +8,7 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/ops/pipelining_ops.py, dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.training.accumulation import check_state_placement
 from ipu.plan.plan import Plan
 
-__all__ = ["Arguments", "plan_of_pipeline"]
+__all__ = ["Arguments", "plan_of_pipeline", "planned"]
 
 _MOST = 1 << 31
 
@@ -167,32 +167,51 @@ def plan_of_pipeline(arguments: Arguments) -> Plan:
     Raises    tf.errors.FailedPreconditionError for a count that the schedule cannot fill;
               ValueError for stages and IPUs that do not go together.
     """
+    plan = planned(
+        [_anything(stage) for stage in arguments.stages], arguments.device_mapping,
+        arguments.schedule, arguments.count, arguments.recomputation_mode,
+        arguments.offload_weight_update_variables, arguments.offloads,
+        training=arguments.optimizer_function is not None,
+        prefetch=getattr(arguments.infeed_queue, "prefetch_depth", 3),
+    )
+    current().take(len(plan.ipus))
+    return plan
+
+
+def planned(
+    stages: Sequence[Any], mapping: Sequence[Any] | None, schedule: PipelineSchedule, count: int,
+    recomputation_mode: RecomputationMode | None, offload_state: bool | None,
+    offloads: Mapping[str, bool | None], *, training: bool, prefetch: int = 3,
+) -> Plan:
+    """A plan by the vendor's words; None stands for its defaults: the state alone is offloaded.
+
+    Raises    as `plan_of_pipeline`.
+    """
     mode: dict[str, str | bool] = {"auto": True, "then": "then", "interleaved": "interleaved"}
     configured = system.current() if system.is_configured() else None
     recompute = bool(configured and configured.recompute)
-    offload = {name for name, chosen in arguments.offloads.items() if chosen}
-    if arguments.offload_weight_update_variables:
+    offload = {name for name, is_on in offloads.items() if is_on}
+    if training and offload_state is not False:
         offload.add("state")
     try:
-        plan = Plan(
-            [_anything(stage) for stage in arguments.stages], mapping=arguments.device_mapping,
-            schedule=arguments.schedule.name.lower(), count=arguments.count,
-            recompute=mode[arguments.recomputation_mode.value] if recompute else None,
-            training=arguments.optimizer_function is not None,
-            offload=offload or None, check_memory=False,
+        return Plan(
+            stages, mapping=mapping, schedule=schedule.name.lower(), count=count,
+            recompute=mode[(recomputation_mode or RecomputationMode.Auto).value]
+            if recompute else None,
+            training=training, offload=offload, prefetch=prefetch,
+            io_tiles=0 if configured is None else configured.overlapping_tiles,
+            check_memory=False,
         )
     except ValueError as error:
         if "must be a multiple of" in str(error):
             raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
         raise
-    current().take(len(plan.ipus))
-    return plan
 
 
 def _anything(stage: Any) -> Any:
     """What stands for a stage in a plan, which only schedules here."""
     if isinstance(stage, list | tuple):
-        return [_stand_in(each) for each in stage]
+        return [_stand_in(tensor) for tensor in stage]
     return _stand_in(stage)
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from ipu.frontends.tensorflow import loops
+from ipu.frontends.tensorflow.engine.measuring import Request, requested, requests
 from ipu.frontends.tensorflow.engine.node import Node, marked
 from ipu.frontends.tensorflow.pipelining.checks import Arguments, plan_of_pipeline
 from ipu.frontends.tensorflow.pipelining.options import (
@@ -40,17 +41,14 @@ __all__ = [
 
 Method = GradientAccumulationReductionMethod
 
-_plans: list[Plan] = []
-
-
 def last_plan() -> Plan:
     """The plan of the pipeline that was built last.
 
     Raises    RuntimeError where none was.
     """
-    if not _plans:
+    if not requests:
         raise RuntimeError("no pipeline was built yet")
-    return _plans[-1]
+    return requests[-1].plan
 
 
 def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
@@ -61,7 +59,8 @@ def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
     """
     if system.is_configured() and system.current().recompute:
         check_checkpoints()
-    return tf.nest.map_structure(lambda x: tf.identity(x, name=name), tensors)
+    with marked(checkpoint=True):
+        return tf.nest.map_structure(lambda x: tf.identity(x, name=name), tensors)
 
 
 def pipeline(
@@ -107,9 +106,10 @@ def pipeline(
     )
     method = Method.parse(reduction_method)
     _check_more(method, arguments, replicated_weight_sharding, accumulate_outfeed_dtype)
-    _plans[:] = [plan_of_pipeline(arguments)]
-    run = _Run(
-        arguments, Accumulators(arguments.mini_batches, method, gradient_accumulation_dtype),
+    plan = plan_of_pipeline(arguments)
+    run = _MiniBatch(
+        arguments, requested(Request(plan, replicated_optimizer_state_sharding)),
+        Accumulators(arguments.mini_batches, method, gradient_accumulation_dtype),
         _stage_partials(
             arguments, forward_propagation_stages_poplar_options,
             backward_propagation_stages_poplar_options,
@@ -118,7 +118,7 @@ def pipeline(
     )
     values = [] if inputs is None else list(_flat(inputs))
     run.n_inputs = len(values)
-    with building_pipeline(arguments.schedule.name, len(_plans[-1].ipus)):
+    with building_pipeline(arguments.schedule.name, len(plan.ipus)):
         result = loops.repeat(arguments.mini_batches * repeat_count, run, values, infeed_queue)
     return tf.group(result, name=name or "pipeline")
 
@@ -135,23 +135,25 @@ def _check_more(method: Method, arguments: Arguments, sharded: bool | None, dtyp
 def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[dict[str, str]]:
     """Marks of each stage for partialsType; without options gradients follow forward nodes."""
     n = len(arguments.stages)
-    chosen = check_stage_options(forward, n, "forward_propagation_stages_poplar_options")
-    marks = [{"partials": o.partials} if o.partials else {} for o in chosen]
+    forward_options = check_stage_options(forward, n, "forward_propagation_stages_poplar_options")
+    marks = [{"partials": o.partials} if o.partials else {} for o in forward_options]
     if arguments.optimizer_function is not None:
-        own = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
-        for stage, options in zip(marks, own if backward is not None else (), strict=False):
+        of_stages = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
+        for stage, options in zip(marks, of_stages if backward is not None else (), strict=False):
             stage["backward_partials"] = options.partials or ""
     return marks
 
 
-class _Run:
+class _MiniBatch:
     """One mini-batch through all stages: the body of the loop."""
 
     def __init__(
-        self, arguments: Arguments, accumulators: Accumulators, partials: list[dict[str, str]],
-        outfeed_dtype: Any,
+        self, arguments: Arguments, number: int, accumulators: Accumulators,
+        partials: list[dict[str, str]], outfeed_dtype: Any,
     ) -> None:
         self.arguments, self.accumulators, self.partials = arguments, accumulators, partials
+        #: Of the request, by which its nodes are found.
+        self._number = number
         self.n_inputs = 0
         self._outfeed_dtype = outfeed_dtype
 
@@ -159,7 +161,7 @@ class _Run:
         graph = tf.compat.v1.get_default_graph()
         outputs: tuple[Any, ...] = values
         for number, stage in enumerate(self.arguments.stages):
-            with marked(stage=number, **self.partials[number]):
+            with marked(stage=number, pipeline=self._number, **self.partials[number]):
                 outputs = _outputs(stage, outputs, named)
                 named = {}
         operations = [x for x in outputs if isinstance(x, tf.Operation)]
@@ -221,8 +223,8 @@ class _Run:
         holders = [_Holder(tensor, kind, i) for i, (tensor, kind) in typed]
         queue = self.arguments.outfeed_queue
 
-        def send(kept: list[Any]) -> Any:
-            values = [value for value, _ in kept]
+        def send(pairs: list[Any]) -> Any:
+            values = [value for value, _ in pairs]
             return queue.enqueue(values[0] if len(values) == 1 else values)
 
         added = sums.add(list(zip(tensors, holders, strict=True)))
@@ -246,15 +248,15 @@ def _outputs(stage: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tupl
     if not isinstance(stage, list | tuple):
         return _flat(stage(*values, **named))
     outputs: tuple[Any, ...] = ()
-    before: set[str] = set()
-    for branch, each in enumerate(stage):
-        known = set(_variable_names())
+    used: set[str] = set()
+    for branch, function in enumerate(stage):
+        before = set(_variable_names())
         with marked(branch=branch):
-            outputs += _flat(each(*values, **named))
-        mine = set(_variable_names()) - known
-        if before & mine:
-            raise ValueError(f"concurrent stages share the variable {sorted(before & mine)[0]}")
-        before |= mine
+            outputs += _flat(function(*values, **named))
+        mine = set(_variable_names()) - before
+        if used & mine:
+            raise ValueError(f"concurrent stages share the variable {sorted(used & mine)[0]}")
+        used |= mine
     return outputs
 
 

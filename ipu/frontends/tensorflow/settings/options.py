@@ -84,7 +84,7 @@ MODELLED = {
     "experimental.multi_replica_distribution.process_count",
     "experimental.multi_replica_distribution.process_index",
     "matmuls.poplar_options", "convolutions.poplar_options", "norms.use_stable_statistics",
-    "experimental.enable_prng_stability",
+    "experimental.enable_prng_stability", "io_tiles.place_ops_on_io_tiles",
 }
 
 _DEPRECATED = {

@@ -56,6 +56,13 @@ class System:
     options: Mapping[str, Any]
 
 
+    @property
+    def overlapping_tiles(self) -> int:
+        """I/O tiles that transfer beside computation: an even number, where feeds run there."""
+        is_placed = self.options["io_tiles.place_ops_on_io_tiles"]
+        return self.io_tiles + self.io_tiles % 2 if is_placed else 0
+
+
 _current: System | None = None
 
 
@@ -164,15 +171,15 @@ def _read(options: Mapping[str, Any]) -> System:
 
 def _partials(options: Mapping[str, Any], category: str) -> Format:
     """Format of partial sums; the libraries' words are "float" and "half"."""
-    chosen = options[f"{category}.poplar_options"].get("partialsType")
-    if chosen is None:
+    partials = options[f"{category}.poplar_options"].get("partialsType")
+    if partials is None:
         return BINARY32
-    if chosen not in ("float", "half"):
+    if partials not in ("float", "half"):
         raise ValueError(
-            f"{category}.poplar_options: partialsType={chosen!r} is not known; use 'float' or "
+            f"{category}.poplar_options: partialsType={partials!r} is not known; use 'float' or "
             "'half'"
         )
-    return find_partials(chosen)
+    return find_partials(partials)
 
 
 def _not_modelled(options: Mapping[str, Any]) -> list[str]:
@@ -181,6 +188,7 @@ def _not_modelled(options: Mapping[str, Any]) -> list[str]:
         f"{name} = {options[name]!r} is accepted, but the simulation does not model it"
         for name, metadata in OPTIONS.items()
         if not metadata.modelled
+        and not (name == "io_tiles.num_io_tiles" and options["io_tiles.place_ops_on_io_tiles"])
         and metadata.default != options[name]
         and getattr(metadata.default, "value", metadata.default) != options[name]
     ]

@@ -49,7 +49,11 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         super().__init__(opt, name)
         _check_count(num_mini_batches)
         check_state_placement(offload_weight_update_variables, replicated_optimizer_state_sharding)
-        self._accumulators = Accumulators(num_mini_batches, Method.parse(reduction_method), dtype)
+        self._accumulators = Accumulators(
+            num_mini_batches, Method.parse(reduction_method), dtype,
+            offload_state=offload_weight_update_variables is not False,
+            shard_state=bool(replicated_optimizer_state_sharding),
+        )
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: Any = None

@@ -40,10 +40,10 @@ def label(variable: Any) -> str:
 def accumulator_dtype(variable: Any, dtype: Dtype) -> tf.DType:
     """Type of a variable's accumulator."""
     if dtype is None:
-        chosen = variable.dtype
+        kind = variable.dtype
     else:
-        chosen = dtype(variable) if callable(dtype) and not _is_type(dtype) else dtype
-    return tf.as_dtype(chosen).base_dtype
+        kind = dtype(variable) if callable(dtype) and not _is_type(dtype) else dtype
+    return tf.as_dtype(kind).base_dtype
 
 
 def _is_type(dtype: Any) -> bool:
@@ -55,18 +55,22 @@ class Accumulators:
 
     count      G; method: SUM, MEAN or RUNNING_MEAN.
     dtype      of the accumulators: None, a type, or a function of the variable.
+    placement  of the optimiser's state, for the plan: offload_state, shard_state.
     """
 
     def __init__(
-        self, count: int, method: GradientAccumulationReductionMethod, dtype: Dtype
+        self, count: int, method: GradientAccumulationReductionMethod, dtype: Dtype,
+        **placement: bool,
     ) -> None:
         self.count, self.method, self.dtype = count, method, dtype
+        self.placement = placement
         self._kept: dict[Any, Any] = {}
         self._counters: dict[Any, Any] = {}
 
     def add(self, pairs: Sequence[Pair]) -> list[Any]:
         """Operations that add gradients to the accumulators of their variables."""
-        n = self._counter().read_value()
+        with marked(phase="update"):
+            n = self._counter().read_value()
         return [self._added(n, gradient, variable) for gradient, variable in pairs]
 
     def update(
@@ -75,7 +79,7 @@ class Accumulators:
     ) -> Any:
         """The operation that applies and clears the accumulated gradients after G mini-batches."""
         counter = self._counter()
-        with tf.control_dependencies(added):
+        with tf.control_dependencies(added), marked(phase="update"):
             seen = counter.assign_add(1, read_value=True)
 
         def applied() -> Any:
@@ -93,14 +97,16 @@ class Accumulators:
             with tf.control_dependencies(cleared):
                 return tf.constant(1)
 
-        branch = tf.cond(tf.equal(seen, self.count), applied, lambda: tf.constant(0))
+        with marked(phase="update", **self.placement):
+            branch = tf.cond(tf.equal(seen, self.count), applied, lambda: tf.constant(0))
         return branch.op
 
     def _added(self, n: Any, gradient: Any, variable: Any) -> Any:
         accumulator = self._accumulator(variable)
         name = label(variable)
         summands = self._summands(gradient)
-        value = accumulator.read_value()
+        with marked(phase="update"):
+            value = accumulator.read_value()
         with marked(kernel="Accumulate", method=self.method.value, mini_batches=self.count,
                     accumulation=self.count, variable=name, direction="backward"):
             total = tf.numpy_function(
@@ -118,10 +124,10 @@ class Accumulators:
         return list(gradient.op.inputs)
 
     def _formula(self, value: Any, n: Any, *summands: Any) -> Any:
-        kept, share = self._how().factors(int(n))
+        decay, share = self._how().factors(int(n))
         scaled = [g if share == 1 else g * g.dtype.type(share) for g in summands]
         gradient = sum(scaled[1:], start=scaled[0])
-        held = value if kept == 1 else value * value.dtype.type(kept)
+        held = value if decay == 1 else value * value.dtype.type(decay)
         return np.asarray(held + gradient.astype(value.dtype), value.dtype)
 
     def _how(self) -> Accumulation:

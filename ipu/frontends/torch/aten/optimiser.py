@@ -8,37 +8,35 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import Format
+from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
+from ipu.ops.primitive import Primitive
+from ipu.ops.updates.scales import unscaled
 
 __all__: list[str] = []
 
 
-@aten("addcmul.default", rounding="the product, times value if it is not 1, the sum")
+@aten("addcmul.default", of=ops.addcmul)
 def _addcmul(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
-    return _combined(call, "multiply", x, y, z, value)
+    return _combined(call, ops.addcmul, x, y, z, value)
 
 
-@aten("addcdiv.default", rounding="the quotient, times value if it is not 1, the sum")
+@aten("addcdiv.default", of=ops.addcdiv)
 def _addcdiv(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
-    return _combined(call, "divide", x, y, z, value)
+    return _combined(call, ops.addcdiv, x, y, z, value)
 
 
-def _combined(call: Call, verb: str, x: Any, y: Any, z: Any, value: float) -> Any:
-    device = call.device
+def _combined(call: Call, row: Primitive, x: Any, y: Any, z: Any, value: float) -> Any:
     a, b, c = call.arrays(x, y, z)
-    term = getattr(device, verb)(b, c)
-    if value != 1:
-        term = device.multiply(term, call.constant(value, term.format))
-    return call.result(device.add(a, term))
+    factor = 1.0 if value == 1 else call.constant(value, a.format)
+    return call.result(row.value(call.device, a, b, c, factor=factor))
 
 
-@aten("lerp.Scalar", "lerp.Tensor", rounding="the difference, the product, the sum")
+@aten("lerp.Scalar", "lerp.Tensor", of=ops.lerp)
 def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
-    device = call.device
-    a, b, w = call.arrays(x, y, weight)
-    return call.result(device.add(a, device.multiply(device.subtract(b, a), w)))
+    return call.result(ops.lerp.value(call.device, *call.arrays(x, y, weight)))
 
 
 # Gradient scalers -------------------------------------------------------------------------------
@@ -57,9 +55,8 @@ def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
         if not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
-            factor = call.device.context(BINARY32).constant(scale)
-            unscaled = call.device.cast(call.device.multiply(call.wide(g), factor), g.format)
-            gradient.copy_(call.memory.write(unscaled, gradient.dtype))
+            smaller = call.device.cast(unscaled(call.device, g, scale), g.format)
+            gradient.copy_(call.memory.write(smaller, gradient.dtype))
             call.memory.mark(gradient, g.format)
 
 

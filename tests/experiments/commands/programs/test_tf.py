@@ -42,6 +42,40 @@ needs_tensorflow = pytest.mark.skipif(
 )
 
 
+PIPELINE = """
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 2
+config.configure_ipu_system()
+with ipu.ipu_strategy.IPUStrategyV1().scope():
+    layers = [tf.keras.layers.Dense(n, input_shape=(4,)) for n in (4, 2)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse", steps_per_execution=4)
+    model.set_pipeline_stage_assignment([0, 1])
+    model.set_pipelining_options(4)
+    data = tf.data.Dataset.from_tensors((tf.ones((3, 4)), tf.ones((3, 2)))).repeat(4)
+    model.fit(data, verbose=0)
+"""
+
+
+@pytest.mark.source("S0-31")
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")
+def test_a_report_has_the_plan_as_words_files_and_a_picture(tmp_path):
+    program, out = tmp_path / "program.py", tmp_path / "out"
+    program.write_text(PIPELINE)
+    assert main(["tf", "--report", str(out), str(program)]) == 0
+    words = json.loads((out / "report.json").read_text())["plan"]
+    assert words[0] == "2 stages on IPU 0 1, grouped, 7 slots"
+    assert any(line.startswith("IPU 1: peak") for line in words)
+    assert "slots, time and memory" in (out / "index.html").read_text()
+    names = {path.name for path in (out / "plan").iterdir()}
+    assert names == {"schedule.json", "account.json", "trace.json", "plan.png"}
+    account = json.loads((out / "plan" / "account.json").read_text())
+    assert [row["parameter_bytes"] for row in account["figures"]] == [4 * 20, 4 * 10]
+    assert account["stash"]["held"] == [3, 1]
+
+
 @needs_tensorflow
 def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, capsys):
     program = tmp_path / "program.py"
@@ -55,6 +89,17 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
     assert captured.out.splitlines()[-1] == "['--x', '1'] True 3"
     assert "0 steps on mk2, p=f16,c=f16,part=f32, to nearest" in captured.err
     assert str(out / "index.html") in captured.err
+
+
+@needs_tensorflow
+def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text(PIPELINE)
+    assert main(["tf", "--policy", "fp16+dese=f32", str(program)]) == 2
+    error = capsys.readouterr().err
+    assert "policy pattern 'dese' matches no layer" in error
+    assert "did you mean 'dense" in error
+    assert main(["tf", "--policy", "fp16+dense*=f32", str(program)]) == 0
 
 
 @needs_tensorflow

@@ -64,7 +64,7 @@ def test_the_next_call_takes_the_rounded_sum():
 
 def test_pairs_are_taken_even_ones_first():
     """B200 into binary16: 4096 + 2, rounded to 4096 (a tie), then 1 + 1, and c at the end."""
-    unit = find_unit("B200_E4M3_F16")
+    unit = find_unit("B200_MMA_E4M3_F16")
     eight = replace(unit, inputs=(fp.BINARY16,))
     a = [64.0, 1.0, 1.0, 0.0, 1.0] + [0.0] * 27
     b = [64.0, 2.0, 2.0, 0.0, 0.0] + [0.0] * 27

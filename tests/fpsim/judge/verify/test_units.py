@@ -21,8 +21,8 @@ RECORDED = [
     ("A100_bf16.npz", "A100_BF16_F32"),
     ("Ada_E4M3.npz", "ADA_E4M3_F32"),
     ("Ada_E4M3.npz", "ADA_E4M3_F16"),
-    ("B200_E4M3.npz", "B200_E4M3_F32"),
-    ("B200_E4M3.npz", "B200_E4M3_F16"),
+    ("B200_E4M3.npz", "B200_MMA_E4M3_F32"),
+    ("B200_E4M3.npz", "B200_MMA_E4M3_F16"),
 ]
 #: Sets with binary32 results that tell neighbouring models apart; B200's rows fill no window.
 JUDGES = [pair for pair in RECORDED if pair[1].endswith("F32") and "B200" not in pair[1]]
@@ -65,14 +65,14 @@ def test_neighbouring_models_do_not_reproduce_them(file, unit, change):
 )
 def test_fp8_calls_into_binary16_are_each_rounded_to_binary16(change, mismatches):
     """Even pairs, then odd pairs, chained from zero, then c; each of the three sums is rounded."""
-    other = replace(find_unit("B200_E4M3_F16"), **change)
+    other = replace(find_unit("B200_MMA_E4M3_F16"), **change)
     report = verify(read(vector_path("matrix-units/B200_E4M3.npz")), other)
     assert report.mismatches > 200
     assert mismatches in (None, report.mismatches)
 
 
 @pytest.mark.vectors
-@pytest.mark.parametrize(("unit", "window"), [("B200_E4M3_F32", 18), ("B200_E4M3_F16", 16)])
+@pytest.mark.parametrize(("unit", "window"), [("B200_MMA_E4M3_F32", 18), ("B200_MMA_E4M3_F16", 16)])
 def test_the_recordings_of_fp8_calls_bound_their_window_from_below_only(unit, window):
     recorded, record = read(vector_path("matrix-units/B200_E4M3.npz")), find_unit(unit)
     assert verify(recorded, replace(record, window=window)).mismatches > 0
@@ -85,7 +85,7 @@ def test_the_recordings_of_fp8_calls_bound_their_window_from_below_only(unit, wi
 def test_fp8_units_of_one_generation_have_one_model_into_binary16(part, inputs):
     """The recordings of the other parts, which are not among the vectors, agree with it too."""
     names = ("terms", "calls", "window", "cut", "accumulator", "rounding", "order", "join")
-    unit, recorded = find_unit(f"{part}_{inputs}_F16"), find_unit("B200_E4M3_F16")
+    unit, recorded = find_unit(f"{part}_{inputs}_F16"), find_unit("B200_MMA_E4M3_F16")
     assert [getattr(unit, n) for n in names] == [getattr(recorded, n) for n in names]
 
 

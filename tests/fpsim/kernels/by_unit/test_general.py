@@ -23,7 +23,7 @@ from tests.fpsim.kernels.by_unit.by_engine import at_the_edge, check, job_of, mu
 
 UNITS = [
     "V100_F16_F32", "ADA_E4M3_F32", "V100_F16_F16", "AMP_F16_F32", "AMP_F16_F32.sticky",
-    "AMP_F16_F32.sequential_f32", "B200_E4M3_F32",
+    "AMP_F16_F32.sequential_f32", "B200_MMA_E4M3_F32",
 ]
 
 NOTHING = -(1 << 30)
@@ -37,7 +37,9 @@ def test_addends_at_the_last_digit_and_below_it(unit):
     check(run_general, unit, a, b, c)
 
 
-@pytest.mark.parametrize("unit", ["AMP_F16_F32", "V100_F16_F16", "B200_E5M2_F32", "AMP_F32_F32"])
+@pytest.mark.parametrize(
+    "unit", ["AMP_F16_F32", "V100_F16_F16", "B200_MMA_E5M2_F32", "AMP_F32_F32"]
+)
 @pytest.mark.parametrize("policy", ["keep", "flush_both"])
 def test_what_is_no_number_beside_numbers(unit, policy):
     """Infinities of both signs, NaN, inf * 0, overflow and the least subnormal in every pair."""

@@ -72,6 +72,16 @@ def test_a_pass_may_be_longer_than_the_stretches_of_the_loop():
     assert same_as_general(unit, a, b)
 
 
+@pytest.mark.parametrize("partials", [fp.BFLOAT16, fp.TF32], ids=str)
+def test_sums_near_the_largest_number_are_rounded(partials):
+    """1.5 * 2**k with k digits more than a sum is no number of binary32 for sums from 2**112 on."""
+    unit = replace(SHORT, partials=partials, terms=2, window=10)
+    for exponent in (110, 112, 113, 115):
+        a = np.float32([[2.0 ** (exponent - 58), 2.0 ** (exponent - 70)]])
+        b = np.float32([[1.5 * 2.0**58] * 3, [2.0**59] * 3])
+        assert same_as_general(unit, a, b), exponent
+
+
 def test_infinite_partials_stay_beside_pairs_of_floats():
     """Products of up to 2**17 overflow in partials of binary16 in one pass and meet in the next."""
     unit = replace(UNITS["half partials"], window=31)

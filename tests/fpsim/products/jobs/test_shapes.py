@@ -1,11 +1,13 @@
-"""Shapes of matrix products: differential (numpy's matmul), refusals."""
+"""Shapes of matrix products and stacks: differential (numpy's matmul), refusals."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from fpsim.products.jobs.job import Job
 from fpsim.products.jobs.shapes import result_shape, row_and_column
+from fpsim.products.jobs.stack import Stack
 
 FITTING = [
     ((2, 3), (3, 4)), ((0, 3), (3, 4)), ((2, 0), (0, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)),
@@ -47,3 +49,13 @@ def test_the_row_and_the_column_give_the_element(a, b):
         row, column = row_and_column(x, y, index)
         assert row.shape == column.shape == (a[-1],)
         assert row @ column == product[index]
+
+
+def test_a_stack_has_the_rows_of_all_its_matrices():
+    assert Stack(np.zeros((4, 3, 2), np.float32)).shape == (12, 2)
+
+
+def test_a_job_looks_at_all_the_numbers():
+    a, b = np.float32([[[1]], [[-8]]]), np.float32([[[0]], [[0.5]]])
+    job = Job(None, Stack(a), b, np.zeros((2, 1), np.float32), None, fresh=True)
+    assert job.reach()[:4] == (1.0, 8.0, 0.5, 0.5)

@@ -17,6 +17,7 @@ __all__ = [
     "options",
     "poptorch",
     "session_of",
+    "sgd",
     "staged",
     "torch",
     "train",

@@ -70,7 +70,7 @@ def test_truth_values_and_bytes_are_fed():
 
 
 def test_depths_and_ordinals():
-    assert Infeed(numbers(), prefetch_depth=0)._depth == 3  # as the vendor's
+    assert Infeed(numbers(), prefetch_depth=0).prefetch_depth == 3  # as the vendor's
     for depth in (-1, 256, 2.5, True, "x"):
         with pytest.raises(ValueError, match=f"prefetch_depth={depth!r}"):
             Infeed(numbers(), prefetch_depth=depth)

@@ -10,7 +10,7 @@ from tests.ipu.frontends.torch.framework import machine
 
 from ipu.frontends.processes.programs import ProgramError  # isort: skip
 from ipu.frontends.processes.vendor_names import vendor_names  # isort: skip
-from ipu.frontends.torch.program import run_program, settings_of  # isort: skip
+from ipu.frontends.torch.program import join_replicas, run_program, settings_of  # isort: skip
 
 
 @pytest.fixture
@@ -114,3 +114,16 @@ def test_what_reaches_bits_is_compared_between_processes(choices, name):
     one, other = settings_of(machine()), settings_of(machine(**choices))
     assert [a.partition(":")[0] for a, b in zip(one, other, strict=True) if a != b] == [name]
     assert settings_of(machine(count=True)) == one
+
+
+def test_one_replica_of_poprun_joins_nobody(monkeypatch):
+    variables = {
+        "POPDIST_NUM_INSTANCES": "1", "POPDIST_INSTANCE_INDEX": "0",
+        "POPDIST_NUM_TOTAL_REPLICAS": "1", "FPSIM_TRANSPORT": "local",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    session = machine()
+    before = session.replicas
+    assert join_replicas(session) == 1
+    assert session.replicas is before

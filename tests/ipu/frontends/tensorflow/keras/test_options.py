@@ -142,5 +142,7 @@ def test_options_of_queues_and_stages_are_those_of_the_queues_and_stages():
     forget()
     with pytest.warns(RuntimeWarning, match="where the tensors of a pipeline lie changes no bit"):
         net.set_pipelining_options(2, offload_activations=True)
-    with pytest.warns(RuntimeWarning, match="recomputation_mode change no number"):
+    with pytest.warns(RuntimeWarning, match="accumulate_outfeed changes no number"):
+        net.set_pipelining_options(2, accumulate_outfeed=True)
+    with pytest.raises(TypeError, match="recomputation_mode is not a member of the Recomputation"):
         net.set_pipelining_options(2, recomputation_mode="Auto")

@@ -1,9 +1,13 @@
-"""The table of options: names and defaults of the vendor's release (golden)."""
+"""Options and their enumerations: the vendor's names and defaults; notes (golden, law)."""
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
+from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
+from ipu.frontends.tensorflow.settings.notes import forget, note
 from ipu.frontends.tensorflow.settings.options import CATEGORIES, OPTIONS
 
 
@@ -27,3 +31,25 @@ def test_every_option_lies_in_a_known_category():
 def test_defaults(name, default):
     assert OPTIONS[name].default == default
     OPTIONS[name].check_type(default)
+
+
+def test_members_by_number_and_by_switch():
+    assert [member.name for member in StochasticRoundingBehaviour] == [
+        "OFF", "ON", "REPLICA_IDENTICAL_ONLY",
+    ]
+    off, on = (StochasticRoundingBehaviour.from_bool(value) for value in (False, True))
+    assert (off, on) == (StochasticRoundingBehaviour(0), StochasticRoundingBehaviour(1))
+
+
+def test_a_note_comes_once_until_it_is_forgotten():
+    forget()
+    with pytest.warns(RuntimeWarning, match="one"):
+        note("one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        note("one")
+    with pytest.warns(RuntimeWarning, match="two"):
+        note("two")
+    forget()
+    with pytest.warns(RuntimeWarning, match="one"):
+        note("one")

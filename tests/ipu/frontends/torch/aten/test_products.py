@@ -35,6 +35,12 @@ def test_a_bias_is_added_to_the_rounded_product():
     same(on_machine(lambda c, a, b: torch.addmm(c, a, b, beta=0.3, alpha=0.5), C, A, B), scaled)
 
 
+def test_a_bias_times_zero_is_not_read():
+    """As torch documents it: a NaN there does not reach the result."""
+    nothing = torch.full_like(C, torch.nan)
+    same(on_machine(lambda c, a, b: torch.addmm(c, a, b, beta=0), nothing, A, B), by_device())
+
+
 def test_the_policy_chooses_partials():
     with machine("p=f16,c=f16,part=f16") as session:
         result = A @ B

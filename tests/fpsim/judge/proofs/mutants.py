@@ -1,0 +1,137 @@
+"""Named mutants of kernels and plans, and the theorems that refute them.
+
+Each changes a text that stands once in its file. It is applied to a copy of the tree, where the
+proof must end in a counterexample that the mutant's own compiled kernel confirms.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import NamedTuple
+
+from tests.mutants import ROOT, Mutant
+from tests.mutate import Tree
+
+__all__ = ["MUTANTS", "Named", "outcome"]
+
+ROUNDING, ELEMENTWISE = "fpsim/kernels/rounding/", "fpsim/kernels/elementwise/"
+RANDOM = "fpsim/kernels/random/"
+
+
+class Named(NamedTuple):
+    """What is changed, and the theorem that no longer holds."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+    theorem: str
+
+    def mutant(self) -> Mutant:
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        assert text.count(self.before) == 1, f"{self.name}: {self.before!r} is not one place"
+        start = text.index(self.before)
+        return Mutant(self.path, start, start + len(self.before), self.after, "named")
+
+
+MUTANTS = [
+    Named("tie to the odd neighbour", ROUNDING + "grids.py",
+          "half + ((a >> rule.drop) & 1)", "half + (~(a >> rule.drop) & 1)",
+          "convert binary16 RNE"),
+    Named("a binade of subnormals on the grid of normal numbers", ROUNDING + "grids.py",
+          "select(a < rule.emin << digits", "select(a < rule.emin - 1 << digits",
+          "convert e4m3 RNE"),
+    Named("a quantum too far down", ROUNDING + "grids.py",
+          "floor = select(above, nearest - quantum, nearest)", "floor = nearest - quantum",
+          "convert e5m2 RTP"),
+    Named("overflow begins late", ELEMENTWISE + "step.py",
+          "return (t & ~sign) >= _by_sign(mode, t, sign, rule.over_pos, rule.over_neg)",
+          "return (t & ~sign) > _by_sign(mode, t, sign, rule.over_pos, rule.over_neg)",
+          "convert e4m3fn RNA"),
+    Named("tininess looked for before rounding", "fpsim/elementwise/constants.py",
+          "Up.NEVER: 0, Up.ABOVE_HALF: half - 1, Up.FROM_HALF: half, Up.ALWAYS: 2 * half - 1,",
+          "Up.NEVER: 0, Up.ABOVE_HALF: 0, Up.FROM_HALF: 0, Up.ALWAYS: 0,",
+          "convert f152 RAZ"),
+    Named("one random digit fewer", ROUNDING + "round.py",
+          "r = umin(rule.random_bits + s, rule.random_most)",
+          "r = umin(rule.random_bits + s, rule.random_most) - 1", "convert bfloat16 SR(8)"),
+    Named("a signalling NaN is quiet", ELEMENTWISE + "step.py",
+          "((raw & quiet_like(raw)) == 0)", "((raw & quiet_like(raw)) != 0)",
+          "convert binary16 RTZ"),
+    Named("a store that overflows late", ROUNDING + "store.py",
+          "r = select(over, select(negative, rule.over_value_neg, rule.over_value_pos), r)",
+          "r = select(over, rule.over_value_pos, r)", "store binary16 RNE"),
+    Named("a flag of a store is lost", ROUNDING + "store.py",
+          "flags = select(over, none + _OVERFLOW, none)", "flags = none",
+          "store e4m3fn SR(8)"),
+    Named("a store drops a digit too many", ROUNDING + "round.py",
+          "return rule.drop + (rule.emin - umin(rule.emin, field))",
+          "return rule.drop + (rule.emin - umin(rule.emin, field + 1))", "store e5m2 RNE"),
+    Named("the magic number half as large", ROUNDING + "store.py",
+          "(rule.drop << digits) | (rule.hidden >> 1)",
+          "(rule.drop - 1 << digits) | (rule.hidden >> 1)", "magic binary16 loud"),
+    Named("the magic number's middle left out", ROUNDING + "store.py",
+          "((rule.drop << digits) | (rule.hidden >> 1))", "(rule.drop << digits)",
+          "magic binary16 loud"),
+    Named("the magic number overflows", ROUNDING + "store.py",
+          "return umin(rule.largest & infinity, infinity - (rule.drop << digits))",
+          "return rule.largest & infinity", "magic bfloat16 loud"),
+    Named("the other neighbour is made odd", ROUNDING + "to_odd.py",
+          "(rounded - (against >> (width - 1))) | 1", "(rounded + (against >> (width - 1))) | 1",
+          "add e5m2 RTN"),
+    Named("nothing is made odd", ROUNDING + "to_odd.py",
+          "error != 0.0, (rounded", "error != error, (rounded", "add e5m2 RTN"),
+    Named("zero over zero is a pole", ELEMENTWISE + "special.py",
+          "pole = (y == 0.0) & (x != 0.0) & ~nonfinite", "pole = (y == 0.0) & ~nonfinite",
+          "divide e5m2 RNE"),
+    Named("every root is odd", ROUNDING + "to_odd.py",
+          "return _to_odd(bits, residual, as_bits(residual), 64)", "return bits | 1",
+          "sqrt e5m2 RTO"),
+    Named("the sign of a sum of zeros", ELEMENTWISE + "step.py",
+          "(as_bits(a) | as_bits(b)) & sign, s)", "(as_bits(a) & as_bits(b)) & sign, s)",
+          "add e5m2 RTN"),
+    Named("TwoSum with the operands exchanged", ROUNDING + "to_odd.py",
+          "    part = s - x\n    error = (x - (s - part)) + (y - part)\n    bits = as_bits(s)",
+          "    part = s - x\n    error = (x - (s - part)) - (y - part)\n    bits = as_bits(s)",
+          "add binary16 RTN"),
+    Named("subtraction that adds", ELEMENTWISE + "step.py",
+          "a, b = x, as_float(as_bits(y) ^ sign)", "a, b = x, y", "subtract e5m2 RNE"),
+    Named("products of binary16 rounded at the wrong end", ELEMENTWISE + "step.py",
+          "tiny = a < _by_sign(mode, t, sign, rule.tiny_pos, rule.tiny_neg)",
+          "tiny = a <= _by_sign(mode, t, sign, rule.tiny_pos, rule.tiny_neg)",
+          "multiply binary16 RNE"),
+    Named("infinity times zero", ELEMENTWISE + "special.py",
+          "invalid = signalling | product_nan | (result_nan & ~operand_nan)",
+          "invalid = signalling | (result_nan & ~operand_nan)", "fma binary16 RNE"),
+    Named("two slots with one word", RANDOM + "words.py",
+          "store(words, at + 5 * step, w1)", "store(words, at + 5 * step, w0)",
+          "philox elements half words"),
+    Named("counters overlap", RANDOM + "words.py",
+          "(first + i) // group * VECTOR_WIDTH", "(first + i) // group * (VECTOR_WIDTH - 1)",
+          "philox elements whole words"),
+    Named("low halves are not moved to the top", RANDOM + "words.py",
+          "w0 << 16, w1 << 16, w2 << 16, w3 << 16", "w0, w1, w2, w3",
+          "philox elements half words"),
+    Named("a part too many", "fpsim/products/spread_sums.py",
+          "return length, n // length", "return length, n // length + 1", "parts of a sum"),
+    Named("parts of 65", "fpsim/products/spread_sums.py",
+          "length = -(-n // -(-n // PART))", "length = -(-n // -(-n // PART)) + 1",
+          "parts of a sum"),
+    Named("parts rounded down", "fpsim/products/spread_sums.py",
+          "length = -(-n // -(-n // PART))", "length = n // -(-n // PART)", "parts of a sum"),
+]
+
+
+def outcome(tree: Tree, named: Named) -> str:
+    """What the command line says of the theorem in a tree with the mutant."""
+    mutant = named.mutant()
+    tree.apply(mutant)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ipu.experiments.cli", "verify", "proof", named.theorem],
+            cwd=tree.root, env=tree.environment(), capture_output=True, text=True, check=False,
+        )
+    finally:
+        tree.restore(mutant)
+    return f"status {done.returncode}\n{done.stdout}{done.stderr}"
