@@ -24,12 +24,16 @@ import math
 from typing import Any, NamedTuple
 
 from fpsim.array import Array
+from fpsim.core import Operand
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "normalise"]
+__all__ = [
+    "batch_norm", "group_norm", "layer_norm", "moving_average", "normalise", "unbiased",
+    "weight_norm",
+]
 
 Axes = tuple[int, ...]
 
@@ -78,6 +82,22 @@ def batch_statistics(
 ) -> Statistics:
     """Statistics over all axes but the last."""
     return _statistics(device, x, _all_but_last(x), epsilon, stable, unbiased)
+
+
+def known_statistics(
+    device: Device, x: Array, mean: Array, variance: Array, epsilon: float
+) -> Statistics:
+    """Of an evaluation: the running mean and variance."""
+    wide32 = device.cast(variance, wide(x.format))
+    inverse = device.cast(inverse_deviation(device, wide32, epsilon), x.format)
+    centre = device.cast(mean, x.format)
+    return Statistics(centre, wide32, inverse, device.subtract(x, centre))
+
+
+def saved_of(device: Device, statistics: Statistics, gamma: Array) -> Saved:
+    """What batch norm saves of these statistics."""
+    whitened = device.multiply(statistics.centred, statistics.inverse)
+    return whitened, gamma, statistics.inverse
 
 
 def _all_but_last(x: Array) -> Axes:
@@ -196,6 +216,51 @@ def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Ar
     return _group_norm_x(device, gradient, saved, groups=1)
 
 
+# Around norms -----------------------------------------------------------------------------------
+
+
+def _unbiased(device: Device, variance: Array, *, n: int) -> tuple[Array, Saved]:
+    return device.multiply(variance, n / max(n - 1, 1)), ()
+
+
+def _moving_average(
+    device: Device, old: Array, fresh: Array, *, rest: Operand, share: Operand,
+    fresh_first: bool = False,
+) -> tuple[Array, Saved]:
+    fresh = device.cast(fresh, old.format)
+    if fresh_first:
+        term = device.multiply(fresh, share)
+        return device.add(term, device.multiply(old, rest)), ()
+    return device.add(device.multiply(old, rest), device.multiply(fresh, share)), ()
+
+
+def _others(ndim: int, dim: int) -> Axes:
+    return tuple(a for a in range(ndim) if a != dim % ndim)
+
+
+def _weight_norm(device: Device, v: Array, g: Array, *, dim: int = 0) -> tuple[Array, Saved]:
+    """Saves |v| in binary32."""
+    x = device.cast(v, wide(v.format))
+    norms = device.sqrt(device.reduce_sum(device.multiply(x, x), _others(v.ndim, dim)))
+    w = device.multiply(x, device.divide(device.cast(g, x.format), norms))
+    return device.cast(w, v.format), (norms,)
+
+
+def weight_norm_gradients(
+    device: Device, gradient: Array, v: Array, g: Array, norms: Array, dim: int
+) -> tuple[Array, Array]:
+    """To v: g/|v| · (dw - v · to_g / |v|). To g: sum(dw · v) / |v|.
+
+    Shapes    all in binary32, as the results are; those of g and the norms as torch has them.
+    """
+    total = device.reduce_sum(device.multiply(gradient, v), _others(v.ndim, dim))
+    norms = norms.reshape(total.shape)
+    to_g = device.divide(total, norms)
+    along = device.multiply(v, device.divide(to_g, norms))
+    factor = device.divide(g.reshape(total.shape), norms)
+    return device.multiply(device.subtract(gradient, along), factor), to_g
+
+
 _SCALING = {"subtract": 1, "multiply": 2, "add": 1}
 #: The steps for every element: sums of x and of its squares, then as with known statistics.
 _NORMING = steps({"cast": 1, "add": 2, "multiply": 1}, **_SCALING)
@@ -234,4 +299,17 @@ layer_norm = Primitive(
     cost=_NORMING,
     rounding="statistics in binary32, then each operation",
     gradient="sums in binary32, then each operation",
+)
+#: variance · n/(n - 1), of one element the variance; no gradient flows, as for the next ones.
+unbiased = Primitive("unbiased", _unbiased, (None,), cost=steps(multiply=1), rounding="once")
+#: rest · old + share · fresh in the format of old; option `fresh_first`: that product first.
+moving_average = Primitive(
+    "moving_average", _moving_average, (None, None), cost=steps(multiply=2, add=1),
+    rounding="each product, the sum", source="the frameworks differ in the order of the products",
+)
+#: g · v / |v|, norms over all axes but `dim`; its gradients are `weight_norm_gradients`.
+weight_norm = Primitive(
+    "weight_norm", _weight_norm, (None, None), rounding="binary32 inside, once at the end",
+    cost=steps({"cast": 2, "multiply": 2, "add": 1}),
+    source="PyTorch, aten/src/ATen/native/WeightNorm.cpp",
 )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.selection import spread_windows, window_maxima
+from fpsim.records.formats import Format
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
@@ -31,6 +32,12 @@ __all__ = ["average_pool", "max_pool"]
 
 Size = int | Pair
 Values = NDArray[Any]
+
+
+def read_nan(device: Device, fmt: Format) -> None:
+    """Raise what a maximum raises that reads a NaN: for those who choose by other means."""
+    nan = device.from_host(np.nan, fmt)
+    device.maximum(nan, nan)
 
 
 def _windows(x: Array, size: Size, stride: Stride | None, padding: Padding) -> Geometry:

@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
 
 __all__ = [
-    "dense_cross_entropies", "log_softmax", "softmax", "softmax_cross_entropy",
-    "softmax_cross_entropy_dense", "sparse_cross_entropies",
+    "dense_cross_entropies", "log_softmax", "logsumexp", "safe_softmax", "softmax",
+    "softmax_cross_entropy", "softmax_cross_entropy_dense", "sparse_cross_entropies",
 ]
 
 Labels = NDArray[np.integer[Any]]
@@ -60,6 +61,28 @@ def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> A
     y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
     common = device.multiply(device.exp(y), device.reduce_sum(g, axis=-1))
     return device.cast(device.subtract(g, common), gradient.format)
+
+
+def _safe_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
+    masked = np.isneginf(x.carrier).all(axis=-1, keepdims=True)
+    used = np.broadcast_to(~masked, x.shape)
+    y = device.select(used, _softmax(device, device.select(used, x))[0])
+    return y, (y,)
+
+
+def _logsumexp(
+    device: Device, x: Array, *, axis: tuple[int, ...] | None = None, keepdims: bool = False
+) -> tuple[Array, Saved]:
+    """max + log(sum(e**(x - max))), a maximum that is infinite counted as 0."""
+    axes, x32 = axis or tuple(range(x.ndim)), device.cast(x, wide(x.format))
+    most, _ = largest_along(x32.carrier, axes, x32.context.settings, number_wins=False)
+    most[np.isinf(most)] = 0
+    largest = x32.like(most)
+    powers = device.exp(device.subtract(x32, largest))
+    y = device.add(device.log(device.reduce_sum(powers, axes)), largest)
+    if not keepdims:
+        y = y.reshape([n for a, n in enumerate(x.shape) if a not in axes])
+    return device.cast(y, x.format), ()
 
 
 # Cross-entropies ------------------------------------------------------------------------------
@@ -154,6 +177,20 @@ log_softmax = Primitive(
     cost=steps(_SHIFTING | {"subtract": 2}, cast=1),
     rounding="binary32 inside, once at the end",
     gradient="binary32 inside, once at the end",
+)
+#: Softmax that gives zeros for a row of minus infinities, as masked attention needs it.
+safe_softmax = Primitive(
+    "safe_softmax",
+    _safe_softmax,
+    (_softmax_x,),
+    cost=steps(_SHIFTING | {"divide": 1}, cast=1),
+    rounding="binary32 inside, once at the end",
+    gradient="binary32 inside, once at the end",
+)
+#: log sum exp(x) over `axis` (default: all); option `keepdims`. No gradient flows.
+logsumexp = Primitive(
+    "logsumexp", _logsumexp, (None,), cost=steps(_SHIFTING | {"log": 1}, cast=1),
+    rounding="binary32 inside, once at the end",
 )
 #: Mean cross-entropy of the softmax of logits against integer `labels`: a binary32 scalar.
 softmax_cross_entropy = Primitive(

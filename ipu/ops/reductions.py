@@ -1,4 +1,4 @@
-"""Sum, mean and maximum over axes.
+"""Sums, means, variances, norms, products and extrema over axes, and running sums.
 
 Sums run in binary32, as `Device.reduce_sum` adds, and are rounded once; a mean is that sum times
 fl(1/n) in binary32, rounded once. Of no elements the mean is 0 · inf: NaN, with INVALID. The
@@ -10,18 +10,24 @@ Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.arithmetic import absolute
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
-__all__ = ["reduce_max", "reduce_mean", "reduce_min", "reduce_sum"]
+__all__ = [
+    "cumulative_product", "cumulative_sum", "half_square_sum", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_product", "reduce_sum", "reduce_variance", "vector_norm",
+]
 
 Axes = int | tuple[int, ...] | None
 
@@ -121,6 +127,82 @@ def first_index(saved: Saved) -> NDArray[np.intp]:
     return np.asarray(first)
 
 
+def _variance(
+    device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False,
+    correction: float = 1.0, root: bool = False,
+) -> tuple[Array, Saved]:
+    """Saves the mean, in binary32."""
+    axes, x32 = _axes(x, axis), device.cast(x, wide(x.format))
+    mean = device.reduce_sum(x32, axes, scale=share(x.shape, axes))
+    centred = device.subtract(x32, mean)
+    squares = device.multiply(centred, centred)
+    spread = device.reduce_sum(squares, axes, scale=1 / (count(x.shape, axes) - correction))
+    if root:
+        spread = device.sqrt(spread)
+    result = device.cast(_shaped(x, spread, axes, keepdims), x.format)
+    return result, (_shaped(x, mean, axes, keepdims),)
+
+
+def _norm(
+    device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False, order: float = 2
+) -> tuple[Array, Saved]:
+    """Of order 2 in binary32. A norm with a NaN is NaN, whatever the rule of maxima says."""
+    axes = _axes(x, axis)
+    if order == 2:
+        norm = device.sqrt(device.reduce_squares(x, axes))
+    elif order == 1:
+        norm = device.reduce_sum(absolute.value(device, x), axes)
+    elif order == math.inf:
+        sizes = absolute.value(device, x).carrier
+        largest, _ = largest_along(sizes, axes, x.context.settings, number_wins=False)
+        norm = x.like(largest)
+    else:
+        raise ValueError(f"order={order} is no norm of the machine; use 1, 2 or inf")
+    return _shaped(x, norm, axes, keepdims), ()
+
+
+def _half_squares(device: Device, x: Array) -> tuple[Array, Saved]:
+    total = device.reduce_squares(x.reshape(-1), (0,), scale=0.5)
+    return device.cast(total.reshape(()), x.format), ()
+
+
+def _product(
+    device: Device, x: Array, *, axis: Axes = None, keepdims: bool = False
+) -> tuple[Array, Saved]:
+    axes = _axes(x, axis)
+    rest = [a for a in range(x.ndim) if a not in axes]
+    terms = x.carrier.transpose([*axes, *rest])
+    terms = terms.reshape([count(x.shape, axes), *[x.shape[a] for a in rest]])
+    if not len(terms):
+        result = x.like(np.ones(terms.shape[1:], terms.dtype))
+    else:
+        result = x.like(np.array(terms[0]))
+        for term in terms[1:]:
+            result = device.multiply(result, x.like(np.array(term)))
+    aligned = result.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
+    return _shaped(x, aligned, axes, keepdims), ()
+
+
+def _running(verb: str, start: float) -> Any:
+    """A forward rule of results so far along an axis, each rounded in binary32."""
+
+    def forward(
+        device: Device, x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False
+    ) -> tuple[Array, Saved]:
+        operation, x32 = getattr(device, verb), device.cast(x, wide(x.format))
+        rows = np.moveaxis(x32.carrier, axis, 0)
+        rows = np.ascontiguousarray(rows[::-1] if reverse else rows)
+        results = np.full(rows.shape, start, rows.dtype)
+        total = x32
+        for i, row in enumerate(rows[:-1] if exclusive else rows):
+            total = operation(total, x32.like(row)) if i else x32.like(row)
+            results[i + exclusive] = total.carrier
+        turned = np.moveaxis(results[::-1] if reverse else results, 0, axis)
+        return device.cast(x32.like(np.ascontiguousarray(turned)), x.format), ()
+
+    return forward
+
+
 _ADDING = steps({"cast": 1, "add": 1})
 
 #: Sum over `axis` (default: all); option `keepdims`.
@@ -148,4 +230,36 @@ reduce_max = Primitive(
 #: Minimum over `axis` (default: all); option `keepdims`.
 reduce_min = Primitive(
     "reduce_min", _min, (_max_x,), cost=steps(maximum=1), rounding="none", gradient="none"
+)
+_WIDE = "binary32, once at the end"
+#: Variance over `axis`, by n - `correction`; options `root` (the deviation), `keepdims`; of all
+#: operations in binary32 the result alone is rounded. No gradient flows, as for the next ones.
+reduce_variance = Primitive(
+    "reduce_variance", _variance, (None,), rounding=_WIDE,
+    cost=steps({"cast": 1, "add": 2, "subtract": 1, "multiply": 1}),
+)
+#: Norm over `axis` of `order` 1, 2 (in binary32) or infinity.
+vector_norm = Primitive(
+    "vector_norm", _norm, (None,), cost=steps({"cast": 1, "multiply": 1, "add": 1}),
+    rounding=f"{_WIDE}: of squares and the root (order 2), of sizes (order 1); none (infinity)",
+)
+#: Half of the sum of squares.
+half_square_sum = Primitive(
+    "half_square_sum", _half_squares, (None,), cost=steps({"cast": 1, "multiply": 1, "add": 1}),
+    rounding="squares and their sum in binary32, times 1/2, once at the end",
+)
+#: Product over `axis` (default: all); option `keepdims`.
+reduce_product = Primitive(
+    "reduce_product", _product, (None,), cost=steps(multiply=1),
+    rounding="each product, in index order",
+)
+_EACH = "binary32 in index order, each result once"
+#: Sums so far along `axis`; options `exclusive` (without the last), `reverse`.
+cumulative_sum = Primitive(
+    "cumulative_sum", _running("add", 0.0), (None,), cost=_ADDING, rounding=_EACH
+)
+#: Products so far.
+cumulative_product = Primitive(
+    "cumulative_product", _running("multiply", 1.0), (None,), rounding=_EACH,
+    cost=steps({"cast": 1, "multiply": 1}),
 )

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16, BINARY32, Format
+from ipu import ops
 from ipu.frontends.horovod.runtime import Runtime, running
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
@@ -111,7 +112,7 @@ def _result(
 ) -> Array | NDArray[Any]:
     if op is Average and size > 1:
         own = device.context(total.format).wrap(total.carrier)
-        total = device.divide(own, float(size))
+        total = ops.divide.value(device, own, float(size))
     if isinstance(x, Array):
         return Array(total.carrier, x.context)
     values: NDArray[Any] = total.carrier.astype(x.dtype)

@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
+from ipu import ops
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.processes import join
 from ipu.frontends.poptorch.engine.update import Updater, taken
-from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
+from ipu.frontends.poptorch.enums import ConnectionType
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
@@ -229,9 +230,7 @@ class PoplarExecutor:
 
     def _assembled(self, executor: Compiled, outputs: list[Any]) -> Any:
         options = self._options
-        mode = OutputMode(options.output_mode)
-        if mode is OutputMode.Default:
-            mode = OutputMode.Final if self._training else OutputMode.All
+        mode = options.mode_of_outputs(training=self._training)
         machine = executor.machine
 
         def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -240,7 +239,7 @@ class PoplarExecutor:
             with machine.running():
                 a, b = as_array(machine, x), as_array(machine, y)
                 machine.session.call("poptorch.sum_of_outputs")  # the place of its random bits
-                return machine.session.memory.write(machine.device.add(a, b), x.dtype)
+                return machine.session.memory.write(ops.add.value(machine.device, a, b), x.dtype)
 
         return assemble(
             outputs, mode, options.output_return_period, options.replication_factor, add

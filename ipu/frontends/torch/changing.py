@@ -15,6 +15,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.values import Memory, TensorMap
+from ipu.ops.updates.scales import unscaled
 from ipu.run.changes import Changes
 
 __all__ = ["Changer", "Updated", "keep_counters", "undoing"]
@@ -53,10 +54,10 @@ class Changer:
     def _unscaled(self, gradient: torch.Tensor) -> torch.Tensor:
         call = self._call("aten.mul")
         held = self._memory.format_of(gradient) or BINARY32
-        wide = call.wide(self._memory.read(gradient, held))
-        device = call.device
-        factor = device.context(BINARY32).constant(1 / self.changes.loss_scale)
-        return self._memory.write(device.multiply(wide, factor), gradient.dtype)
+        wide = unscaled(
+            call.device, self._memory.read(gradient, held), 1 / self.changes.loss_scale
+        )
+        return self._memory.write(wide, gradient.dtype)
 
     # Steps ----------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ def undoing(
     """A function that brings back parameters, and the optimiser's state of them, of now."""
     state = optimiser.state
     slots = {p: dict(state[p]) for p in parameters if p in state}
-    tensors = [*parameters, *(s for each in slots.values() for s in each.values())]
+    tensors = [*parameters, *(s for row in slots.values() for s in row.values())]
     values = [(t.detach(), t.detach().clone()) for t in tensors if isinstance(t, torch.Tensor)]
 
     def undo() -> None:

@@ -123,7 +123,7 @@ class Move:
         self._func, self._name, self._written = func, str(func), written
         self._memory, self._account, self._call = memory, account, call
         base = func._schema.name.partition("::")[2].removesuffix("_")
-        self._is_random = base in RANDOM
+        self._is_random, self._is_empty = base in RANDOM, "empty" in base
         # What random numbers are drawn with is no number of the result.
         self._constants = () if self._is_random else constants_of(func)
 
@@ -138,22 +138,22 @@ class Move:
         self._account.add("exact", self._name, 0)
         flat = tensors_of(args, kwargs)
         formats = {memory.format_of(x) for x in flat if x.dtype == torch.float32}
-        known = {fmt for fmt in formats if fmt is not None}
-        if self._constants and known and known != {BINARY32}:
+        held = {fmt for fmt in formats if fmt is not None}
+        if self._constants and held and held != {BINARY32}:
             args, kwargs = self._with_constants(flat, args, kwargs)
         if self._written:
-            return self._into(args, kwargs, len(known) > 1)
+            return self._into(args, kwargs, len(held) > 1)
         result = self._func(*args, **kwargs)
-        if known and None not in formats:
-            fmt, is_gradient = widest(known), any(map(memory.is_gradient, flat))
+        if held and None not in formats:
+            fmt, is_gradient = widest(held), any(map(memory.is_gradient, flat))
             copies_root = is_gradient and fmt == BINARY32 and any(map(memory.is_root, flat))
-            for each in result if isinstance(result, (tuple, list)) else (result,):
-                if isinstance(each, torch.Tensor) and each.dtype == torch.float32:
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32:
                     if self._is_random and fmt != BINARY32:
-                        round_in_place(each, fmt)
-                    memory.mark(each, fmt, is_gradient)
+                        round_in_place(tensor, fmt)
+                    memory.mark(tensor, fmt, is_gradient)
                     if copies_root:
-                        self._round_root(each)
+                        self._round_root(tensor)
         return result
 
     def _round_root(self, copy: torch.Tensor) -> None:
@@ -161,8 +161,9 @@ class Move:
         memory, call = self._memory, self._call()
         fmt = call.policy.activations
         if fmt != BINARY32 and not call.is_update and not memory.is_root(copy):
-            rounded = memory.write(memory.read(copy, fmt), copy.dtype, is_gradient=True)
-            copy.copy_(rounded)
+            if not self._is_empty:  # else there are no numbers yet, and no flags of them
+                rounded = memory.write(memory.read(copy, fmt), copy.dtype, is_gradient=True)
+                copy.copy_(rounded)
             memory.mark(copy, fmt, is_gradient=True)
 
     def _into(self, args: Any, kwargs: Any, are_mixed: bool) -> Any:

@@ -176,3 +176,68 @@ def test_the_unbiased_variance_of_one_element_is_divided_by_zero():
     x, gamma, beta = leaves(BINARY16, np.full((1, 2), 3.0), np.ones(2), np.full(2, 0.5))
     result = ops.batch_norm(x, gamma, beta, unbiased=True, epsilon=EPSILON)
     assert result.array.values.tolist() == [[0.5, 0.5]]
+
+
+# Around norms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", DTYPES, ids=str)
+def test_a_moving_average_rounds_both_products_and_the_sum(fmt):
+    h, rng = DTYPES[fmt], np.random.default_rng(3)
+    old, fresh = (rng.standard_normal(50).astype(h) for _ in range(2))
+    expected = old * h(0.9) + fresh * h(0.1)
+    for order in (False, True):
+        device = Device()
+        arrays = [device.from_host(x, fmt) for x in (old, fresh)]
+        got = ops.moving_average.value(device, *arrays, rest=0.9, share=0.1, fresh_first=order)
+        np.testing.assert_array_equal(got.to_numpy(), expected)
+
+
+def test_an_unbiased_variance_is_one_product():
+    device = Device()
+    variance = device.from_host(np.linspace(0.1, 3, 20, dtype=f), BINARY32)
+    got = ops.unbiased.value(device, variance, n=7).to_numpy()
+    np.testing.assert_array_equal(got, variance.to_numpy() * f(7 / 6))
+    assert ops.unbiased.value(device, variance, n=1).tolist() == variance.tolist()
+
+
+@pytest.mark.parametrize("fmt", DTYPES, ids=str)
+def test_a_weight_norm_is_single_inside(fmt):
+    h, rng = DTYPES[fmt], np.random.default_rng(4)
+    v, g = rng.standard_normal((4, 6)).astype(h), rng.standard_normal((4, 1)).astype(h)
+    device = Device()
+    w, (norms,) = ops.weight_norm.forward(
+        device, device.from_host(v, fmt), device.from_host(g, fmt)
+    )
+    sizes = np.sqrt(sum_of(v.astype(f) ** 2, 1))[:, None]
+    np.testing.assert_array_equal(norms.to_numpy(), sizes)
+    np.testing.assert_array_equal(w.to_numpy(), (v.astype(f) * (g.astype(f) / sizes)).astype(h))
+
+
+def test_gradients_of_a_weight_norm_are_the_derivative():
+    """Beside differences of numpy in binary64."""
+    rng = np.random.default_rng(5)
+    v, g, u = rng.standard_normal((3, 4)), rng.standard_normal((3, 1)), rng.standard_normal((3, 4))
+
+    def loss(v, g):
+        return float((g * v / np.linalg.norm(v, axis=1, keepdims=True) * u).sum())
+
+    def slope(x, other, at):
+        step = 1e-6
+        result = np.zeros_like(x)
+        for place in np.ndindex(x.shape):
+            moved = [x.copy(), x.copy()]
+            moved[0][place] += step
+            moved[1][place] -= step
+            ahead, behind = (loss(*at(m, other)) for m in moved)
+            result[place] = (ahead - behind) / (2 * step)
+        return result
+
+    device = Device()
+    arrays = [device.from_host(x, BINARY32) for x in (u, v, g, np.linalg.norm(v, axis=1))]
+    to_v, to_g = norms.weight_norm_gradients(device, *arrays, 0)
+    of_v = slope(v, g, lambda x, y: (x, y))
+    np.testing.assert_allclose(to_v.to_numpy(), of_v, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        to_g.to_numpy().reshape(3, 1), slope(g, v, lambda x, y: (y, x)), rtol=1e-4
+    )

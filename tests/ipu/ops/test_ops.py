@@ -115,6 +115,7 @@ CALLS = {
     "softmax_cross_entropy_dense": [([(5, 3)], dense_labels)],
     "reduce_sum": [([(5, 3)], {}), ([(2, 3, 4)], {"axis": (0, 2), "keepdims": True})],
     "reduce_mean": [([(5, 3)], {"axis": -1}), ([(2, 3, 4)], {"axis": (0, 2)})],
+    "safe_softmax": [([(5, 3)], {})],
     "reduce_max": [([(5, 3)], {}), ([(2, 3, 4)], {"axis": (0, 2), "keepdims": True})],
     "max_pool": [
         ([(2, 5, 4, 3)], {"size": 2}),

@@ -78,3 +78,80 @@ def test_the_sum_of_no_elements_is_zero_and_has_no_maximum():
     assert not total.any()
     with pytest.raises(ValueError, match=r"x has shape \(2, 0, 3\), so there is no maximum over"):
         ops.reduce_max(x, axis=1)
+
+
+# Spreads, norms, products, running results -------------------------------------------------------
+
+f = np.float32
+
+
+def of_device(row, x, fmt, **options):
+    device = machine()
+    return row.value(device, device.from_host(x, fmt), **options).to_numpy(), device
+
+
+@FORMATS
+def test_a_variance_is_single_inside(fmt):
+    x = numbers((6, 7), fmt, scale=3.0)
+    mean = sum_of(x.astype(f), 1) * f(1 / 7)
+    squares = (x.astype(f) - mean[:, None]) ** 2
+    variance = sum_of(squares, 1) * f(1 / 6)
+    got, _ = of_device(ops.reduce_variance, x, fmt, axis=-1)
+    np.testing.assert_array_equal(got, variance.astype(x.dtype))
+    root, _ = of_device(ops.reduce_variance, x, fmt, axis=1, root=True, keepdims=True)
+    np.testing.assert_array_equal(root, np.sqrt(variance).astype(x.dtype)[:, None])
+    biased, _ = of_device(ops.reduce_variance, x, fmt, axis=1, correction=0)
+    whole = sum_of(squares, 1) * f(1 / 7)
+    np.testing.assert_array_equal(biased, whole.astype(x.dtype))
+
+
+@FORMATS
+def test_norms(fmt):
+    x = numbers((6, 7), fmt, scale=3.0)
+    of_two, _ = of_device(ops.vector_norm, x, fmt, axis=1)
+    np.testing.assert_array_equal(of_two, np.sqrt(sum_of(x.astype(f) ** 2, 1)))
+    assert of_two.dtype == f
+    of_one, _ = of_device(ops.vector_norm, x, fmt, axis=1, order=1)
+    np.testing.assert_array_equal(of_one, sum_of(np.abs(x.astype(f)), 1).astype(x.dtype))
+    largest, _ = of_device(ops.vector_norm, x, fmt, axis=(0, 1), order=np.inf, keepdims=True)
+    assert largest.tolist() == [[np.abs(x).max()]]
+    half, _ = of_device(ops.half_square_sum, x, fmt)
+    assert half == (sum_of((x.astype(f) ** 2).reshape(1, -1), 1) * f(0.5)).astype(x.dtype)[0]
+
+
+def test_a_norm_with_a_nan_is_nan_and_another_order_is_refused():
+    x = np.array([[1, np.nan], [2, 3]])
+    norm, _ = of_device(ops.vector_norm, x, BINARY16, axis=1, order=np.inf)
+    assert np.isnan(norm[0])
+    assert norm[1] == 3
+    with pytest.raises(ValueError, match="order=3 is no norm of the machine; use 1, 2 or inf"):
+        of_device(ops.vector_norm, x, BINARY16, order=3)
+
+
+@FORMATS
+def test_a_product_rounds_each_step_in_order(fmt):
+    x = numbers((5, 3, 2), fmt, scale=2.0)
+    expected = np.ones((3,), x.dtype)
+    for i, (a, b) in enumerate((i, j) for i in range(5) for j in range(2)):
+        expected = x[a, :, b] if not i else expected * x[a, :, b]
+    got, _ = of_device(ops.reduce_product, x, fmt, axis=(0, 2))
+    np.testing.assert_array_equal(got, expected)
+    nothing, _ = of_device(ops.reduce_product, np.ones((0, 2)), fmt, axis=0, keepdims=True)
+    assert nothing.tolist() == [[1, 1]]
+
+
+@FORMATS
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_running_results_are_single_and_each_is_rounded(fmt, is_reversed, is_exclusive):
+    x = numbers((4, 6), fmt, scale=3.0)
+    for row, combine, start in (
+        (ops.cumulative_sum, np.add, 0), (ops.cumulative_product, np.multiply, 1),
+    ):
+        y = x.astype(f)[:, :: -1 if is_reversed else 1]
+        y = combine.accumulate(y, axis=1, dtype=f)
+        if is_exclusive:
+            y = np.concatenate([np.full((4, 1), start, f), y[:, :-1]], 1)
+        expected = y[:, :: -1 if is_reversed else 1].astype(x.dtype)
+        got, _ = of_device(row, x, fmt, axis=1, reverse=is_reversed, exclusive=is_exclusive)
+        np.testing.assert_array_equal(got, expected)

@@ -22,9 +22,11 @@ from ipu.ops.norms import batch_statistics, inverse_deviation
 __all__: list[str] = []
 
 _RULE = "as the rule of ipu.learn: statistics in binary32, each operation after that"
+#: Rows of a node, in training and after it.
+_ROWS = (ops.batch_norm, ops.normalise)
 
 
-@kernel("FusedBatchNormV3", rounding=_RULE, keeps=True)
+@kernel("FusedBatchNormV3", of=_ROWS, rounding=_RULE, keeps=True)
 def _batch_norm(site: NodeSite) -> Run:
     epsilon = float(site.attr("epsilon"))
     run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
@@ -56,8 +58,7 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
         y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
         mean = device.cast(known.mean, BINARY32).reshape(-1)
         variance = known.variance.reshape(-1)
-        n = x.size // x.shape[-1]
-        spread = device.multiply(variance, n / max(n - 1, 1))
+        spread = ops.unbiased.value(device, variance, n=x.size // x.shape[-1])
         averages = [mean, spread]
         if factor != 1:
             averages = [
@@ -72,7 +73,7 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
 def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
     """A moving average in binary32."""
     wide = device.cast(old, BINARY32)
-    return device.add(device.multiply(wide, 1 - factor), device.multiply(new, factor))
+    return ops.moving_average.value(device, wide, new, rest=1 - factor, share=factor)
 
 
 def _known(site: NodeSite, epsilon: float) -> Run:
@@ -97,7 +98,7 @@ def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
     return [site.device.cast(each, fmt) for each in (x, *others)]
 
 
-@kernel("FusedBatchNormGradV3", rounding=_RULE, keeps=True)
+@kernel("FusedBatchNormGradV3", of=_ROWS, gradient=True, rounding=_RULE, keeps=True)
 def _batch_norm_gradient(site: NodeSite) -> Run:
     device, is_turned = site.device, has_channels_first(site)
 

@@ -33,12 +33,12 @@ def _keep(y: Array, saved: Any) -> None:
     _saved[key] = weakref.ref(y.carrier, lambda _: _saved.pop(key, None)), saved
 
 
-def _kept(y: Array) -> Any:
-    known = _saved.get(id(y.carrier))
-    return known[1] if known is not None and known[0]() is y.carrier else None
+def _remembered(y: Array) -> Any:
+    entry = _saved.get(id(y.carrier))
+    return entry[1] if entry is not None and entry[0]() is y.carrier else None
 
 
-@kernel("MaxPool", rounding="none")
+@kernel("MaxPool", of=ops.max_pool)
 def _max_pool(site: NodeSite) -> Run:
     device, options = site.device, _options(site) | {"ties": site.ties}
 
@@ -50,13 +50,13 @@ def _max_pool(site: NodeSite) -> Run:
     return run
 
 
-@kernel("MaxPoolGrad", rounding="once for each window after the first that has an element")
+@kernel("MaxPoolGrad", of=ops.max_pool, gradient=True)
 def _max_pool_gradient(site: NodeSite) -> Run:
     """By what the forward node has saved; computed again where the tensors were cast between."""
     device, options = site.device, _options(site) | {"ties": site.ties}
 
     def run(x: Array, y: Array, gradient: Array) -> Any:
-        saved = _kept(y)
+        saved = _remembered(y)
         if saved is None:
             saved = ops.max_pool.forward(device, x, **options)[1]
         return gradient_rule(ops.max_pool)(device, gradient, saved)
@@ -64,13 +64,13 @@ def _max_pool_gradient(site: NodeSite) -> Run:
     return run
 
 
-@kernel("AvgPool", rounding="each product and each sum")
+@kernel("AvgPool", of=ops.average_pool)
 def _average_pool(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     return lambda x: ops.average_pool.forward(device, x, **options)[0]
 
 
-@kernel("AvgPoolGrad", rounding="each product, then as the gradient of a maximum")
+@kernel("AvgPoolGrad", of=ops.average_pool, gradient=True)
 def _average_pool_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
 

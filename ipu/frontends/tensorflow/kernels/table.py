@@ -22,15 +22,18 @@ from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.machine.choice import find_partials
 from ipu.ops.primitive import Primitive
+from ipu.ops.updates import UpdateRow
 from ipu.run.account import fit
 from ipu.run.site import Site
 
 __all__ = [
-    "TABLE", "Entry", "Run", "NodeSite", "SubProgram", "gradient_rule", "kernel", "moved", "single",
-    "within",
+    "TABLE", "KernelEntry", "NodeSite", "Run", "SubProgram", "gradient_rule", "kernel", "moved",
+    "single", "within",
 ]
 
 Run = Callable[..., Any]
+#: A row of the table of operations or of updates.
+Row = Primitive | UpdateRow
 
 
 class SubProgram(Protocol):
@@ -106,7 +109,7 @@ class NodeSite(Site):
 
 
 @dataclass(frozen=True)
-class Entry:
+class KernelEntry:
     """How nodes of a type run.
 
     rounding  its rounding places in words.
@@ -127,16 +130,16 @@ class Entry:
     is_joint: bool = False
     draws: bool = False
     on_host: bool = False
-    rows: tuple[Primitive, ...] = ()
+    rows: tuple[Row, ...] = ()
     gradient: bool = False
 
 
 #: By type of node, and by the names that marks give to composites.
-TABLE: dict[str, Entry] = {}
+TABLE: dict[str, KernelEntry] = {}
 
 
 def kernel(
-    *names: str, of: Primitive | Sequence[Primitive] = (), gradient: bool = False,
+    *names: str, of: Row | Sequence[Row] = (), gradient: bool = False,
     rounding: str | None = None, is_any: bool = False, keeps: bool = False, is_joint: bool = False,
     draws: bool = False, on_host: bool = False,
 ) -> Callable[[Callable[[NodeSite], Run]], Callable[[NodeSite], Run]]:
@@ -145,15 +148,18 @@ def kernel(
     of          the rows that it computes with; `gradient`: with their backward rules.
     rounding    by default what the first row says.
     """
-    rows = (of,) if isinstance(of, Primitive) else tuple(of)
+    rows = (of,) if isinstance(of, Primitive | UpdateRow) else tuple(of)
     if rounding is None:
-        rounding = rows[0].gradient if gradient else rows[0].rounding
+        first = rows[0]
+        rounding = first.rounding
+        if gradient and isinstance(first, Primitive):
+            rounding = first.gradient
     words = rounding
 
     def enter(build: Callable[[NodeSite], Run]) -> Callable[[NodeSite], Run]:
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(
+            TABLE[name] = KernelEntry(
                 name, build, words, is_any, keeps, is_joint, draws, on_host, rows, gradient
             )
         return build

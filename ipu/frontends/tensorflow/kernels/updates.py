@@ -61,8 +61,10 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
     row = _row(name)
 
     def build(site: NodeSite) -> Run:
-        device, known = site.device, site.node.op.node_def.attr
-        forms = {own: site.attr(theirs) for theirs, own in _FORMS.items() if theirs in known}
+        device, attributes = site.device, site.node.op.node_def.attr
+        forms = {
+            option: site.attr(name) for name, option in _FORMS.items() if name in attributes
+        }
 
         def run(w: Variable, *rest: Any) -> tuple[()]:
             slots, values = rest[: len(row.slots)], rest[len(row.slots) :]
@@ -81,7 +83,7 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
 
 
 for _node, (_name, _inputs) in NODES.items():
-    kernel(f"ResourceApply{_node}", rounding=_row(_name).rounding, keeps=True)(
+    kernel(f"ResourceApply{_node}", of=_row(_name), keeps=True)(
         _update(_name, _inputs)
     )
 
@@ -114,15 +116,16 @@ class _Rows:
             self._variable.watch(before, term, value)
 
 
-def _in_rows(node: str, rule: Callable[[NodeSite], Run], slots: int, at: int) -> None:
+def _in_rows(node: str, rule: Callable[[NodeSite], Run], row: UpdateRow, at: int) -> None:
     """The rule for the rows that the input with number `at`, after variables and slots, names."""
 
-    @kernel(node, rounding="as the update of the whole variable", keeps=True)
+    @kernel(node, of=row, keeps=True)
     def build(site: NodeSite) -> Run:
         update = rule(site)
 
         def run(*values: Any) -> tuple[()]:
-            variables, rest = values[: 1 + slots], list(values[1 + slots :])
+            n = 1 + len(row.slots)
+            variables, rest = values[:n], list(values[n:])
             rows = within(site, rest.pop(at), len(variables[0].value.carrier))
             if len(np.unique(rows)) != rows.size:
                 raise ValueError(
@@ -137,4 +140,4 @@ def _in_rows(node: str, rule: Callable[[NodeSite], Run], slots: int, at: int) ->
 
 for _node, _at in SPARSE.items():
     _name, _inputs = NODES[_node]
-    _in_rows(f"ResourceSparseApply{_node}", _update(_name, _inputs), len(_row(_name).slots), _at)
+    _in_rows(f"ResourceSparseApply{_node}", _update(_name, _inputs), _row(_name), _at)

@@ -79,6 +79,7 @@ def _in_rows(node: str, row: Primitive) -> None:
 
 _in_rows("ResourceScatterAdd", ops.scatter_add)
 _in_rows("ResourceScatterSub", ops.scatter_subtract)
+_in_rows("ResourceScatterMul", ops.scatter_multiply)
 
 
 @kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",

@@ -86,14 +86,14 @@ def _with_variables(
     if reduction_axes is not None:
         note("reduction_axes is deprecated as it has no effect.")
     _, channels = channels_of(inputs.shape, channels_axis, groups)
-    v1, chosen, dtype = tf.compat.v1, initializers or {}, inputs.dtype.base_dtype
+    v1, starts, dtype = tf.compat.v1, initializers or {}, inputs.dtype.base_dtype
 
     def parameter(name: str, is_wanted: bool, start: Any) -> Any:
         if not is_wanted:
             return start()((channels,), dtype)
         where = collections.get(name) if isinstance(collections, dict) else collections
         return v1.get_variable(
-            name, (channels,), dtype, chosen.get(name, start()), collections=where,
+            name, (channels,), dtype, starts.get(name, start()), collections=where,
             trainable=trainable,
         )
 
@@ -212,14 +212,14 @@ def _options(site: NodeSite) -> dict[str, Any]:
     return {"groups": marks["groups"], "strided": marks["strided"]}
 
 
-@kernel("GroupNorm", rounding=_RULE, keeps=True)
+@kernel("GroupNorm", of=ops.group_norm, rounding=_RULE, keeps=True)
 def _group_norm(site: NodeSite) -> Run:
     device, fmt, options = site.device, site.fmt, _options(site)
     epsilon, stable = float(site.node.marks["epsilon"]), site.machine.stable_norms
     assert fmt is not None
 
     def run(*operands: Array) -> tuple[Array, Any]:
-        x, gamma, beta = (device.cast(each, fmt) for each in operands)
+        x, gamma, beta = (device.cast(operand, fmt) for operand in operands)
         return ops.group_norm.forward(
             device, x, gamma, beta, epsilon=epsilon, stable=stable, **options
         )
@@ -227,7 +227,7 @@ def _group_norm(site: NodeSite) -> Run:
     return run
 
 
-@kernel("GroupNormGrad", rounding=_RULE, keeps=True)
+@kernel("GroupNormGrad", of=ops.group_norm, gradient=True, rounding=_RULE, keeps=True)
 def _group_norm_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site)
     rules = [gradient_rule(ops.group_norm, argument) for argument in range(3)]

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
+from ipu import ops
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.node import marked
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
@@ -90,7 +91,9 @@ def _joint(composite: str, is_mean: bool) -> None:
             for first in range(0, len(values), size):
                 total = _sum(site, values[first : first + size])
                 if is_mean and size > 1:
-                    total = site.device.multiply(total, site.constant(1 / size, total.format))
+                    total = ops.multiply.value(
+                        site.device, total, site.constant(1 / size, total.format)
+                    )
                 results += [total] * size
             return results[machine.first_replica :][: len(inputs)]
 
@@ -115,7 +118,8 @@ def _sum(site: NodeSite, values: Sequence[Any]) -> Any:
     for part in parts(order, replicas, first.size, first.storage_bytes):
         operands = [x[part.start : part.stop] for x in flat]
         for addition in additions(part.tree):
-            operands.append(site.device.add(operands[addition.left], operands[addition.right]))
+            pair = operands[addition.left], operands[addition.right]
+            operands.append(ops.add.value(site.device, *pair))
         total[part.start : part.stop] = operands[-1].carrier
     return site.device.context(first.format).wrap(total.reshape(first.shape), copy=False)
 

@@ -36,8 +36,8 @@ def _embedding_backward(
 def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
-    chosen = tuple(slice(None) if i is None else i.numpy() for i in indices)
-    at = places[chosen]
+    index = tuple(slice(None) if i is None else i.numpy() for i in indices)
+    at = places[index]
     a, v = call.arrays(x, values)
     spread = np.broadcast_to(v.carrier, at.shape).reshape(-1)
     flat = a.like(a.carrier.reshape(-1))
@@ -91,12 +91,19 @@ def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: 
     return _rows(call, ops.scatter_add, dim, index, a, v)
 
 
-@aten("scatter_reduce.two", of=(ops.scatter_max, ops.scatter_min))
+@aten("scatter_reduce.two", of=(ops.scatter_max, ops.scatter_min, ops.scatter_multiply))
 def _scatter_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
     include_self: bool = True,
 ) -> Any:
-    if reduce not in _SELECTING or not x.ndim or not index.numel():
+    if not x.ndim or not index.numel():
+        return NotImplemented
+    if reduce == "prod" and include_self:
+        a, v = call.arrays(x, source)
+        at, values = _elements(x, dim, index, a, v)
+        total = ops.scatter_multiply.value(call.device, a.reshape(-1), values, rows=at)
+        return call.result(total.reshape(a.shape))
+    if reduce not in _SELECTING:
         return NotImplemented
     a, v = call.arrays(x, source)
     at, values = _elements(x, dim, index, a, v)
@@ -105,12 +112,16 @@ def _scatter_reduce(
     return call.result(total.reshape(a.shape))
 
 
-@aten("index_reduce.default", of=(ops.scatter_max, ops.scatter_min))
+@aten("index_reduce.default", of=(ops.scatter_max, ops.scatter_min, ops.scatter_multiply))
 def _index_reduce(
     call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
     include_self: bool = True,
 ) -> Any:
-    if reduce not in _SELECTING or not x.ndim or source.ndim != x.ndim:
+    if not x.ndim or source.ndim != x.ndim:
+        return NotImplemented
+    if reduce == "prod" and include_self:
+        return _rows(call, ops.scatter_multiply, dim, index, *call.arrays(x, source))
+    if reduce not in _SELECTING:
         return NotImplemented
     a, v = call.arrays(x, source)
     return _rows(call, _SELECTING[reduce], dim, index, a, v, fresh=not include_self)

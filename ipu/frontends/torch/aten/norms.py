@@ -19,13 +19,20 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.ops.norms import Statistics, batch_statistics, inverse_deviation
-from ipu.ops.rules import share
+from ipu.ops.norms import (
+    Statistics,
+    batch_statistics,
+    known_statistics,
+    saved_of,
+    weight_norm_gradients,
+)
 
 __all__: list[str] = []
 
 _PLACES = "as `ipu.ops.norms` says"
 _INSIDE = "binary32 inside, once at the end"
+#: Rows of batch norm, in training and after it.
+_BATCH = (ops.batch_norm, ops.normalise)
 
 
 def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:
@@ -59,23 +66,23 @@ def _channels_first(y: Array) -> Array:
 
 def _known_statistics(call: Call, x: Array, mean: Any, variance: Any, epsilon: float) -> Statistics:
     """Of an evaluation: the running mean and variance."""
-    device = call.device
-    wide = call.memory.read(variance, BINARY32)
-    inverse = device.cast(inverse_deviation(device, wide, epsilon), x.format)
-    centre = call.memory.read(mean, x.format)
-    return Statistics(centre, wide, inverse, device.subtract(x, centre))
+    memory = call.memory
+    wide = memory.read(variance, BINARY32)
+    centre = memory.read(mean, memory.format_of(mean) or x.format)
+    return known_statistics(call.device, x, centre, wide, epsilon)
 
 
 def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> Array:
     """running · (1 - momentum) + momentum · fresh, in the format of the running statistic."""
-    device = call.device
     fmt = call.memory.format_of(running) or call.format_of(running)
-    share = device.multiply(device.cast(fresh, fmt), call.constant(momentum, fmt))
-    kept = device.multiply(call.memory.read(running, fmt), call.constant(1 - momentum, fmt))
-    return device.add(share, kept)
+    share, rest = call.constant(momentum, fmt), call.constant(1 - momentum, fmt)
+    return ops.moving_average.value(
+        call.device, call.memory.read(running, fmt), fresh, rest=rest, share=share,
+        fresh_first=True,
+    )
 
 
-@aten("native_batch_norm.default", "_native_batch_norm_legit.default", rounding=_PLACES)
+@aten("native_batch_norm.default", "_native_batch_norm_legit.default", of=_BATCH, rounding=_PLACES)
 def _batch_norm(
     call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool,
     momentum: float, epsilon: float,
@@ -91,10 +98,12 @@ def _batch_norm(
         known = batch_statistics(device, images, epsilon, stable=True)
         if mean is not None:
             n = images.size // images.shape[-1]
-            unbiased = device.multiply(known.variance, n / (n - 1)) if n > 1 else known.variance
+            spread = known.variance
+            if n > 1:
+                spread = ops.unbiased.value(device, spread, n=n)
             moved = [
                 (running, _moved(call, running, fresh.reshape(-1), momentum))
-                for running, fresh in ((mean, known.mean), (variance, unbiased))
+                for running, fresh in ((mean, known.mean), (variance, spread))
             ]
     else:
         known = _known_statistics(call, images, mean, variance, epsilon)
@@ -111,14 +120,14 @@ def _batch_norm(
     return (result, *kept)
 
 
-@aten("_native_batch_norm_legit.no_stats", rounding=_PLACES)
+@aten("_native_batch_norm_legit.no_stats", of=_BATCH, rounding=_PLACES)
 def _batch_norm_alone(
     call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, epsilon: float
 ) -> Any:
     return _batch_norm(call, x, weight, bias, None, None, True, momentum, epsilon)
 
 
-@aten("_batch_norm_with_update.default", rounding=_PLACES)
+@aten("_batch_norm_with_update.default", of=_BATCH, rounding=_PLACES)
 def _batch_norm_with_update(
     call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
     epsilon: float,
@@ -129,7 +138,7 @@ def _batch_norm_with_update(
     return (*results, torch.empty(0, dtype=torch.uint8))
 
 
-@aten("batch_norm_backward.default", rounding=_PLACES)
+@aten("batch_norm_backward.default", of=_BATCH, gradient=True, rounding=_PLACES)
 def _batch_norm_backward_with_update(
     call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
     save_inverse: Any, training: bool, epsilon: float, mask: Any, reserve: Any,
@@ -139,7 +148,7 @@ def _batch_norm_backward_with_update(
     )
 
 
-@aten("native_batch_norm_backward.default", rounding=_PLACES)
+@aten("native_batch_norm_backward.default", of=_BATCH, gradient=True, rounding=_PLACES)
 def _batch_norm_backward(
     call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
     save_inverse: Any, training: bool, epsilon: float, mask: Any,
@@ -154,11 +163,11 @@ def _batch_norm_backward(
         saved = call.memory.saved(save_inverse)
         if saved is None or saved[0].shape != images.shape:
             known = batch_statistics(device, images, epsilon, stable=True)
-            saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+            saved = saved_of(device, known, gamma)
         to_x = ops.batch_norm.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     else:
         known = _known_statistics(call, images, mean, variance, epsilon)
-        saved = device.multiply(known.centred, known.inverse), gamma, known.inverse
+        saved = saved_of(device, known, gamma)
         to_x = ops.normalise.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     to_w, to_b = (
         vjp(device, slopes, saved) if wanted else None  # type: ignore[misc]
@@ -173,13 +182,13 @@ def _batch_norm_backward(
 def _mean(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
     """The mean, which torch returns beside the result and no rule of ours reads."""
     with call.device.rounding(False):
-        return call.device.reduce_sum(x, axes, scale=share(x.shape, axes))
+        return ops.reduce_mean.value(call.device, x, axis=axes, keepdims=True)
 
 
 # Layer norm -----------------------------------------------------------------------------------
 
 
-@aten("native_layer_norm.default", rounding=_PLACES)
+@aten("native_layer_norm.default", of=ops.layer_norm, rounding=_PLACES)
 def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
     if not x.numel():
         return NotImplemented
@@ -196,7 +205,7 @@ def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon:
     return call.result(y.reshape(a.shape)), call.result(mean), inverse
 
 
-@aten("native_layer_norm_backward.default", rounding=_PLACES)
+@aten("native_layer_norm_backward.default", of=ops.layer_norm, gradient=True)
 def _layer_norm_backward(
     call: Call, gradient: Any, x: Any, shape: Any, mean: Any, inverse: Any, weight: Any,
     bias: Any, mask: Any,
@@ -223,7 +232,7 @@ def _layer_norm_backward(
 # Group norm -----------------------------------------------------------------------------------
 
 
-@aten("native_group_norm.default", rounding=_PLACES)
+@aten("native_group_norm.default", of=ops.group_norm, rounding=_PLACES)
 def _group_norm(
     call: Call, x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int,
     groups: int, epsilon: float,
@@ -243,7 +252,7 @@ def _group_norm(
     return call.result(_channels_first(y).reshape(a.shape)), call.result(mean), inverse
 
 
-@aten("native_group_norm_backward.default", rounding=_PLACES)
+@aten("native_group_norm_backward.default", of=ops.group_norm, gradient=True)
 def _group_norm_backward(
     call: Call, gradient: Any, x: Any, mean: Any, inverse: Any, weight: Any, n: int,
     channels: int, positions: int, groups: int, mask: Any,
@@ -268,31 +277,16 @@ def _group_norm_backward(
 # Weight norm ----------------------------------------------------------------------------------
 
 
-def _others(ndim: int, dim: int) -> tuple[int, ...]:
-    return tuple(a for a in range(ndim) if a != dim % ndim)
-
-
-@aten("_weight_norm_interface.default", rounding=_INSIDE)
+@aten("_weight_norm_interface.default", of=ops.weight_norm)
 def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
-    device = call.device
     a, b = call.arrays(v, g)
-    wide = call.wide(a)
-    squares = device.reduce_sum(device.multiply(wide, wide), _others(a.ndim, dim))
-    norms = device.sqrt(squares)
-    w = device.multiply(wide, device.divide(call.wide(b), norms))
-    return call.rounded(w, a.format), call.rounded(norms.reshape(g.shape), a.format)
+    w, (norms,) = ops.weight_norm.forward(call.device, a, b, dim=dim)
+    return call.result(w), call.rounded(norms.reshape(g.shape), a.format)
 
 
-@aten("_weight_norm_interface_backward.default", rounding=_INSIDE)
+@aten("_weight_norm_interface_backward.default", of=ops.weight_norm, rounding=_INSIDE)
 def _weight_norm_backward(call: Call, gradient: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
-    """To g: sum(dw · v) / |v|. To v: g/|v| · (dw - v · to_g / |v|)."""
-    device = call.device
     slope, a, b, n = (call.wide(x) for x in call.arrays(gradient, v, g, norms))
     fmt = call.format_of(gradient, v, g, norms)
-    total = device.reduce_sum(device.multiply(slope, a), _others(a.ndim, dim))
-    n = n.reshape(total.shape)
-    to_g = device.divide(total, n)
-    along = device.multiply(a, device.divide(to_g, n))
-    share = device.divide(b.reshape(total.shape), n)
-    to_v = device.multiply(device.subtract(slope, along), share)
+    to_v, to_g = weight_norm_gradients(call.device, slope, a, b, n, dim)
     return call.rounded(to_v, fmt), call.rounded(to_g.reshape(g.shape), fmt)

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import Format
 from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
 from ipu.ops.primitive import Primitive
+from ipu.ops.updates.scales import unscaled
 
 __all__: list[str] = []
 
@@ -54,9 +55,8 @@ def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
         if not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
-            factor = call.device.context(BINARY32).constant(scale)
-            unscaled = call.device.cast(call.device.multiply(call.wide(g), factor), g.format)
-            gradient.copy_(call.memory.write(unscaled, gradient.dtype))
+            smaller = call.device.cast(unscaled(call.device, g, scale), g.format)
+            gradient.copy_(call.memory.write(smaller, gradient.dtype))
             call.memory.mark(gradient, g.format)
 
 

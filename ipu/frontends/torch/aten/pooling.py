@@ -16,6 +16,7 @@ from fpsim.records.formats import Format
 from ipu import ops
 from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.pooling import read_nan
 
 __all__: list[str] = []
 
@@ -49,7 +50,7 @@ def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
     return tuple(sides)
 
 
-@aten("max_pool2d_with_indices.default", rounding="none")
+@aten("max_pool2d_with_indices.default", of=ops.max_pool)
 def _max_pool(
     call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil: bool = False,
@@ -61,8 +62,7 @@ def _max_pool(
         held, size, stride, padding, dilation, ceil
     )
     if values.numel() and np.isnan(values.numpy().max()):
-        nan = call.device.from_host(np.nan, fmt)
-        call.device.maximum(nan, nan)  # raises what reading a NaN raises
+        read_nan(call.device, fmt)
         if call.device.options.max_nan == "number":
             pool = torch.ops.aten.max_pool2d_with_indices.default
             values, indices = _of_numbers(
@@ -91,7 +91,7 @@ def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
     return torch.from_numpy(np.array(call.memory.read(x, fmt).carrier, order="C"))
 
 
-@aten("max_pool2d_with_indices_backward.default", rounding="each sum, where windows overlap")
+@aten("max_pool2d_with_indices_backward.default", of=ops.max_pool, gradient=True)
 def _max_pool_backward(
     call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, dilation: Any,
     ceil: bool, indices: Any,
@@ -137,22 +137,22 @@ def _averaging(
     return images, {"size": window, "stride": step, "padding": sides}, added
 
 
-@aten("avg_pool2d.default", rounding="fl(x · fl(1/n)), then each sum")
+@aten("avg_pool2d.default", of=ops.average_pool)
 def _avg_pool(
     call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), ceil: bool = False,
     include: bool = True, divisor: int | None = None,
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
-    known = _averaging(call, call.array(x), size, stride, padding, ceil, include)
-    if known is None:
+    averaging = _averaging(call, call.array(x), size, stride, padding, ceil, include)
+    if averaging is None:
         return NotImplemented
-    images, options, _ = known
+    images, options, _ = averaging
     y, _ = ops.average_pool.forward(call.device, images, **options)
     return call.result(_from_images(y, x.ndim))
 
 
-@aten("avg_pool2d_backward.default", rounding="fl(g · fl(1/n)), then each sum")
+@aten("avg_pool2d_backward.default", of=ops.average_pool, gradient=True)
 def _avg_pool_backward(
     call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, ceil: bool,
     include: bool, divisor: int | None,
@@ -160,10 +160,10 @@ def _avg_pool_backward(
     if divisor is not None or not x.numel():
         return NotImplemented
     g, a = call.arrays(gradient, x)
-    known = _averaging(call, a, size, stride, padding, ceil, include)
-    if known is None:
+    averaging = _averaging(call, a, size, stride, padding, ceil, include)
+    if averaging is None:
         return NotImplemented
-    images, options, (top, left) = known
+    images, options, (top, left) = averaging
     return call.result(_average_gradient(call, g, images, options, (top, left), x))
 
 
@@ -185,7 +185,7 @@ def _average_saved(images: Array, options: Any, call: Call) -> Any:
 
 
 @aten(
-    "_adaptive_avg_pool2d.default",
+    "_adaptive_avg_pool2d.default", of=(ops.average_pool, ops.resample),
     rounding="fl(x · fl(1/n)), then each sum; uneven windows: as resampled",
 )
 def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
@@ -201,7 +201,7 @@ def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
 
 
 @aten(
-    "_adaptive_avg_pool2d_backward.default",
+    "_adaptive_avg_pool2d_backward.default", of=(ops.average_pool, ops.resample), gradient=True,
     rounding="fl(g · fl(1/n)); uneven windows: binary32 inside, once at the end",
 )
 def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:

@@ -8,16 +8,14 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.elementwise.order import largest_along
 from fpsim.records.formats import BINARY32
 from ipu import ops
 from ipu.frontends.torch.aten.reductions import axes_of
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.ops.losses import share_of
+from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
-
-_INSIDE = "binary32 inside, once at the end"
 
 
 def _along(call: Call, primitive: Any, x: Array, dim: int) -> Array:
@@ -30,7 +28,7 @@ def _along(call: Call, primitive: Any, x: Array, dim: int) -> Array:
     return y.like(np.moveaxis(y.carrier, -1, dim))
 
 
-def _softmax_like(name: str, primitive: Any) -> None:
+def _softmax_like(name: str, primitive: Primitive) -> None:
     def forward(call: Call, x: Any, dim: int, half_to_float: bool) -> Any:
         if half_to_float or not x.numel():
             return NotImplemented
@@ -42,45 +40,32 @@ def _softmax_like(name: str, primitive: Any) -> None:
         y = call.arrays(output, gradient)[0]
         fmt, g = y.format, call.slope(gradient, y.format)
         g, y = (a.like(np.moveaxis(a.carrier, dim, -1)) for a in (g, y))
-        x = primitive.vjps[0](call.device, g, (y,))
+        x = primitive.pull(0, call.device, g, (y,))
         return call.rounded(x.like(np.moveaxis(x.carrier, -1, dim)), fmt, input_dtype)
 
-    aten(f"{name}.default", rounding=_INSIDE)(forward)
-    aten(f"{name}_backward_data.default", rounding=_INSIDE)(backward)
+    aten(f"{name}.default", of=primitive)(forward)
+    aten(f"{name}_backward_data.default", of=primitive, gradient=True)(backward)
 
 
 _softmax_like("_softmax", ops.softmax)
 _softmax_like("_log_softmax", ops.log_softmax)
 
 
-@aten("_safe_softmax.default", rounding=_INSIDE)
+@aten("_safe_softmax.default", of=ops.safe_softmax)
 def _safe_softmax(call: Call, x: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """Softmax that gives zeros for a row of minus infinities, as masked attention needs it."""
     if dtype not in (None, x.dtype) or not x.numel() or not x.ndim:
         return NotImplemented
-    a = call.array(x)
-    masked = np.isneginf(a.carrier).all(axis=dim, keepdims=True)
-    kept = np.broadcast_to(~masked, a.shape)
-    return call.result(
-        call.device.select(kept, _along(call, ops.softmax, call.device.select(kept, a), dim))
-    )
+    return call.result(_along(call, ops.safe_softmax, call.array(x), dim))
 
 
-@aten("logsumexp.default", rounding=_INSIDE)
+@aten("logsumexp.default", of=ops.logsumexp)
 def _logsumexp(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
-    """max + log(sum(e**(x - max))), a maximum that is infinite counted as 0."""
     if not x.numel() or not x.ndim:
         return NotImplemented
-    device, a = call.device, call.array(x)
-    axes, wide = axes_of(a, dim), call.wide(a)
-    most, _ = largest_along(wide.carrier, axes, wide.context.settings, number_wins=False)
-    most[np.isinf(most)] = 0
-    largest = wide.like(most)
-    shifted = device.exp(device.subtract(wide, largest))
-    y = device.add(device.log(device.reduce_sum(shifted, axes)), largest)
-    if not keepdim:
-        y = y.reshape([n for axis, n in enumerate(a.shape) if axis not in axes])
-    return call.rounded(y, a.format)
+    a = call.array(x)
+    return call.result(
+        ops.logsumexp.value(call.device, a, axis=axes_of(a, dim), keepdims=keepdim)
+    )
 
 
 # Losses -----------------------------------------------------------------------------------------

@@ -199,3 +199,16 @@ def test_float64_numbers_are_rounded_once_into_binary16():
     with machine():
         assert x.half().tolist() == expected
         assert torch.zeros(1).half().copy_(x).tolist() == expected
+
+
+def test_memory_without_numbers_raises_no_flags():
+    """The gradient of a loss is copied into new memory, whose content is whatever it was."""
+    torch.use_deterministic_algorithms(True)  # torch fills such memory with NaN
+    try:
+        x = torch.ones(4, 5, requires_grad=True)
+        with machine("f16", traps=True) as session:
+            x.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert session.device.status_word == 0
+    assert torch.equal(x.grad, torch.ones(4, 5))

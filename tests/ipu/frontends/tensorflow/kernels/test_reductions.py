@@ -81,3 +81,13 @@ def test_halves_are_those_of_the_primitive(function, primitive):
     device = Device()
     y, _ = primitive.forward(device, device.from_host(a, BINARY16), axis=0)
     np.testing.assert_array_equal(result.view(np.uint16), np.float16(y.values).view(np.uint16))
+
+
+def test_places_of_extrema_follow_the_number():
+    """docs/semantics.md §6: of a number and a NaN the number, with INV."""
+    values = tf.constant([[1, np.nan, 3], [np.nan, 2, 0]], tf.float16)
+    traced = tf.function(lambda x: (tf.argmax(x, 1), tf.argmin(x, 1)))
+    with machine():
+        largest, least = launch(traced, values)
+    assert largest.numpy().tolist() == [2, 1]
+    assert least.numpy().tolist() == [0, 2]

@@ -11,6 +11,7 @@ import pytest
 from fpsim import BINARY16
 from ipu import ops
 from ipu.machine.device import Device
+from ipu.ops.updates import UPDATES
 from tests.ipu.frontends.tensorflow import kernels as tests
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import half, on_machine
@@ -22,19 +23,67 @@ from ipu.frontends.tensorflow.kernels.table import TABLE, moved, single  # isort
 ELSEWHERE = {
     "NoOp", "While", "Case", "BatchMatMul", "Inv", "ReadVariableOp", "AssignVariableOp",
     "AssignAddVariableOp", "AssignSubVariableOp", "VariableShape", "ResourceScatterAdd",
-    "ResourceScatterSub", "ResourceScatterUpdate", "PyFunc", "EagerPyFunc",
+    "ResourceScatterMul", "ResourceScatterSub", "ResourceScatterUpdate", "PyFunc", "EagerPyFunc",
     "Enqueue", "IteratorGetNext",
 }
+
+
+def load_all():
+    """Every module of the front end that holds kernels."""
+    from ipu.frontends import tensorflow
+
+    for module in pkgutil.walk_packages(tensorflow.__path__, f"{tensorflow.__name__}."):
+        if module.name.split(".")[3] in ("kernels", "operations", "training"):
+            importlib.import_module(module.name)
 
 
 def test_every_entry_is_compared_with_tensorflow():
     kernels.load()
     cases = set(ELSEWHERE)
-    for module in pkgutil.walk_packages(tests.__path__, f"{tests.__name__}."):
-        if ".test_" in module.name and module.name != __name__:
-            cases |= set(getattr(importlib.import_module(module.name), "CASES", ()))
+    for found in pkgutil.walk_packages(tests.__path__, f"{tests.__name__}."):
+        if ".test_" in found.name and found.name != __name__:
+            module = importlib.import_module(found.name)
+            cases |= {*getattr(module, "CASES", ()), *getattr(module, "ALSO", ())}
     ours = {n for n, entry in TABLE.items() if entry.build.__module__.startswith(kernels.__name__)}
     assert sorted(ours - cases) == []
+
+
+#: Nodes that name no row, and why: of each kind the module that holds them.
+WITHOUT_ROWS = {
+    "numbers move, are compared or chosen, or are constants": (
+        "kernels.moving.", "kernels.arithmetic", "kernels.host",
+    ),
+    "graphs inside of graphs": ("kernels.control", "kernels.enqueue", "engine."),
+    "variables hold values": ("kernels.variables", "operations.capture"),
+    "replicas do it together: the row is ops.add, in the order of a plan": (
+        "training.cross_replica", "training.gathering",
+    ),
+    "accumulation is ipu.learn's": ("training.composites",),
+    "random numbers of the device's generator": ("kernels.random",),
+}
+#: Single nodes, and why.
+SINGLE = {
+    "Gelu": "ops.gelu", "GeluGrad": "ops.gelu",
+    "CumulativeLogsumexp": "of the host in binary64", "IgammaGradA": "of the host in binary64",
+}
+
+
+def test_every_node_names_a_row_or_has_a_reason():
+    load_all()
+    allowed = tuple(f"ipu.frontends.tensorflow.{m}" for ms in WITHOUT_ROWS.values() for m in ms)
+    missing = {
+        name: entry.build.__module__ for name, entry in TABLE.items()
+        if not entry.rows and name not in SINGLE and not entry.on_host
+        and not entry.build.__module__.startswith(allowed)
+    }
+    assert missing == {}
+    assert not [name for name in SINGLE if TABLE[name].rows]
+
+
+def test_every_update_of_tensorflow_is_reached():
+    load_all()
+    rows = {row for entry in TABLE.values() for row in entry.rows}
+    assert {row for name, row in UPDATES.items() if name.startswith("tensorflow ")} <= rows
 
 
 def test_entries_say_where_they_round():

@@ -202,7 +202,12 @@ def test_other_updates_are_as_on_tensorflow(node, options):
         np.testing.assert_allclose(ours, theirs, rtol=4e-6, atol=4e-6)
 
 
-@pytest.mark.parametrize("name", ["Adadelta", "Ftrl", "FtrlV2", "CenteredRMSProp"])
+MORE_ROWS = ("Adadelta", "Ftrl", "FtrlV2", "CenteredRMSProp")
+#: Nodes that are compared beside CASES.
+ALSO = {*MORE, *(f"ResourceSparseApply{name}" for name in MORE_ROWS)}
+
+
+@pytest.mark.parametrize("name", MORE_ROWS)
 def test_other_updates_of_rows_are_as_on_tensorflow(name):
     _, slots, constants, _ = MORE[f"ResourceApply{name}"]
     whole = plain(name, *slots, **constants)

@@ -52,6 +52,7 @@ def test_rows_are_changed():
     changes = {
         "ResourceScatterAdd": ("scatter_add", [3.5, 1, 7]),
         "ResourceScatterSub": ("scatter_sub", [0.5, 1, -3]),
+        "ResourceScatterMul": ("scatter_mul", [1.5, 1, 8]),
         "ResourceScatterUpdate": ("scatter_update", [1.5, 1, 4]),
     }
     for kind in (tf.float32, tf.float16):

@@ -90,3 +90,24 @@ def test_pooling_gives_the_number_and_its_index(half):
         nothing = torch.nn.functional.max_pool2d(images[..., :1, 2:], (1, 2))
     assert alone.isnan().all()
     assert nothing.isnan().all()
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "max", "min", "fmax", "fmin"])
+def test_results_in_given_memory_follow_the_same_rule(name):
+    x, y = torch.tensor([NAN, 1.0, NAN]), torch.tensor([2.0, NAN, NAN])
+    with machine("f16") as session:
+        result = torch.empty(3)
+        getattr(torch, name)(x, y, out=result)
+        assert session.device.status.inv
+    assert result[:2].tolist() == [2, 1]
+    assert result[2].isnan()
+
+
+def test_indices_in_given_memory_follow_the_number():
+    x = torch.tensor([[NAN, 1.0, 3.0], [4.0, NAN, 2.0]])
+    with machine("f16"):
+        where, values = torch.empty(2, dtype=torch.int64), torch.empty(2)
+        torch.argmax(x, 1, out=where)
+        torch.amax(x, 1, out=values)
+    assert where.tolist() == [2, 0]
+    assert values.tolist() == [3, 4]

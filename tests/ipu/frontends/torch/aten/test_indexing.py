@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
-from tests.ipu.frontends.torch.framework import agree_on_machine, torch
+from tests.ipu.frontends.torch.framework import agree_on_machine, machine, torch
 
 ROWS = torch.tensor([3, 0, 3, 1, 3, 0, 3])
 V = numbers(7, 5)
@@ -54,6 +54,19 @@ def test_assignment_by_index_is_a_move():
     expected = x.clone()
     expected[ROWS[:2]] = V[:2]
     assert torch.equal(on_machine(assign, x, V), expected)
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_products_by_index_are_the_row():
+    """Whole numbers: exact in any format."""
+    x = torch.tensor([[2.0, 3.0], [4.0, 5.0], [0.5, 6.0]])
+    index = torch.tensor([0, 1, 0])
+    base = torch.full((2, 2), 3.0)
+    with machine("f16") as session:
+        by_place = base.scatter_reduce(0, index[:, None].expand(3, 2), x, "prod")
+        by_row = base.index_reduce(0, index, x, "prod")
+    assert by_place.tolist() == by_row.tolist() == [[3, 54], [12, 15]]
+    assert session.report()["host"]["elements"] == 0
 
 
 @pytest.mark.filterwarnings("ignore:index_reduce")

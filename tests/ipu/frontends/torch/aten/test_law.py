@@ -159,3 +159,16 @@ def test_every_other_overload_of_these_rows_is_listed():
     assert listed <= aten.TABLE.keys()
     assert not listed & set(entries())
     assert len(entries()) > 60
+
+
+#: Overloads that name no row, and why.
+WITHOUT_ROWS = {
+    "_to_copy.default": "a cast, which is the device's verb",
+    "_amp_foreach_non_finite_check_and_unscale_.default": "ops.updates.scales.unscaled",
+    "_amp_update_scale_.default": "a number of the host, as torch computes it",
+}
+
+
+def test_every_overload_names_a_row_or_has_a_reason():
+    missing = {name for name, entry in aten.TABLE.items() if not entry.rows}
+    assert missing == WITHOUT_ROWS.keys()

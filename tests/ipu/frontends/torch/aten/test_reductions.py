@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.aten.bits import half, numbers, on_machine, same
-from tests.ipu.frontends.torch.framework import agree_on_machine, torch
+from tests.ipu.frontends.torch.framework import agree_on_machine, machine, torch
 
 X = numbers(6, 50)
 W = X.numpy()
@@ -95,3 +95,13 @@ def test_norms_of_other_orders():
     same(on_machine(lambda v: torch.linalg.vector_norm(v, 1, dim=0), x), abs(a).sum(0))
     distance = torch.nn.functional.pairwise_distance
     agree_on_machine(lambda: [distance(x, x.flip(0))], {"rtol": 1e-5, "atol": 1e-6})
+
+
+def test_a_product_rounds_each_step_on_the_machine():
+    x = numbers(5, 7).half()
+    with machine("f16") as session:
+        along, whole = x.prod(1), x.prod()
+    expected = np.multiply.accumulate(x.numpy(), axis=1, dtype=np.float16)[:, -1]
+    assert along.numpy().tolist() == expected.tolist()
+    assert whole == np.multiply.accumulate(x.numpy().reshape(-1), dtype=np.float16)[-1]
+    assert session.report()["host"]["elements"] == 0
