@@ -1,5 +1,5 @@
 """chop.m's rounding and MATLAB's random numbers: **differential** (the core, exact fractions, and
-pychop where it is installed), **corners** that chop.m's text fixes, **golden** numbers of MATLAB."""
+pychop where it is installed), **corners** that chop.m's text fixes, **golden** numbers."""
 
 from __future__ import annotations
 

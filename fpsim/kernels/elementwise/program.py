@@ -83,7 +83,7 @@ def _group(what, code, x, y, z, i, out, oi, words, wi, narrow_rules, wide_rules,
     def rounded(op, rules, lanes):
         choices = (
             mode, FLAGS_STICKY, flush, one_zero, False,
-            RESIDUAL_QUANTA if quanta >> op & 1 else residual, False,
+            RESIDUAL_QUANTA if quanta >> op & 1 else residual, False, False,
         )
 
         def then(*events):
