@@ -172,6 +172,9 @@ class _Whole:
     def __neg__(self) -> _Whole:
         return _Whole((self.word ^ self.word) - self.word)
 
+    def __add__(self, other: int) -> _Whole:
+        return _Whole(self.word + other)
+
     def __floordiv__(self, other: _Whole | int) -> _Whole:
         divisor = self.word.theory.word(other, self.word.width) if isinstance(other, int) \
             else other.word
@@ -191,7 +194,10 @@ def _parts_cover(bits: int) -> SolverClaim:
     covered = whole.extended(wide) * length.extended(wide)
     rest = n.extended(wide) - covered
     fits = (length >= 1) & (length <= spread_sums.PART) & (covered <= n.extended(wide))
-    goal = fits & (rest < length.extended(wide))
+    # No more parts than of 64 summands each.
+    parts = whole.extended(wide) + choose(rest == 0, theory.word(0, wide), theory.word(1, wide))
+    few = (parts - 1) * spread_sums.PART < n.extended(wide)
+    goal = fits & (rest < length.extended(wide)) & few
     return SolverClaim(theory, goal, [n >= 1, n < 1 << bits])
 
 
