@@ -106,7 +106,7 @@ def check_without_flags(settings: Settings, point: Point) -> Finding:
     )
 
 
-def _without_flags(fmt: Format, rounding: str) -> Theorem:
+def _without_flags(fmt: Format, rounding: Any) -> Theorem:
     settings, kind = Settings(fmt, rounding), "conversion, without flags"
     return Theorem(
         f"convert {fmt.name} {rounding} without flags", kind,
