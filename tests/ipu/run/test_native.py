@@ -26,6 +26,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.trainer import Trainer as PlanTrainer
 from ipu.run import machine
 from ipu.run.changes import Changes
+from ipu.run.options import RunOptions
 
 X = np.random.default_rng(1).normal(size=(8, 6))
 LABELS = np.arange(8) % 3
@@ -240,6 +241,23 @@ def test_a_user_still_observes_updates():
     trainer.step(X, LABELS)
     assert len(names) == 4
     assert set(run.report()["swallowed"]) == {"body", "head"}
+
+
+def test_every_argument_reaches_the_options_and_the_device():
+    arguments = {
+        "policy": "mixed", "sr": True, "seed": 5, "count": True, "target": "mk1", "nanoo": True,
+        "traps": True, "preset": "exact", "f32_denormals": "ieee", "max_nan": "propagate",
+        "sums": "chain", "changes": Changes(eps=1e-3),
+    }
+    run = machine(**arguments)
+    assert run.options == RunOptions(**arguments, ties="all")
+    assert (run.device.target.name, run.device.source.seed, run.device.counts) == ("mk1", 5, {})
+    assert run.device.control == run.options.control
+    chosen = run.device.options
+    assert (chosen.preset, chosen.f32_denormals, chosen.max_nan, chosen.sums) == (
+        "exact", "ieee", "propagate", "chain"
+    )
+    assert (run.seed, run.is_counting, run.way.changes) == (5, True, Changes(eps=1e-3))
 
 
 @pytest.mark.parametrize("run", [3, "fp16", object()])
