@@ -216,10 +216,10 @@ class Session(Run):
             where = layers.where(operation)
         key = where, layers.is_replaying, self.replica
         calls = self._block_calls if where.direction == "evaluation" else self._calls
-        known = calls.get(key)
-        if known is None:
-            known = calls[key] = self._new_call(*key)
-        call, place, name = known
+        entry = calls.get(key)
+        if entry is None:
+            entry = calls[key] = self._new_call(*key)
+        call, place, name = entry
         self._operation = operation
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
