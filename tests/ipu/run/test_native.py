@@ -70,8 +70,14 @@ def test_a_watched_training_has_the_same_bits_and_tells_every_result():
         (layer, step, m) for step in range(3) for m in range(2) for layer in ("body", "head")
     ]
     assert {e.place.layer for e in products} == {"body", "head"}
+    assert {e.place.replica for e in events} == {0}
     assert {e.direction for e in events} == {"forward", "backward"}
     assert run.report()["layers"] == {}
+    events.clear()
+    trainer.forward(X)
+    assert {(e.direction, e.place.step, e.place.micro_batch) for e in events} == {
+        ("evaluation", 3, 0)
+    }
 
 
 def test_a_report_has_layers_directions_and_losses(tmp_path):
