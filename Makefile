@@ -8,6 +8,7 @@
 #   make test-distributed  those of trainings and sweeps on several processes: gRPC, MPI, Dask
 #   make test-proofs       those that prove formulas of kernels with an SMT solver, in .venv-proofs
 #   make test-frontends    those of every front end, with the times of installing and testing
+#   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
 
@@ -26,7 +27,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-proofs test-frontends lint clean
+  test-distributed test-proofs test-frontends wheel lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -93,6 +94,11 @@ test-frontends:
 	  echo "$$name: installed in $$((installed - start)) s," \
 	    "tested in $$(($$(date +%s) - installed)) s"; \
 	done; exit $$worst
+
+wheel: $(VENV)/has-base
+	rm -rf fpsim/kernels/packs
+	$(VENV)/bin/fpsim warmup --pack fpsim/kernels/packs
+	$(RUN) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .

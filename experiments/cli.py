@@ -25,11 +25,13 @@ COMMANDS = {
     "show": ("show", "Take a number or a code apart in a format."),
     "profile": ("profile", "Say what formats would do to your arrays."),
     "verify": ("verify", "Check the arithmetic against vectors and definitions."),
+    "vectors": ("vectors", "Write test vectors for hardware, hard cases first."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "torch": ("programs.torch", "Run a PyTorch program on the simulated machine."),
     "data": ("data", "Say which data sets are there, or download them."),
     "tf": ("programs.tf", "Run a TensorFlow program on the simulated machine."),
     "poprun": ("programs.poprun", "Run a program in several processes that share replicas."),
+    "warmup": ("warmup", "Compile the kernels that most programs need."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }
 

@@ -237,8 +237,8 @@ VENDORS = {
 }
 #: Repeated names that wait for their rooms to be rebuilt.
 WAITING = {
-    "Entry", "Gradients", "Layers", "Losses", "Machine", "Observer", "Plan", "Processes",
-    "Program", "Replay", "Replicas", "Share", "Step", "Trainer", "Way", "_Finder", "_Run", "_Watch",
+    "Entry", "Gradients", "Losses", "Machine", "Observer", "Processes", "Program", "Replay",
+    "Replicas", "Share", "Trainer", "Way",
 }
 
 

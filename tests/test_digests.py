@@ -20,7 +20,8 @@ RECORDED = digests.golden()
 QUICK = (
     "training/rne/mlp/", "training/rne/cnn/fp16/momentum/", "training/rne/cnn/fp32/",
     "training/rne/cnn/mixed/", "training/rne/noisy/", "training/rne/smooth/",
-    "arithmetic/binary16/RNE", "convert/f143/RNE",
+    "arithmetic/binary16/RNE", "blocks/mxfp8", "blocks/nvfp4", "blocks/B200_TC05_", "blocks/H100",
+    "convert/f143/RNE",
     "counters/binary16/RNE", "device/mk2/elementwise/", "device/mk2/exact/", "numbering/binary16",
     "numbering/device", "numbering/units",
     "products/binary16/RNE", "sums/binary16/RNE", "units/AMP_F16_F16/",

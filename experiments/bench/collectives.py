@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fpsim.records.formats import BINARY16
-from ipu.experiments.bench.timing import Size, in_words, seconds
+from ipu.experiments.bench.timing import Size, in_words, wall_seconds
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.machine import Device
 from ipu.members.channel import Channel
@@ -54,6 +54,8 @@ class CollectiveRecord:
     copy_seconds: float | None
     goal: float | None = None
     note: str = ""
+    #: Several processes: wall time.
+    share: ClassVar[None] = None
 
     def fields(self) -> dict[str, object]:
         """What is written."""
@@ -115,7 +117,7 @@ def copy_seconds(size: Size) -> float:
     """The best time of a copy of the tensor's codes."""
     source = np.ones(size.n, np.uint16)
     target = np.empty_like(source)
-    return min(seconds(partial(np.copyto, target, source)) for _ in range(size.repeats))
+    return min(wall_seconds(partial(np.copyto, target, source)) for _ in range(size.repeats))
 
 
 # In each process --------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ def measure(cluster: Cluster, n: int, repeats: int) -> list[list[float]]:
 def _together(channel: Channel, call: Callable[[], object]) -> float:
     """Seconds of a call that all processes begin together."""
     channel.barrier()
-    return seconds(call)
+    return wall_seconds(call)
 
 
 def _move(channel: Channel, codes: bytes) -> None:

@@ -15,7 +15,7 @@ from itertools import repeat as again
 import numpy as np
 from numpy.typing import NDArray
 
-from ipu.experiments.bench.timing import Call, Size, TimedCase
+from ipu.experiments.bench.timing import Call, Size, TimedCase, wall_seconds
 from ipu.feed.infeed import Infeed
 from ipu.feed.loops import repeat
 from ipu.feed.outfeed import Outfeed
@@ -34,16 +34,19 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """A loop alone, carrying a number and an array; then with an infeed, and with an outfeed."""
     often = 50 if quick else OFTEN
     repeats = size.repeats
-    yield TimedCase("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–")
+    yield TimedCase("feed repeat", "int", partial(_loop, often, 0), None, often, repeats, data="–",
+               clock=wall_seconds)
     array = np.zeros(16)
     yield TimedCase("feed repeat", "float64", partial(_loop, often, array), None, often, repeats,
-               data="128 B")
+               data="128 B", clock=wall_seconds)
     for name, (nbytes, fewer) in ELEMENTS.items():
         element, n = np.zeros(nbytes // 4, np.float32), often // fewer
         yield TimedCase("feed infeed", "float32", partial(_infeed, n, element),
-                   partial(_copies, n, element, PREFETCH + 2), n, repeats, data=name)
+                   partial(_copies, n, element, PREFETCH + 2), n, repeats, data=name,
+                   clock=wall_seconds)
         yield TimedCase("feed outfeed", "float32", partial(_outfeed, n, element),
-                   partial(_copies, n, element, None), n, repeats, data=name)
+                   partial(_copies, n, element, None), n, repeats, data=name,
+                   clock=wall_seconds)
 
 
 def _loop(often: int, carried: object) -> Call:

@@ -20,8 +20,8 @@ from llvmlite import binding
 
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.arithmetic import fused
-from fpsim.kernels.lanes.target import HAS_FMA
 from fpsim.kernels.lanes.vectors import F32, LaneKind, Lanes, any_lane, splat
+from fpsim.kernels.target import HAS_FMA
 from ipu.experiments.lab.versions import processor
 
 __all__ = ["Hardware", "hardware"]

@@ -3,6 +3,10 @@
 The call and its reference (np.copyto of the same amount of data, unless a topic says otherwise) run
 in turn (see `in_turn`); the medians of both and their ratio come from the same seconds of the same
 machine. Matrix products have a kind, and a rate instead of a time.
+
+With one thread a time is the thread's processor time: beside other work the wall time of a long
+call grows by waiting, that of a short one (BLAS, a copy) hardly, so their ratio would be wrong by
+up to two. The record says how much of the wall time it was; more threads are timed by the wall.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +25,8 @@ from numpy.typing import NDArray
 from fpsim.state.threads import get_threads, run_blocks, set_threads
 
 __all__ = [
-    "BenchmarkRecord", "Size", "TimedCase", "Written", "copy", "in_turn", "measure", "run",
-    "seconds", "to_json",
+    "BenchmarkRecord", "LEAST_SHARE", "Size", "TimedCase", "Turns", "Written", "copy", "in_turn",
+    "measure", "run", "seconds", "to_json", "wall_seconds",
 ]
 
 Call = Callable[[], object]
@@ -47,10 +51,35 @@ Timed = tuple[Call, Callable[[Call], float]]
 _REST = 0.2
 
 
+#: Share of processor time in wall time below which a machine does other work beside a measurement.
+LEAST_SHARE = 0.97
+
+
 def seconds(call: Call) -> float:
+    """The call's time: this thread's processor time with one thread, else wall time."""
+    if get_threads() > 1:
+        return wall_seconds(call)
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
+
+
+def wall_seconds(call: Call) -> float:
+    """Time of a call that waits for other threads or processes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+class Turns(NamedTuple):
+    """Seconds of each call by round.
+
+    share    of wall time that was processor time, in the least disturbed round of the most
+             disturbed call; None with several threads, and where a call tells its own time.
+    """
+
+    seconds: list[list[float]]
+    share: float | None
 
 
 @dataclass(frozen=True)
@@ -80,6 +109,7 @@ class BenchmarkRecord:
     """A case measured: `reference` is the reference's figure in the same unit, ratio = own / it.
 
     rounds   timed repetitions.
+    share    see `Turns`.
     range    least and largest ratio of a round; of the figure where there is no reference.
     """
 
@@ -99,6 +129,7 @@ class BenchmarkRecord:
     rounds: int
     range: tuple[float, float]
     kind: str | None
+    share: float | None = None
 
     def fields(self) -> dict[str, object]:
         """What is written: an elementwise case has no rate, a product has no time per element."""
@@ -122,6 +153,10 @@ class BenchmarkRecord:
 
 class Written(Protocol):
     """What every record can do; its text is a line."""
+
+    @property
+    def share(self) -> float | None:
+        """Of wall time that was processor time; None where that was not asked."""
 
     def fields(self) -> dict[str, object]:
         """What is written."""
@@ -149,16 +184,15 @@ def copy(source: NDArray[np.generic], target: NDArray[np.generic]) -> Call:
     return lambda: run_blocks(part, 0, source.size, 1 << 20)
 
 
-def in_turn(calls: Sequence[Timed], repeats: int) -> list[list[float]]:
-    """Seconds of each call, `repeats` times.
+def in_turn(calls: Sequence[Timed], repeats: int) -> Turns:
+    """Each call, `repeats` times.
 
     One after the other in each round with one thread. With more, each call has its rounds to
     itself, after a rest: threads of BLAS and of OpenMP hold a core for a while when they are done,
     and two threads that were asleep begin on the same core.
     """
     if get_threads() == 1:
-        rounds = [[clock(call) for call, clock in calls] for _ in range(repeats)]
-        return [list(times) for times in zip(*rounds, strict=True)]
+        return _alone(calls, repeats)
     taken = []
     for call, clock in calls:
         time.sleep(_REST)
@@ -166,7 +200,19 @@ def in_turn(calls: Sequence[Timed], repeats: int) -> list[list[float]]:
         while time.perf_counter() < awake:
             clock(call)
         taken.append([clock(call) for _ in range(repeats)])
-    return taken
+    return Turns(taken, None)
+
+
+def _alone(calls: Sequence[Timed], repeats: int) -> Turns:
+    taken: list[list[float]] = [[] for _ in calls]
+    shares: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for (call, clock), times, parts in zip(calls, taken, shares, strict=True):
+            start = time.perf_counter()
+            times.append(clock(call))
+            if clock is seconds:
+                parts.append(times[-1] / (time.perf_counter() - start))
+    return Turns(taken, min((max(parts) for parts in shares if parts), default=None))
 
 
 @contextmanager
@@ -192,8 +238,9 @@ def _measure(case: TimedCase) -> BenchmarkRecord:
         call()
     calls: list[Timed] = [(call, case.clock)]
     if case.reference is not None:
-        calls.append((case.reference, seconds))
-    of_case, *other = in_turn(calls, case.repeats)
+        calls.append((case.reference, wall_seconds if case.clock is wall_seconds else seconds))
+    turns = in_turn(calls, case.repeats)
+    of_case, *other = turns.seconds
     figures = [_figure(case, seconds, case.n) for seconds in of_case]
     references = [_figure(case, s, case.reference_n or case.n) for s in (other[0] if other else ())]
     figure = statistics.median(figures)
@@ -203,7 +250,7 @@ def _measure(case: TimedCase) -> BenchmarkRecord:
     return BenchmarkRecord(
         case.topic, case.format, case.rounding, case.bits, case.flags, case.data, case.n,
         get_threads(), time_, rate, reference, None if reference is None else figure / reference,
-        case.peer, case.repeats, (min(rounds), max(rounds)), case.kind,
+        case.peer, case.repeats, (min(rounds), max(rounds)), case.kind, turns.share,
     )
 
 

@@ -97,6 +97,7 @@ class TimedTraining:
     peers: dict[str, float]
     rounds: int
     range: tuple[float, float]
+    share: float | None = None
 
     def fields(self) -> dict[str, object]:
         """What is written."""
@@ -143,7 +144,8 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
     _warm(calls)
     macs = _macs(training) // size.n
     timed: list[Timed] = [(call, clock) for call in calls]
-    rounds = in_turn(timed, size.repeats)
+    turns = in_turn(timed, size.repeats)
+    rounds = turns.seconds
     of_step, of_product, *of_peers = (statistics.median(times) for times in rounds)
     predicted = [macs * size.n * other / rows**3 for other in rounds[1]]
     ratios = [long / of_step for long, of_step in zip(predicted, rounds[0], strict=True)]
@@ -156,7 +158,7 @@ def _measure(name: str, preset: str, size: Size, rows: int) -> TimedTraining:
         rate / 1e9, rate / macs, images_per_s * macs / rate,
         shares(training.step, training.device), peak, live,
         peak / live if peak and live else None, peer, rates[peer] if peer else None, rates,
-        size.repeats, (min(ratios), max(ratios)),
+        size.repeats, (min(ratios), max(ratios)), turns.share,
     )
 
 

@@ -36,13 +36,18 @@ COMPARE, DRAW = "compare", "draw"
     help="Elements (default 10000000); rows of a matrix (default 512); images (default 32).",
 )
 @click.option("--quick", is_flag=True, help="Seconds instead of minutes; fewer rows and elements.")
+@click.option("--busy", is_flag=True,
+              help="Measure although other work runs beside; --quick does.")
 @click.option("--json", "file", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="Write the records there as well, a JSON list.")
 def command(
     topic: str, files: tuple[Path, ...], threads: int, n: int | None, quick: bool,
-    file: Path | None,
+    busy: bool, file: Path | None,
 ) -> None:
     """Time per element (on startup per call), and the ratio to np.copyto of the same run.
+
+    With one thread times are processor time, and a measurement in which that is below 0.97 of wall
+    time is refused: other work runs beside it.
 
     gemm gives billions of multiply-adds per second, and the ratio to BLAS in binary32. Small arrays
     stay in the cache, where ratios mean something else: say n with every number. train gives images
@@ -72,11 +77,24 @@ def command(
         for record in progress(run(cases, threads), f"bench {topic}"):
             records.append(record)
             click.echo(record)
+            with bad_input():
+                check_quiet(record, busy or quick)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_where_kept(len(records), file)) from None
     finally:
         if file is not None:
             write_whole(file, to_json(records, asdict(hardware())).encode())
+
+
+def check_quiet(record: Written, busy: bool) -> None:
+    """Refuse a measurement that other work disturbed."""
+    from ipu.experiments.bench.timing import LEAST_SHARE
+
+    if not busy and record.share is not None and record.share < LEAST_SHARE:
+        raise ValueError(
+            f"processor time was {record.share:.2f} of wall time in the last measurement, below "
+            f"{LEAST_SHARE}: other work runs on this machine; stop it, or measure with --busy"
+        )
 
 
 def _where_kept(n: int, file: Path | None) -> str:

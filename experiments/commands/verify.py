@@ -153,8 +153,13 @@ def engines(outputs: int, seed: int, product: int | None, units: tuple[str, ...]
               show_default=True, help="Seconds of processor time of one theorem.")
 @click.option("--at", "at", multiple=True, metavar="NAME=VALUE",
               help="No proof: the compiled code and the oracle at this point of one theorem.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Keep verdicts in FILE; theorems that it holds are not decided again.")
+@click.option("--page", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              metavar="PAGE", help="No proof: write the table of FILE's verdicts into PAGE.")
 def proof(
-    words: tuple[str, ...], only_list: bool, quick: bool, limit: float, at: tuple[str, ...]
+    words: tuple[str, ...], only_list: bool, quick: bool, limit: float, at: tuple[str, ...],
+    record: Path | None, page: Path | None,
 ) -> int:
     """Theorems about the kernels, for all inputs, decided by an SMT solver (extra `proofs`).
 
@@ -163,12 +168,16 @@ def proof(
     is refuted or not decided in time.
     """
     with bad_input(), needs_solver():
+        from fpsim.judge.proofs import page as pages
         from fpsim.judge.proofs.catalogue import find
-        from fpsim.judge.proofs.theorem import prove, values_of
+        from fpsim.judge.proofs.theorem import PROVED, prove, values_of
 
         chosen = [t for t in find(words) if t.quick or not quick]
+        known = pages.read(record) if record else {}
         if at:
             theorem, point = values_of(chosen, at)
+        if page:
+            pages.write(page, pages.table(chosen, known))
     if at:
         finding = theorem.found_at(point)
         click.echo(finding)
@@ -176,11 +185,17 @@ def proof(
     if only_list:
         for theorem in chosen:
             click.echo(f"{theorem.kind:<14} {theorem.name}: {theorem.statement}")
+    if page or only_list:
         return 0
-    status = 0
+    status = int(any(not known[t.name]["status"].startswith(PROVED) for t in chosen
+                     if t.name in known))
     for theorem in chosen:
+        if theorem.name in known:
+            continue
         verdict = prove(theorem, limit)
         click.echo(verdict)
+        if record:
+            pages.record(record, verdict)
         status |= int(not verdict.is_proved)
     return status
 

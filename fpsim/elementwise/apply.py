@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.constants import KernelPlan, exact_width, plan
+from fpsim.elementwise.constants import (
+    KernelPlan,
+    exact_width,
+    plan,
+    processor_constants,
+    processor_status,
+)
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.random.words import NO_WORDS
@@ -82,6 +88,12 @@ class _Call:
     def __init__(
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
+        status = processor_status(operation, settings, input_size)
+        if status >= 0 and level != step.FLAGS_EACH:
+            code = _CODES[operation]
+            self.loop = loop.kernel(loop.LoopVariant(code, 0, level, False, False, 0, 0, status))
+            self.constants, self.computing = processor_constants(settings), False
+            return
         choices, rule, width = variant(operation, settings, input_size, level, supplied)
         self.loop = loop.kernel(choices)
         self.constants = rule.constants

@@ -16,14 +16,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
+from fpsim.kernels.rounding.direction import FLUSH_OPERANDS, FLUSH_RESULTS, HAS_STATUS
 from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
 from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import RESIDUALS, Rounding, Steps, Up
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 
-__all__ = ["LANES", "Lane", "KernelPlan", "exact_width", "mode_number", "plan"]
+__all__ = [
+    "LANES", "KernelPlan", "Lane", "exact_width", "mode_number", "plan", "processor_constants",
+    "processor_status",
+]
 
 
 class Lane(NamedTuple):
@@ -127,6 +133,35 @@ def mode_number(rounding: Rounding) -> int:
 def _steps(rounding: Rounding, negative: bool) -> Steps:
     """The steps of the mode; those of a stochastic one are not looked at."""
     return (Up.ABOVE_HALF,) * 2 if rounding.stochastic else rounding.steps_of(negative)
+
+
+#: What the processor's register says of subnormal numbers.
+_FLUSHING = {
+    "keep": 0, "flush_results": FLUSH_RESULTS, "flush_both": FLUSH_RESULTS | FLUSH_OPERANDS,
+}
+
+
+@lru_cache(maxsize=4096)
+def processor_status(operation: str, settings: Settings, input_size: int) -> int:
+    """Bits of the status register under which the processor rounds as the settings say; else -1."""
+    mode = mode_number(settings.rounding)
+    rounds = operation in ("add", "subtract", "multiply", "divide", "sqrt") or (
+        operation == "fma" and HAS_FMA and settings.quiet_nan_raises
+    )
+    if (
+        HAS_STATUS and rounds and input_size == 4 and settings.format == BINARY32
+        and mode in NATIVE_MODES and settings.rounding.residual == "truncate"
+        and (settings.overflow, settings.divide_by_zero) == ("infinity", "infinity")
+        and (settings.tininess, settings.nan) == ("after", "canonical")
+    ):
+        return DIRECTIONS[mode] << 13 | _FLUSHING[settings.subnormals]
+    return -1
+
+
+def processor_constants(settings: Settings) -> NDArray[np.unsignedinteger]:
+    """What the kernel needs beside the processor: the NaN that results become, and its flags."""
+    rule = RoundingRule(*[0] * len(RoundingRule._fields))._replace(**_nan_rule(settings, LANES[32]))
+    return np.array(rule, np.uint32)
 
 
 class Brink(NamedTuple):

@@ -12,7 +12,7 @@ Source    IEEE 754-2019 §9.2; Ziv, ACM TOMS 17 (1991); Boldo & Melquiond 2008 (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise import hard_cases
 from fpsim.elementwise.apply import apply, as_read
+from fpsim.elementwise.code_tables import CodeTable, all_values, has_index, tabulate
 from fpsim.elementwise.compare import is_signalling
 from fpsim.elementwise.enclosures import FUNCTIONS
 from fpsim.records.flags import Flags
@@ -29,11 +30,16 @@ from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_DRAW, Draw
 from fpsim.state.processor import usual_arithmetic
-from fpsim.state.publish import fold
+from fpsim.state.publish import check_out, fold
 
 __all__ = ["evaluate"]
 
 Wide = NDArray[np.float64]
+
+#: Elements from which on a table is made, which takes as long as eight calls of so many.
+_LEAST = 1 << 13
+#: Tables kept, of 2.6 and 4.7 MB at most.
+_MOST_TABLES = 24
 
 #: Elements worked on at a time: their intermediate results stay in the cache.
 _BLOCK = 1 << 13
@@ -83,16 +89,22 @@ def _wide(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
 
 def _block(name: str, x: Wide, settings: Settings) -> tuple[Wide, bool]:
     edges = _EDGES[name]
-    ordinary = np.isfinite(x)
-    if not edges.negative:
-        ordinary &= x > 0
-    elif edges.odd:
-        ordinary &= x != 0
+    ordinary = _is_ordinary(edges, x)
     if ordinary.all():
         return _ordinary(name, x, settings), True
     values = _special(edges, x, -np.nan if settings.nan == "x86" else np.nan)
     values[ordinary] = _ordinary(name, x[ordinary], settings)
     return values, False
+
+
+def _is_ordinary(edges: _Edges, x: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Where the enclosures give the value."""
+    ordinary = np.isfinite(x)
+    if not edges.negative:
+        ordinary &= x > 0
+    elif edges.odd:
+        ordinary &= x != 0
+    return ordinary
 
 
 def _special(edges: _Edges, x: Wide, nan: float) -> Wide:
@@ -152,9 +164,25 @@ def evaluate(
     >>> evaluate("exp", [np.float32([0.0, 1.0])], Settings(BINARY16))
     (array([1.      , 2.71875], dtype=float32), 1)
     """
-    edges, settings = _EDGES[name], _keeping_infinities(settings)
-    x = as_read(operands[0], settings)
-    wide, plain = _wide(name, x, settings)
+    settings = _keeping_infinities(settings)
+    x = operands[0]
+    table = None if settings.rounding.stochastic else _table_of(_results, name, x, settings)
+    if table is None:
+        return _computed(name, x, settings, out, element_flags, bits)
+    if out is None:
+        out = np.empty(x.shape, x.dtype)
+    else:
+        check_out(out, x.shape, settings.format.carrier, operands)
+    return out, table.read(np.ascontiguousarray(x), out, element_flags)
+
+
+def _computed(
+    name: str, x: Carrier, settings: Settings, out: Carrier | None = None,
+    element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
+) -> tuple[Carrier, int]:
+    """Values and flags without a table of results."""
+    edges, x = _EDGES[name], as_read(x, settings)
+    wide, plain = _wide_or_read(name, x, settings)
     values, flags = apply(
         "convert", [wide], settings, out=out, element_flags=element_flags, bits=bits
     )
@@ -169,6 +197,48 @@ def evaluate(
         if element_flags is not None:
             element_flags |= own_flags
     return values, flags
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def _table_of(
+    make: Callable[[str, Settings], CodeTable], name: str, x: Carrier, settings: Settings
+) -> CodeTable | None:
+    """The table of a function, made when it pays; None where there is none."""
+    if not has_index(settings.format) or x.dtype != np.float32:
+        return None
+    key = (name, -1, 0, make is _results)
+    table: CodeTable | None = settings.calls.get(key)
+    if table is None and x.size >= _LEAST:
+        table = settings.calls[key] = make(name, settings)
+    return table
+
+
+@lru_cache(maxsize=_MOST_TABLES)
+def _results(name: str, settings: Settings) -> CodeTable:
+    """Results and flags of all codes."""
+    x = all_values(settings.format)
+    flags = np.zeros(x.shape, np.uint8)
+    values, _ = _computed(name, x, settings, element_flags=flags)
+    return tabulate(settings.format, values, flags)
+
+
+@lru_cache(maxsize=_MOST_TABLES)
+def _wide_values(name: str, settings: Settings) -> CodeTable:
+    """Values of all codes as `_wide` gives them, marked where they are not ordinary."""
+    x = all_values(settings.format)
+    wide, _ = _wide(name, as_read(x, settings), settings)
+    return tabulate(settings.format, wide, ~_is_ordinary(_EDGES[name], x) * np.uint8(1))
+
+
+def _wide_or_read(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
+    """`_wide`, read from a table where there is one for stochastic rounding."""
+    table = _table_of(_wide_values, name, x, settings) if settings.rounding.stochastic else None
+    if table is None:
+        return _wide(name, x, settings)
+    wide = np.empty(x.shape)
+    return wide, not table.read(np.ascontiguousarray(x), wide)
 
 
 @lru_cache(maxsize=64)

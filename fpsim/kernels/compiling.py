@@ -2,12 +2,12 @@
 
 Numba's disk cache notices an edit in the file of a kernel but not in a file that it calls into, so
 stale code could run. Kernels are therefore kept in a folder named by a hash of every source here.
-Where no folder can be written (containers, clusters), kernels are compiled in each process.
+Where no folder can be written (containers, clusters), kernels are compiled in each process, but for
+those that came compiled with the package (see `packs`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 import warnings
@@ -21,6 +21,7 @@ from numba.core import config
 
 from fpsim.kernels.guard import InlineCompiler, KernelCompiler
 from fpsim.kernels.keeping import KernelCache
+from fpsim.kernels.sources import digest_of_sources
 
 __all__ = ["INLINE", "cache_folder", "compiled"]
 
@@ -33,16 +34,6 @@ INLINE = {**_OPTIONS, "forceinline": True, "pipeline_class": InlineCompiler}
 
 
 @cache
-def _digest_of_sources() -> str:
-    digest = hashlib.sha256()
-    here = Path(__file__).resolve().parent
-    for source in sorted(here.rglob("*.py")):
-        name = source.relative_to(here).as_posix()
-        digest.update(name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-@cache
 def cache_folder() -> Path:
     """Where compiled kernels of exactly these sources are kept.
 
@@ -52,7 +43,7 @@ def cache_folder() -> Path:
     root = root or os.environ.get("XDG_CACHE_HOME")
     # Without a home `~` stays as it is; nothing is written below it then.
     base = Path(root) if root else Path(os.path.expanduser("~"), ".cache")
-    return base / "fpsim" / f"kernels-{_digest_of_sources()}"
+    return base / "fpsim" / f"kernels-{digest_of_sources()}"
 
 
 @cache
@@ -85,7 +76,5 @@ def compiled(function: Callable[..., Any], guarded: bool = True) -> Any:
     """
     compiler = KernelCompiler if guarded else InlineCompiler
     kernel = njit(**_OPTIONS, pipeline_class=compiler)(function)
-    folder = _writable_folder()
-    if folder is not None:
-        kernel._cache = KernelCache(function, folder)
+    kernel._cache = KernelCache(function, _writable_folder())
     return kernel

@@ -1,11 +1,11 @@
 """The files of compiled kernels: one file a kernel, named by all that its code depends on.
 
 Numba keeps an index beside its files, which two processes can write at once, and which stops every
-later start where it is cut or empty. Here is none: a file's name holds the module, the function and
-a hash of the source, the signature, the processor, the byte code and the captured numbers, so that
-processes never take each other's code. Its first bytes are the hash of the rest: a damaged file is
-deleted, and the kernel compiled again. A disk that is full or cannot be written costs one warning,
-and the program goes on with what it compiled. Paths of sources do not matter.
+later start where it is cut or empty. Here is none: a file's name holds the module, the function, a
+hash of the source, the signature, the byte code and the captured numbers, and one of the processor,
+so that processes never take each other's code. Its first bytes are the hash of the rest: a damaged
+file is deleted, and the kernel compiled again. A disk that is full or cannot be written costs one
+warning, and the program goes on with what it compiled. Paths of sources do not matter.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from numba.core.caching import Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from fpsim.kernels.packs import find_pack
+
 __all__ = ["KernelCache"]
 
 _DIGEST = hashlib.sha256().digest_size
@@ -49,35 +51,47 @@ def _digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def _checked(data: bytes) -> bytes | None:
+    """What a file holds behind the hash of it; None where they differ."""
+    digest, body = data[:_DIGEST], data[_DIGEST:]
+    return body if hashlib.sha256(body).digest() == digest else None
+
+
 class _Files:
     """Kernels of one function on disk, in the place of numba's index and data files."""
 
-    def __init__(self, folder: str, base: str, source: str) -> None:
-        self._folder, self._base, self._source = Path(folder), base, source
+    def __init__(self, folder: str | None, base: str, source: str) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._base, self._source = base, source
 
-    def _path(self, key: Any) -> Path:
+    def _names(self, key: Any) -> tuple[str, str]:
+        """The name of a kernel for any processor, and that of its file."""
         signature, processor, hashes = key
-        text = repr((numba.__version__, self._source, str(signature), processor, hashes))
-        return self._folder / f"{self._base}.{hashlib.sha256(text.encode()).hexdigest()[:32]}.nbc"
+        text = repr((numba.__version__, self._source, str(signature), hashes))
+        name = f"{self._base}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        return name, f"{name}.{hashlib.sha256(repr(processor).encode()).hexdigest()[:8]}.nbc"
 
     def load(self, key: Any) -> Any:
-        """What was kept under this key; None where there is nothing, or nothing whole."""
-        path = self._path(key)
-        try:
-            data = path.read_bytes()
-        except OSError:
-            return None
-        digest, body = data[:_DIGEST], data[_DIGEST:]
-        if hashlib.sha256(body).digest() == digest:
-            return pickle.loads(body)
-        with suppress(OSError):
-            path.unlink()
-        return None
+        """What was kept under this key, or came with the package; None where nothing is whole."""
+        name, file = self._names(key)
+        if self._folder is not None:
+            path = self._folder / file
+            with suppress(OSError):
+                body = _checked(path.read_bytes())
+                if body is not None:
+                    return pickle.loads(body)
+                path.unlink()
+        pack = find_pack()
+        data = None if pack is None else pack.get(name)
+        body = None if data is None else _checked(data)
+        return None if body is None else pickle.loads(body)
 
     def save(self, key: Any, data: Any) -> None:
         """Keep this under the key; a reader sees the whole file or none."""
+        if self._folder is None:
+            return
         body = dumps(data)
-        path = self._path(key)
+        path = self._folder / self._names(key)[1]
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=path.stem, suffix=".tmp", dir=path.parent)
         try:
@@ -91,6 +105,8 @@ class _Files:
 
     def flush(self) -> None:
         """Forget all kernels of the function."""
+        if self._folder is None:
+            return
         for path in self._folder.glob(f"{self._base}.*.nbc"):
             path.unlink(missing_ok=True)
 
@@ -104,7 +120,7 @@ class KernelCache(Cache):
               another process could not use.
     """
 
-    def __init__(self, function: Callable[..., Any], folder: str) -> None:
+    def __init__(self, function: Callable[..., Any], folder: str | None) -> None:
         code, name = function.__code__, re.sub("[<>]", "", function.__qualname__)
         python = f"py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}"
         base = f"{function.__module__}.{name}-{code.co_firstlineno}.{python}"

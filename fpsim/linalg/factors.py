@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.context import Context
 from fpsim.elementwise.apply import as_read
-from fpsim.linalg.operands import context_of, matrix, right_side, square, subtract_outer
+from fpsim.linalg.operands import (
+    checked_choice,
+    context_of,
+    matrix,
+    right_side,
+    square,
+    subtract_outer,
+)
 from fpsim.linalg.triangular import substituted
 from fpsim.state.processor import usual_arithmetic
 
@@ -110,6 +117,7 @@ def lu(a: Array, *, pivot: bool = True, context: Context | None = None) -> LU:
     >>> p.tolist(), L.tolist(), U.tolist()
     ([1, 0], [[1.0, 0.0], [0.333251953125, 1.0]], [[3.0, 4.0], [0.0, 0.6669921875]])
     """
+    checked_choice("pivot", pivot, (False, True))
     context = context_of(context, matrix(a))
     work = Array(np.ascontiguousarray(a.carrier).copy(), context)
     m, n = a.shape

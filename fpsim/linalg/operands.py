@@ -58,8 +58,9 @@ def right_side(b: Any, n: int, name: str = "b") -> Array:
 
 def checked_choice(name: str, value: Any, allowed: Sequence[Any], otherwise: str = "") -> Any:
     """A choice by its name or number, refused if it is not offered."""
-    plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
-    if not plain or value not in allowed:
+    kinds = (bool,) if isinstance(allowed[0], bool) else (str, int, float)
+    is_flag = isinstance(value, bool) and kinds != (bool,)
+    if is_flag or not isinstance(value, kinds) or value not in allowed:
         offered = ", ".join(map(repr, allowed))
         raise ValueError(f"{name}={value!r} is not offered; use one of {offered}{otherwise}")
     return value

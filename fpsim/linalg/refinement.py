@@ -44,7 +44,8 @@ class Refinement:
                      b - A x as the residual's precision has it.
     inner            products with A of each step's GMRES; zeros without it.
     watched          what `watch` returned for x at the start and after each step.
-    contexts         of each role, by its name; their flags are there.
+    contexts         of each role, by its name (factor, work, residual, basis, applied); their flags
+                     are there.
     """
 
     x: Array
@@ -60,17 +61,18 @@ class Refinement:
 @usual_arithmetic
 def refine(
     A: Any, b: Any, *, factor: Context | Format | str, work: Context | Format | str,
-    residual: Context | Format | str, solver: str = "lu", steps: int = 30,
-    tolerance: float | None = None, inner_tolerance: float | None = None,
+    residual: Context | Format | str, solver: str = "lu",
+    basis: Context | Format | str | None = None, applied: Context | Format | str | None = None,
+    steps: int = 30, tolerance: float | None = None, inner_tolerance: float | None = None,
     watch: Callable[[Array], Any] | None = None,
 ) -> Refinement:
     """x with A x = b: LU in one precision, corrections in a second, residuals in a third.
 
     factor, work, residual   contexts, or formats to nearest. residual="pairs": pairs of binary64,
                     for more digits than formats have; A, b and x must then be of binary64.
-    solver          lu: the correction by substitution with L and U in `work`; gmres: by `gmres`
-                    in `work`, which applies A, L and U in the residual's context ("pairs": in
-                    `work`).
+    solver          lu: the correction by substitution with L and U in `work`; gmres: by `gmres`.
+    basis, applied  of GMRES: where its basis is computed (default: `work`), and where A, L and U
+                    are applied (default: `residual`, or `work` for pairs); so five precisions.
     steps           at most so many corrections; fewer where one changes nothing.
     tolerance       of the last correction over x, by largest elements; default: the unit roundoff
                     of `work`.
@@ -80,7 +82,8 @@ def refine(
     Shapes    A (N, N), b (N,): Arrays or numbers.
     Rounding  A and b are converted to `work`: theirs is the system that is solved. `lu` of that A
               in `factor`; x = U^-1 L^-1 b in `work`; then r = b - A x in `residual`, terms in order
-              and the difference last, converted to `work`; x = x + d in `work`. In pairs: every
+              and the difference last, converted to `work` (for GMRES scaled by a power of two and
+              converted to `basis`, d the other way); x = x + d in `work`. In pairs: every
               row's terms in order, each product and sum with what it lost (Dot2), rounded once.
     Error     in pairs: 2**-53 of the residual, and N² 2**-105 |A||x|.
     Flags     in the context of each role.
@@ -99,7 +102,7 @@ def refine(
     if watch is not None and not callable(watch):
         raise TypeError(f"watch={watch!r} is no function of x; give one, or None")
     most = checked_count("steps", steps)
-    roles = _Roles(factor, work, residual)
+    roles = _Roles(factor, work, residual, basis, applied)
     tolerance = checked_tolerance(tolerance, roles.work.format.eps / 2)
     system = _System(roles, _numbers("A", A, roles.work), _numbers("b", b, roles.work))
     run = _Run(system, watch)
@@ -111,16 +114,19 @@ def refine(
 class _Roles:
     """The contexts of a refinement."""
 
-    def __init__(self, factor: Any, work: Any, residual: Any) -> None:
+    def __init__(self, factor: Any, work: Any, residual: Any, basis: Any, applied: Any) -> None:
         self.factor, self.work = _context("factor", factor), _context("work", work)
+        self.basis = self.work if basis is None else _context("basis", basis)
         self.in_pairs = isinstance(residual, str) and residual == "pairs"
         self.residual = self.work if self.in_pairs else _context("residual", residual)
+        self.applied = self.residual if applied is None else _context("applied", applied)
         if self.in_pairs and self.work.format != BINARY64 and self.work.format.precision > 26:
             raise ValueError(f"residual='pairs' takes numbers of binary64, not {self.work.format}")
 
     def named(self) -> dict[str, Context | str]:
         residual = "pairs" if self.in_pairs else self.residual
-        return {"factor": self.factor, "work": self.work, "residual": residual}
+        return {"factor": self.factor, "work": self.work, "residual": residual,
+                "basis": self.basis, "applied": self.applied}
 
 
 def _context(role: str, choice: Any) -> Context:
@@ -165,6 +171,8 @@ class _System:
         factors.check_regular()
         self.factors = LU(roles.work.convert(factors.packed), factors.p)
         self.a_residual, self.b_residual = (roles.residual.convert(v) for v in (a, b))
+        is_same = roles.applied is roles.residual
+        self.a_applied = self.a_residual if is_same else roles.applied.convert(a)
 
     def residual(self, x: Array) -> Array:
         """b - A x in the residual's precision."""
@@ -214,12 +222,7 @@ class _Run:
         self.backward_errors.append(_largest(_wide(r)) / scale if scale else 0.0)
         right = work.convert(r)
         if solver == "gmres":
-            solution = gmres(
-                system.a_residual, right, factors=system.factors, tolerance=inner_tolerance,
-                context=work,
-            )
-            correction = solution.x
-            self.inner.append(solution.iterations)
+            correction = self._by_gmres(right, inner_tolerance)
         else:
             correction = system.factors.solve(right)
             self.inner.append(0)
@@ -230,6 +233,17 @@ class _Run:
         self.steps += 1
         if self.watch:
             self.watched.append(self.watch(self.x))
+
+    def _by_gmres(self, right: Array, tolerance: float | None) -> Array:
+        """The correction; the residual is scaled by a power of two, so that it fits the basis."""
+        system, basis = self.system, self.system.roles.basis
+        exponent = np.frexp(_largest(_wide(right)))[1]
+        solution = gmres(
+            system.a_applied, basis.convert(np.ldexp(_wide(right), -exponent)),
+            factors=system.factors, tolerance=tolerance, context=basis,
+        )
+        self.inner.append(solution.iterations)
+        return self.work.convert(np.ldexp(_wide(solution.x), exponent))
 
     def result(self, tolerance: float) -> Refinement:
         finite = bool(np.isfinite(self.x.carrier).all())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.linalg.operands import context_of, right_side, square, subtract_outer
+from fpsim.linalg.operands import checked_choice, context_of, right_side, square, subtract_outer
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["solve_triangular", "substituted"]
@@ -37,6 +37,8 @@ def solve_triangular(
     >>> solve_triangular(half.array([[3.0, 1.0], [0.0, 2.0]]), half.array([1.0, 1.0]))
     Array([0.16662598, 0.5       ], binary16)
     """
+    checked_choice("lower", lower, (False, True))
+    checked_choice("unit_diagonal", unit_diagonal, (False, True))
     a = square(a)
     b = right_side(b, len(a))
     return substituted(context_of(context, a, b), a, b, lower, unit_diagonal)

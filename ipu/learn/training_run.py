@@ -44,5 +44,8 @@ class TrainingRun(Protocol):
     def note_update(self, update: Update) -> None:
         """A variable takes a step."""
 
+    def note_costs(self, program: Any, costs: Any) -> None:
+        """What a training by a plan takes of time and memory."""
+
     def end_step(self) -> None:
         """A step is over."""

@@ -171,6 +171,8 @@ class _Clock:
         """The end of the transfer that feeds a program, or takes its results."""
         own = self.table[program.stage, program.branch][1]
         size = own.infeed_bytes if kind == "infeed" else own.outfeed_bytes
+        if kind == "outfeed" and not self.plan.sends(program):
+            return start
         cycles = self.rates.cycles(size, "host")
         return self.put(start, cycles, program, "host", kind)
 

@@ -218,10 +218,11 @@ def _fed(plan: Plan, slot: Sequence[Program], stage: int, own: StageFigures) -> 
     last = stage == plan.n_stages - 1
     forwards = sum(p.phase is Phase.FORWARD and p.stage == stage and not p.branch for p in slot)
     incoming = sum(p.phase is Phase.INFEED and p.stage == stage and not p.branch for p in slot)
-    outgoing = sum(p.phase is Phase.OUTFEED and p.stage == stage and not p.branch for p in slot)
-    return own.infeed_bytes * (forwards + incoming) + own.outfeed_bytes * last * (
-        forwards + outgoing
+    outgoing = sum(
+        p.phase in (Phase.OUTFEED, Phase.FORWARD) and p.stage == stage and not p.branch
+        and plan.sends(p) for p in slot
     )
+    return own.infeed_bytes * (forwards + incoming) + own.outfeed_bytes * last * outgoing
 
 
 def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:

@@ -87,6 +87,7 @@ class Plan:
                          "weights"; None: the state when gradients accumulate and there is any.
     remote_buffers       whether the machine has remote memory.
     io_tiles             tiles that only transfer; prefetch: elements that wait for the device.
+    output_period        outputs of every so many-th micro-batch go to the host.
     shared_gradients     of a variable of several stages: summed for each "variable", or added stage
                          by stage, "stage", as TensorFlow does; that one depends on the schedule.
     sync                 IPUs wait for each other after a "slot" or after each "group" of phases.
@@ -115,6 +116,7 @@ class Plan:
     remote_buffers: bool = field(default=True, kw_only=True)
     io_tiles: int = field(default=0, kw_only=True)
     prefetch: int = field(default=3, kw_only=True)
+    output_period: int = field(default=1, kw_only=True)
     shared_gradients: str = field(default="variable", kw_only=True)
     sync: str = field(default="slot", kw_only=True)
     training: bool = field(default=True, kw_only=True)
@@ -182,6 +184,15 @@ class Plan:
     def is_last(self, program: Program) -> bool:
         """Whether a program is of the last stage position."""
         return program.stage == self.n_stages - 1
+
+    def sends(self, program: Program) -> bool:
+        """Whether the outputs of a program's micro-batch go to the host.
+
+        >>> plan = Plan([abs], count=4, output_period=4)
+        >>> [plan.sends(program) for program in plan.programs if program.phase is Phase.FORWARD]
+        [False, False, False, True]
+        """
+        return (program.micro_batch + 1) % self.output_period == 0
 
     def ends_position(self, program: Program) -> bool:
         """Whether a program is of the last of its concurrent stages."""
@@ -365,7 +376,7 @@ def _check_numbers(plan: Plan) -> None:
     for name, least, most in (
         ("count", 1, _MOST_MICRO_BATCHES), ("replicas", 1, _MOST_REPLICAS),
         ("buffer_size", 0, None), ("shard_minimum", 0, None), ("io_tiles", 0, None),
-        ("prefetch", 1, 255),
+        ("prefetch", 1, 255), ("output_period", 1, None),
     ):
         value = getattr(plan, name)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -381,15 +392,10 @@ def _check_numbers(plan: Plan) -> None:
 
 
 def _check_shards(plan: Plan) -> None:
-    """Sharded state needs replicas, and lives in remote memory."""
+    """Sharded state needs replicas; it lives on the chip or in remote memory."""
     if not plan.shard_state:
         return
     if plan.replicas == 1:
         raise ValueError(
             "shard_state=True with replicas=1: there is nothing to shard; use 2 replicas or more"
-        )
-    if plan.offload is not None and "state" not in plan.offloaded:
-        raise ValueError(
-            "shard_state=True with the optimiser state on chip: optimizer state must be offloaded; "
-            "use offload={'state'} or offload=None"
         )

@@ -41,7 +41,7 @@ from ipu.plan.collectives import Group, Summands
 from ipu.plan.explain import check_fit, explain
 from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import StageMeter
+from ipu.plan.metering import Costs, StageMeter
 from ipu.plan.orders import Order, Ring, buckets
 from ipu.plan.pipeline import Batch, Pipeline
 from ipu.plan.plan import Plan
@@ -291,6 +291,8 @@ class Trainer(train.Trainer):
         check_fit(self.plan, figures, self.device.target)
         if applied:
             self.figures = figures
+            if self.run is not None:
+                self.run.note_costs(self, Costs(self.plan, figures))
         return slots
 
     def _updated(

@@ -136,7 +136,7 @@ class Account:
         share         of the elements that were computed, on the host.
         parameters    their elements, by layer.
         """
-        calls = {kind: sum(each.values()) for kind, each in self._calls.items()}
+        calls = {kind: sum(counts.values()) for kind, counts in self._calls.items()}
         computed = sum(sum(self._elements[kind].values()) for kind in ("machine", "host"))
         on_host = sum(self._elements["host"].values())
         return {

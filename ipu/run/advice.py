@@ -174,7 +174,7 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
         return
     if scales["best"] != present and now - then > _DIGITS:
         safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
-        chosen = [scales["best"], safe] if unseen and safe > scales["best"] else [scales["best"]]
+        factors = [scales["best"], safe] if unseen and safe > scales["best"] else [scales["best"]]
         of_unknown = (
             f"; {unseen} gradients beside them are zero, of a size that is not known and may need "
             "more" if unseen else ""
@@ -184,7 +184,7 @@ def _gradients(report: Report, base: Way) -> Iterator[Advice]:
             f"gradients lose {now:.1%} of their digits to subnormals and zero, {then:.2%} with "
             f"that scale; up to {scale_text(scales['highest_safe'])} none overflows "
             f"(the largest are in layer {scales['limited_by']}){of_unknown}", scales["limited_by"],
-            tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in chosen),
+            tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in factors),
         )
 
 
@@ -250,7 +250,7 @@ def _mapped(
     policy: Policy | LayerPolicies, change: Callable[[Policy], Policy]
 ) -> Policy | LayerPolicies:
     if isinstance(policy, LayerPolicies):
-        layers = tuple((pattern, change(each)) for pattern, each in policy.layers)
+        layers = tuple((pattern, change(rule)) for pattern, rule in policy.layers)
         return LayerPolicies(change(policy.default), layers)
     return change(policy.default)
 

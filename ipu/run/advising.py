@@ -65,12 +65,12 @@ def advise(
     base = base.with_policies
     ways = [way for item in items for way in item.ways] if trials is None else _read(trials, check)
     ways = list(dict.fromkeys(way.with_policies for way in ways))
-    known: dict[tuple[Way, int], Outcome] = {}
+    outcomes_by_run: dict[tuple[Way, int], Outcome] = {}
 
     def once(way: Way, seed: int) -> Outcome:
-        if (way, seed) not in known:
-            known[way, seed] = run(way, seed)
-        return known[way, seed]
+        if (way, seed) not in outcomes_by_run:
+            outcomes_by_run[way, seed] = run(way, seed)
+        return outcomes_by_run[way, seed]
 
     tried = try_ways(once, ways, base, range(seeds))
     if trials is None and ways and tried[0].restores != YES:

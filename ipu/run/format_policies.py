@@ -64,7 +64,7 @@ class FormatPolicy(Policy):
     @classmethod
     def parse(cls, text: str) -> FormatPolicy:
         """A policy from its string form."""
-        chosen: dict[str, Format] = {}
+        formats: dict[str, Format] = {}
         for item in text.split(","):
             key, _, name = item.partition("=")
             if key not in _KEYS:
@@ -72,8 +72,8 @@ class FormatPolicy(Policy):
                     f"policy item {item!r} is not known; use {', '.join(_KEYS)} with a format of "
                     "`fpsim list formats` or eXmY, as in p=f32,c=e4m3fn,out=f16"
                 )
-            chosen[_KEYS[key]] = named_format(name)
-        return cls(**chosen)
+            formats[_KEYS[key]] = named_format(name)
+        return cls(**formats)
 
     @property
     def activations(self) -> Format:

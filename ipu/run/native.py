@@ -7,7 +7,7 @@ other one. Of several replicas it is about the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from ipu.run.format_policies import FormatPolicy
 from ipu.run.options import RunOptions
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
-from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.run import Run, Step
 from ipu.run.ways import Way
 
 __all__ = ["NativeRun", "machine"]
@@ -109,12 +109,6 @@ class NativeRun(Run):
         """This training computes and tells from now on."""
         self._training = training
         training.worker.note_loss = self.note_loss
-        if self.is_watched:
-            self.device.watch = self._note_result
-
-    def watch(self, see: Callable[[OperationEvent], object]) -> None:
-        """Call `see` with the result of every operation that is computed from now on."""
-        super().watch(see)
         self.device.watch = self._note_result
 
     @property
@@ -129,7 +123,7 @@ class NativeRun(Run):
         """A row of the table, or its gradient, has this result."""
         kind = "exact" if row.unit == "none" else "host" if row.name in HOST else "machine"
         self.account.add(kind, row.name, array.size)
-        if kind != "exact":
+        if kind != "exact" and self.is_watched:
             self.result(self.device.counted_as, row.name, array)
 
     def note_loss(self, loss: Array) -> None:
@@ -184,10 +178,11 @@ class NativeRun(Run):
 
         first_step    steps before, of a state that was restored, are in no count.
         """
+        steps = 0 if self._training is None else self._training.steps
         return {
             "steps": self._steps,
-            "first_step": 0 if self._training is None else self._training.steps - self._steps,
-            "unreached": "" if self._training is not None and self._steps else _UNREACHED,
+            "first_step": steps - self._steps,
+            "unreached": "" if self.account.noted else _UNREACHED,
             "versions": {"fpsim": fpsim.__version__, "numpy": np.__version__},
             "assumed": "",
         }

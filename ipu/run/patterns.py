@@ -41,10 +41,19 @@ def unmatched(patterns: Collection[str], layers: Collection[str]) -> list[str]:
     return [p for p in patterns if not any(matches(layer, p) for layer in layers)]
 
 
-def refuse_pattern(pattern: str, layers: Collection[str], rest: object) -> PatternError:
+#: What the name of a layer is, of modules.
+_OF_MODULES = (
+    "A layer's name is its path in the module that the program calls, whose own name is its class's"
+)
+
+
+def refuse_pattern(
+    pattern: str, layers: Collection[str], rest: object, naming: str = _OF_MODULES
+) -> PatternError:
     """The error of a pattern that matches none of these layers.
 
     rest    the policy of layers that no pattern matches.
+    naming  what the name of a layer is, in a sentence.
 
     >>> raise refuse_pattern("haed", ["Net", "body.0", "head"], "p=f32,c=f32")
     Traceback (most recent call last):
@@ -62,6 +71,5 @@ layer's name is its path in the module that the program calls, whose own name is
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return PatternError(
         f"policy pattern {pattern!r} matches no layer of this program, which would run in {rest}; "
-        f"{hint}There are {shown}{more}. A layer's name is its path in the module that the program "
-        "calls, whose own name is its class's"
+        f"{hint}There are {shown}{more}. {naming}"
     )

@@ -83,8 +83,8 @@ class PlaceClock(Clock):
     @place.setter
     def place(self, place: Place) -> None:
         if place.direction not in DIRECTIONS:
-            known = ", ".join(DIRECTIONS)
-            raise ValueError(f"direction={place.direction!r} is not known; use one of {known}")
+            directions = ", ".join(DIRECTIONS)
+            raise ValueError(f"direction={place.direction!r} is not known; use one of {directions}")
         if place.direction == "optimizer" and (place.micro_batch or place.replica):
             place = place._replace(micro_batch=0, replica=0)
         if place != self._place:
@@ -126,7 +126,7 @@ class PlaceClock(Clock):
 
     def forget_direction(self, direction: str) -> None:
         """No place of a direction has drawn yet; those of the others go on."""
-        for place in [each for each in self._counts if each.direction == direction]:
+        for place in [old for old in self._counts if old.direction == direction]:
             del self._counts[place]
         self._number = None
 

@@ -42,16 +42,16 @@ def find_policy(policy: PolicyArgument) -> Policy | LayerPolicies:
     if isinstance(policy, Mapping):
         layers = {k: _single(p) for k, p in policy.items() if k not in _REST}
         rest = next((_single(policy[k]) for k in _REST if k in policy), FP32)
-        chosen: Policy | LayerPolicies = rest.override(layers) if layers else rest
+        result: Policy | LayerPolicies = rest.override(layers) if layers else rest
     elif isinstance(policy, LayerPolicies):
-        chosen = policy
+        result = policy
     elif isinstance(policy, str) and (";" in policy or ":" in policy):
-        chosen = LayerPolicies.parse(policy)
+        result = LayerPolicies.parse(policy)
     else:
-        chosen = _single(policy)
-    for each in chosen.all:
-        _check(each)
-    return chosen
+        result = _single(policy)
+    for one in result.all:
+        _check(one)
+    return result
 
 
 def formats_of(policy: PolicyLike) -> set[Format]:

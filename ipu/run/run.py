@@ -72,6 +72,8 @@ class Run(ABC):
         self.is_counting = options.count
         self.account = Account()
         self.recorder = Recorder()
+        #: Names of layers that have run, as patterns of the policy may match them.
+        self.layer_names: set[str] = set()
         self._watchers: list[Callable[[OperationEvent], object]] = []
         #: What its programs cost, as far as they were measured.
         self._costs: dict[Any, Costs] = {}
@@ -220,6 +222,8 @@ class Run(ABC):
         Raises    RuntimeError inside of the run: the trials are runs too.
         """
         if step is not None:
+            if not callable(step):
+                raise TypeError(f"step={step!r} is no function; give one that trains once, or None")
             self.check_closed()
 
         def run(way: Way, seed: int) -> Outcome:

@@ -134,14 +134,14 @@ def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:
 
 @usual_arithmetic
 def _trial(way: Way, outcomes: Mapping[Way, list[Outcome]], reference: Way, base: Way) -> Trial:
-    own, wanted = outcomes[way], [final_loss(o.losses) for o in outcomes[reference]]
-    errors = [o.error for o in own if o.error]
-    final = [final_loss(o.losses) for o in own]
-    counted = exceptions(own[0].report) if own[0].report else {}
-    cycles, bits = (f(way, own[0]) / (f(base, outcomes[base][0]) or 1) for f in (_cycles, _bits))
+    of_way, wanted = outcomes[way], [final_loss(o.losses) for o in outcomes[reference]]
+    errors = [o.error for o in of_way if o.error]
+    final = [final_loss(o.losses) for o in of_way]
+    counted = exceptions(of_way[0].report) if of_way[0].report else {}
+    cycles, bits = (f(way, of_way[0]) / (f(base, outcomes[base][0]) or 1) for f in (_cycles, _bits))
     if errors or not np.isfinite(final).all():
         nothing = Effect(math.nan, math.inf)
-        return Trial(way, NO, nothing, nothing, counted, cycles, bits, own[0].losses,
+        return Trial(way, NO, nothing, nothing, counted, cycles, bits, of_way[0].losses,
                      errors[0] if errors else "losses are not finite")
     loss, difference = over_seeds(final), over_seeds(np.subtract(final, wanted))
     spread = max(float(np.std(wanted, ddof=1)) if len(wanted) > 1 else 0.0,
@@ -151,7 +151,7 @@ def _trial(way: Way, outcomes: Mapping[Way, list[Outcome]], reference: Way, base
     )
     if way == reference:
         verdict = REFERENCE
-    return Trial(way, verdict, loss, difference, counted, cycles, bits, own[0].losses)
+    return Trial(way, verdict, loss, difference, counted, cycles, bits, of_way[0].losses)
 
 
 def _cycles(way: Way, outcome: Outcome) -> float:

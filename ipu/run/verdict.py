@@ -51,14 +51,15 @@ def over_seeds(values: Iterable[float], least: float = 0.0) -> Effect:
     >>> over_seeds([1.0])
     Effect(value=1.0, uncertainty=inf)
     """
-    each = np.asarray(list(values), np.float64)
-    if each.size < 2:
-        return Effect(float(each.mean()), math.inf)
+    differences = np.asarray(list(values), np.float64)
+    if differences.size < 2:
+        return Effect(float(differences.mean()), math.inf)
     from scipy.stats import norm, t
 
     quantile = (1 + CONFIDENCE) / 2
-    spread = t.ppf(quantile, each.size - 1) * each.std(ddof=1) / math.sqrt(each.size)
-    return Effect(float(each.mean()), max(float(spread), float(norm.ppf(quantile)) * least))
+    n = differences.size
+    spread = t.ppf(quantile, n - 1) * differences.std(ddof=1) / math.sqrt(n)
+    return Effect(float(differences.mean()), max(float(spread), float(norm.ppf(quantile)) * least))
 
 
 def verdict(is_true: bool, is_false: bool, *, needs: str) -> str:

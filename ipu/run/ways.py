@@ -138,4 +138,4 @@ def _number(text: str) -> float:
 
 def _short(policy: Policy) -> str:
     """The name of a policy, or its text."""
-    return next((name for name, each in PRESETS.items() if each == policy), str(policy))
+    return next((name for name, preset in PRESETS.items() if preset == policy), str(policy))

@@ -8,6 +8,7 @@ from typing import Any
 
 from fpsim import BINARY16, BINARY32, F152, SR, Context
 from ipu.machine.control import FpCtl
+from tests.digests.blocks import block_products, delayed, quantised
 from tests.digests.contexts import seeded
 from tests.digests.conversions import among_formats, conversions, integers
 from tests.digests.convolutions import convolutions
@@ -151,6 +152,19 @@ def _register_units() -> None:
     add("numbering/units", unit_numbering, tags="stochastic counts")
 
 
+def _register_blocks() -> None:
+    for name in ("mxfp8", "mxfp8-rceil", "mxfp6", "mxfp4-34", "mxint8", "nvfp4", "nvfp4-2d",
+                 "nvfp4-46", "nvfp4-eps", "e4m3-128x128", "e4m3-tensor"):
+        add(f"blocks/{name}", quantised, name, tags="stochastic")
+    for unit, name in (
+        ("B200_TC05_MXF8_F32", "mxfp8"), ("B200_TC05_NVF4_F32", "nvfp4"),
+        ("B200_TC05_MXF4_F32.nonzero", "mxfp4"), ("H100_E4M3X128_F32", "e4m3-128"),
+        ("CDNA4_MXF8_F32.down", "mxfp8-e5m2"), ("CDNA4_MXF8_F32", "mxfp6-e3m2"),
+    ):
+        add(f"blocks/{unit}", block_products, unit, name, tags="stochastic")
+    add("blocks/delayed", delayed, tags="stochastic")
+
+
 def _register_devices() -> None:
     for target, (shown, control), part in product(
         ("mk2-fp8", "hypothetical"), CONTROLS.items(), ("elementwise", "exact", "products")
@@ -191,5 +205,6 @@ def _register_trainings() -> None:
 _register_arithmetic()
 _register_context()
 _register_units()
+_register_blocks()
 _register_devices()
 _register_trainings()

@@ -14,6 +14,8 @@ __all__ = ["write_plans"]
 
 def write_plans(out: Path, plans: Sequence[Costs]) -> list[Path]:
     """A folder `plan` for each, numbered where there are several; of long plans a few rounds."""
+    if not plans:
+        return []
     from ipu.experiments.pictures.sheet import draw_sheet
     from ipu.plan.explain import few_rounds
     from ipu.plan.trace import write_profile

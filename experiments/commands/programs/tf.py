@@ -115,11 +115,12 @@ def _run(
 ) -> int:
     import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.processes.programs import ProgramError, run_file
-    from ipu.frontends.tensorflow.engine.current import choose
+    from ipu.frontends.tensorflow.engine.current import choose, current_run
     from ipu.frontends.tensorflow.engine.machine import Choices
     from ipu.members.ending import leave_all
     from ipu.members.transport import StoppedError
     from ipu.ops.heap import keep_freed_memory
+    from ipu.run.patterns import PatternError
 
     keep_freed_memory()
     is_tf1 = choices.pop("tf1")
@@ -134,6 +135,9 @@ def _run(
     try:
         status = run_file(program, arguments)
         leave_all()
+        current_run().check_patterns()
+    except PatternError as error:
+        raise click.UsageError(str(error)) from None
     except (ProgramError, StoppedError) as error:
         status, stopped = _ended(error)
         click.echo(f"fpsim: {stopped}", err=True)

@@ -145,6 +145,7 @@ def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, *, count: bool,
 ) -> int:
+    from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
     from ipu.frontends.torch import machine
     from ipu.frontends.torch.program import join_replicas, run_program
@@ -179,6 +180,7 @@ def _run(
         click.echo(f"\n{report}", err=True)
     if out is not None:
         tell_page(out, report, session.advice(report), Path(program).name, is_printed=count)
+        write_plans(out, session.costs)
     is_printed = count or stopped
     if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
         click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)

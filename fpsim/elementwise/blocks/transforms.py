@@ -13,11 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import apply
-from fpsim.records.formats import Format
+from fpsim.kernels.blocks.hadamard import hadamard
+from fpsim.kernels.lanes.vectors import VECTOR_WIDTH
+from fpsim.records.formats import BFLOAT16, BINARY32, Format
 from fpsim.records.settings import Settings
 from fpsim.records.transforms import Transform
+from fpsim.state.threads import run_blocks
 
-__all__ = ["transformed"]
+__all__ = ["stage_by_stage", "transformed"]
+
+#: Results that the loop rounds to.
+_COMPILED = (None, BINARY32, BFLOAT16)
+
+#: Elements below which a second thread costs more than it gives.
+_SMALLEST = 1 << 18
 
 
 @lru_cache(maxsize=64)
@@ -38,6 +47,30 @@ def transformed(x: NDArray[np.float32], transform: Transform) -> NDArray[np.floa
             f"x has {x.shape[-1]} numbers along the axis of blocks, no multiple of the {n} of "
             f"transform {transform}; fill it up with zeros"
         )
+    if n >= VECTOR_WIDTH and transform.sums == BINARY32 and transform.result in _COMPILED:
+        return _compiled(x, transform)
+    return stage_by_stage(x, transform)
+
+
+def _compiled(x: NDArray[np.float32], transform: Transform) -> NDArray[np.float32]:
+    """The same by one loop."""
+    n = transform.size
+    signs = np.array(transform.signs or (1,) * n, np.float32)
+    flat, out = np.ascontiguousarray(x).reshape(-1), np.empty(x.size, np.float32)
+    loop = hadamard(n // VECTOR_WIDTH, transform.result == BFLOAT16)
+
+    def work(begin: int, end: int) -> int:
+        done: int = loop(flat, signs, np.float32(1 / math.sqrt(n)), out, begin, end)
+        return done
+
+    if x.size:
+        run_blocks(work, 0, x.size // n, max(1, _SMALLEST // n))
+    return out.reshape(x.shape)
+
+
+def stage_by_stage(x: NDArray[np.float32], transform: Transform) -> NDArray[np.float32]:
+    """The same by operations of any format."""
+    n = transform.size
     with np.errstate(all="ignore"):
         y: NDArray[Any] = x.reshape(-1, n)
         if transform.signs is not None:

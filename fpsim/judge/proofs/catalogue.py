@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from functools import cache
 
-from fpsim.judge.proofs import conversions, stores
+from fpsim.judge.proofs import conversions, instances, layouts, operations, stores
 from fpsim.judge.proofs.theorem import Theorem
 
 __all__ = ["find", "theorems"]
 
-_FAMILIES = (conversions, stores)
+_FAMILIES = (conversions, stores, operations, instances, layouts)
 
 
 @cache

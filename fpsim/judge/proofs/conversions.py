@@ -30,6 +30,13 @@ __all__ = ["conversion", "expected", "narrow_formats", "theorems"]
 #: Random bits of the stochastic roundings that are proved.
 _RANDOM_BITS = (8, 13, 16)
 
+_ABOUT = {
+    "conversion": "every binary32 number into a format, in every mode: value, sign, NaN, flags",
+    "conversion, given bits": "the same with the caller's own random bits",
+    "conversion, policies": "overflow, infinities, subnormals, tininess, quiet NaN: one choice "
+    "at a time",
+}
+
 #: Those of the subset of a minute.
 _QUICK = {("binary16", "RNE"), ("e4m3fn", "RTP"), ("e5m2", "SR(8)")}
 
@@ -87,11 +94,14 @@ def conversion(
     settings = Settings(fmt, rounding, **policies)
     mode = repr(settings.rounding).replace("bits=", "")
     name = " ".join(filter(None, ["convert", fmt.name, mode, label]))
-    quick = not label and (fmt.name, mode) in _QUICK
+    kind = "conversion" if not label else "conversion, policies"
+    if supplied:
+        kind = "conversion, given bits"
     return Theorem(
-        name, "conversion",
+        name, kind,
         f"every binary32 number becomes the {fmt.name} that {mode} names, with its flags",
-        partial(claim, settings, supplied), partial(check, settings, supplied), quick=quick,
+        partial(claim, settings, supplied), partial(check, settings, supplied),
+        quick=not label and (fmt.name, mode) in _QUICK, about=_ABOUT[kind],
     )
 
 

@@ -40,7 +40,8 @@ def _choices(choice: LoopVariant, builder: TermBuilder) -> tuple[Any, ...]:
     streaming = Term(types.boolean, LaneValue(builder.theory.chance()), builder.point)
     given = choice.words == WORDS_GIVEN
     return (
-        choice.mode, choice.flags, choice.flush, choice.one_zero, given, choice.residual, streaming
+        choice.mode, choice.flags, choice.flush, choice.one_zero, given, choice.residual,
+        choice.status >= 0, streaming,
     )
 
 

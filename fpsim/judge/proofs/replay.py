@@ -98,14 +98,12 @@ _SIGNED: dict[str, Callable[[Word, Word], Truth]] = {
 class TermBuilder:
     """llvmlite's IRBuilder, as far as formulas use it.
 
-    `arithmetic` replaces operations of floats by contracts: name -> function of Reals.
+    `contracts.get(name, usual)` names another function of Reals for an operation of floats.
     """
 
-    def __init__(
-        self, theory: Theory, arithmetic: dict[str, Callable[..., Real]] | None = None
-    ) -> None:
+    def __init__(self, theory: Theory, contracts: Any = None) -> None:
         self.theory = theory
-        self.arithmetic = arithmetic or {}
+        self.contracts: Any = contracts if contracts is not None else {}
         self.memory: dict[tuple[str, int], LaneValue] = {}
         self.module = ir.Module()
         self.block = "entry"
@@ -227,7 +225,7 @@ class TermBuilder:
     # Floats -------------------------------------------------------------------------------
 
     def _float(self, name: str, usual: Callable[..., Real], *operands: Any) -> LaneValue:
-        operation = self.arithmetic.get(name, usual)
+        operation = self.contracts.get(name, usual)
         return LaneValue(operation(*(self.content(x) for x in operands)))
 
     def fadd(self, a: Any, b: Any) -> LaneValue:
@@ -285,7 +283,8 @@ class TermBuilder:
         return LaneValue(self.content(value).converted(_FLOATS[type(_element(kind))]))
 
     def fpext(self, value: Any, kind: ir.Type) -> LaneValue:
-        return LaneValue(self.content(value).converted(_FLOATS[type(_element(kind))]))
+        widened = self.contracts.get("fpext", Real.converted)
+        return LaneValue(widened(self.content(value), _FLOATS[type(_element(kind))]))
 
     def fptosi(self, value: Any, kind: ir.Type) -> LaneValue:
         return LaneValue(self.content(value).to_word(_element(kind).width, signed=True))

@@ -25,7 +25,6 @@ from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit.outputs import output_kernel
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.memory import load_float, store_float
-from fpsim.kernels.lanes.target import HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, infinity_like
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.store import (
@@ -38,6 +37,7 @@ from fpsim.kernels.rounding.store import (
     store_normal,
     store_ordinary,
 )
+from fpsim.kernels.target import HAS_QUIET_ADD
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, TF32, Format
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings
@@ -69,11 +69,8 @@ def _one_zero(code: Word, settings: Settings) -> Word:
 
 
 def _narrowed(code: Word) -> Word:
-    """Bits of binary32 from lanes of 64 bits: partials are stored in binary32, the NaN as it is."""
-    if code.width == 32:
-        return code
-    number = code.theory.real(code).converted(32).bits
-    return choose(code == 0x7FF8 << 48, code.theory.word(0x7FC00000, 32), number)
+    """Bits of binary32 from lanes of 64 bits: partials are stored in binary32."""
+    return code if code.width == 32 else code.theory.real(code).converted(32).bits
 
 
 def _any_partial(settings: Settings, width: int, low: bool) -> SolverClaim:
@@ -204,7 +201,7 @@ def _store(fmt: Format, rounding: Any, width: int = 32, low: bool = False) -> Th
     return Theorem(
         name, "store", "a partial, any binary32 number, is rounded once where it is stored",
         partial(_any_partial, settings, width, low), partial(_stored, settings, low),
-        quick=name == "store binary16 RNE",
+        quick=name == "store binary16 RNE", about="every partial where it is stored",
     )
 
 
@@ -217,6 +214,7 @@ def _magic(fmt: Format, width: int, care: int) -> Theorem:
         "adding and subtracting 1.5 * 2**k rounds to nearest even, as integers do",
         partial(_ordinary_partial, settings, width, care),
         partial(_rounded_by_magic, settings, width, care), quick=name == "magic binary16 loud",
+        about="1.5 * 2**k added and taken away: rounding to nearest even, as integers do it",
     )
 
 
@@ -232,6 +230,7 @@ def theorems() -> Iterator[Theorem]:
             f"store {fmt.name} SR(8) normal", "store, normal numbers",
             "what is not rare is rounded by the short formula as by the long one",
             partial(_normal_partial, settings), partial(_stored, settings, False),
+            about="the short stochastic rounding of partials that are normal numbers",
         )
     yield _store(BINARY16, MODES["RNE"], 64)
     for fmt in (BINARY16, BFLOAT16, TF32):

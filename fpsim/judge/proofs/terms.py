@@ -19,8 +19,11 @@ from bitwuzla import Kind, RoundingMode
 
 __all__ = ["EXPONENT_BITS", "Real", "Theory", "Truth", "Word", "both", "choose", "either"]
 
-#: Exponent bits and digits of the processor's floats, by width.
-EXPONENT_BITS = {16: (5, 11), 32: (8, 24), 64: (11, 53)}
+#: Exponent bits and digits of floats, by width: small ones, and the processor's.
+EXPONENT_BITS = {
+    9: (5, 4), 10: (5, 5), 11: (5, 6), 13: (5, 8), 15: (5, 10), 16: (5, 11), 32: (8, 24),
+    64: (11, 53),
+}
 
 _MODES = {
     "RNE": RoundingMode.RNE, "RNA": RoundingMode.RNA, "RTZ": RoundingMode.RTZ,
@@ -395,13 +398,31 @@ class Real:
         """A whole number, as a float."""
         return self._result(Kind.FP_RTI, mode)
 
-    def converted(self, width: int, mode: str = "RNE") -> Real:
-        """In another width."""
-        rounding = self.theory.manager.mk_rm_value(_MODES[mode])
+    def converted(self, width: int) -> Real:
+        """In another width, to nearest even; a NaN keeps its sign and first digits, made quiet.
+
+        Source    IEEE 754-2019 §6.2.3; Intel SDM vol. 1 §4.8.3.5 (what x86 keeps of a NaN).
+        """
+        rounding = self.theory.manager.mk_rm_value(RoundingMode.RNE)
         value = self._made(
             Kind.FP_TO_FP_FROM_FP, [rounding, self.term], list(EXPONENT_BITS[width])
         )
-        return self.computed(value, width, self.is_plain)
+        result = self.computed(value, width, self.is_plain)
+        nan = choose(self.is_nan, self._nan(width), result.bits)
+        return Real(self.theory, width, bits=nan, value=result.term)
+
+    def _nan(self, width: int) -> Word:
+        """What another width keeps of this NaN."""
+        exponent, digits = EXPONENT_BITS[width]
+        payload = self.bits.cut(EXPONENT_BITS[self.width][1] - 2, 0)
+        if payload.width > digits - 1:
+            payload = payload.cut(payload.width - 1, payload.width - digits + 1)
+        else:
+            more = digits - 1 - payload.width
+            payload = payload.joined(self.theory.word(0, more))
+        sign = self.bits.cut(self.width - 1, self.width - 1)
+        field = self.theory.word((1 << exponent) - 1, exponent)
+        return sign.joined(field).joined(payload | 1 << (digits - 2))
 
     def to_word(self, width: int, signed: bool) -> Word:
         """The whole number toward zero; any number where it does not fit."""

@@ -63,6 +63,7 @@ class Theorem:
     check      the compiled code and the oracle at a point; None where the claim has no kernel
     contracts  the names of what is taken for granted, each a theorem or an axiom
     quick      whether it belongs to the subset of a minute
+    about      what all theorems of the kind say
     """
 
     name: str
@@ -72,6 +73,7 @@ class Theorem:
     check: Callable[[Point], Finding] | None = None
     contracts: tuple[str, ...] = ()
     quick: bool = False
+    about: str = ""
 
     def found_at(self, point: Point) -> Finding:
         """What the compiled code and the oracle say at a point."""
@@ -122,6 +124,15 @@ def negated(claim: SolverClaim, options: bz.Options) -> bz.Bitwuzla:
     return solver
 
 
+def _check_premises(claim: SolverClaim) -> None:
+    """Contracts and premises have a model: what follows from none would prove nothing."""
+    solver = bz.Bitwuzla(claim.theory.manager, _options())
+    for truth in (*claim.theory.definitions, *claim.premises):
+        solver.assert_formula(truth.term)
+    answer = solver.check_sat()
+    assert answer == bz.Result.SAT, "the contracts contradict each other"
+
+
 def _options() -> bz.Options:
     options = bz.Options()
     options.set(bz.Option.PRODUCE_MODELS, True)
@@ -142,6 +153,8 @@ def prove(theorem: Theorem, limit: float = 60.0) -> ProofVerdict:
     answer = solver.check_sat()
     seconds = time.process_time() - begin
     if answer == bz.Result.UNSAT:
+        if theorem.contracts:
+            _check_premises(claim)
         return ProofVerdict(theorem, CONTRACT if theorem.contracts else PROVED, seconds)
     if answer != bz.Result.SAT:
         return ProofVerdict(theorem, OPEN, seconds)

@@ -131,7 +131,7 @@ def rounded_kernel(variant: RoundedVariant) -> Any:
         rows, depth, wide = a.shape[0], a.shape[1], out.shape[1]
         pa, pb, po = pointer(a.reshape(-1)), pointer(b.reshape(-1)), pointer(out.reshape(-1))
         flags, supplied = pointer(element_flags.reshape(-1)), pointer(words.reshape(-1))
-        what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
+        what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False, False)
         slots, raised, drawn = room(a, NUMBERS), room(element_flags, 16), room(words, 512)
         counters = np.empty(ROWS, np.int64)
         held = pointer(counters)

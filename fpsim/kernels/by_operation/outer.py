@@ -87,13 +87,13 @@ def outer_kernel(variant: OuterVariant) -> Any:
                     copy_items(last_row, all_row, j, n - 1, GROUP)
                     copy_items(last_target, all_target, start + j, start + n - 1, GROUP)
                     px, xi, pt, ti = last_row, 0, last_target, 0
-                what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, PRODUCT_RESIDUAL, False
+                what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, PRODUCT_RESIDUAL, False, False
                 for k in range(0, GROUP, product_lanes):
                     product_events = vector_step(
                         MULTIPLY, what, scalar, 0, px, xi + k, scalar, 0, product, k, no_flags, 0,
                         product_words, wp + in_block + k, product_rule, product_events,
                     )
-                what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, RESIDUAL, False
+                what = MODE, FLAGS_STICKY, FLUSH, ONE_ZERO, False, RESIDUAL, False, False
                 for k in range(0, GROUP, lanes):
                     events = vector_step(
                         SUBTRACT, what, pt, ti + k, product, k, scalar, 0, pt, ti + k, no_flags, 0,

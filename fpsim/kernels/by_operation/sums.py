@@ -189,7 +189,7 @@ def sum_kernel(variant: SumVariant) -> Any:
         slots, block_flags = room(source, SLOTS_ROOM), room(element_flags, 16)
         room_words, lane_ids = room(words, 128), (room(words, 16), room(words, 16))
         steps, held = np.empty((MOST_STEPS, 5), np.int64), np.empty(1, np.int64)
-        what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False)
+        what = (MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, False, False)
         n, order, block, first, draw = layout[0], layout[5], layout[6], random[0], random[1:]
         for row in range(rows[0], rows[1], COLUMN_BLOCK):
             few = min(COLUMN_BLOCK, rows[1] - row)

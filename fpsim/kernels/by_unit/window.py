@@ -33,7 +33,6 @@ from fpsim.kernels.lanes.arithmetic import (
     word_to_float_cut,
 )
 from fpsim.kernels.lanes.formula import formula
-from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import (
     as_bits,
     as_float,
@@ -45,6 +44,7 @@ from fpsim.kernels.lanes.vectors import (
     widen,
 )
 from fpsim.kernels.rounding.store import QUIET
+from fpsim.kernels.target import PRODUCT_BITS
 
 __all__ = [
     "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_pair", "calls_31",

@@ -13,11 +13,13 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.elementwise.native import flags_of, native_summary
 from fpsim.kernels.elementwise.special import CONVERT, FMA, SQRT
 from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
 from fpsim.kernels.lanes.memory import copy_item, copy_items, load, pointer, room, store
 from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
+from fpsim.kernels.rounding.direction import raised, set_usual
 from fpsim.kernels.rounding.rule import spread
 
 __all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
@@ -41,6 +43,7 @@ class LoopVariant(NamedTuple):
     one_zero: bool  # the format has no -0
     words: int
     residual: int
+    status: int = -1  # where the processor itself rounds: bits of its status register
 
 
 @njit(**INLINE)
@@ -84,19 +87,28 @@ def fill_block(words, first, b, n, m, seed, operation, wide):
     return at
 
 
+@njit(**INLINE)
+def _copy_back(out, room_out, element_flags, block_flags, b, n, each):
+    """Results of the last block, and their flags, from the copies to the arrays."""
+    for i in range(n - b):
+        copy_item(out, b + i, room_out, i)
+        if each:
+            copy_item(element_flags, b + i, block_flags, i)
+
+
 @cache
 def kernel(variant: LoopVariant) -> Any:
     """flags = loop(x, y, z, out, element_flags, words, constants, first, …): the compiled loop.
 
     x, y, z, out are contiguous and of one length; y and z may have length 1, unused ones repeat x.
     An operand that repeats itself may be shorter: one period and BLOCK elements more. `first` is
-    the index of out[0] in the whole operation; streaming: out begins at a multiple of 64 bytes and
-    is too large for the caches.
+    where out[0] stands in the operation; streaming: out is large, and begins at 64 bytes.
     """
     # Only numbers are captured, so that the disk cache recognises the loop in another process.
-    OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL = variant
+    OP, MODE, FLAGS, FLUSH, ONE_ZERO, WORDS, RESIDUAL, STATUS = variant
     HAS_Y = OP not in (CONVERT, SQRT)
     GIVEN, MADE_HERE = WORDS == WORDS_GIVEN, WORDS in (WORDS_HALF, WORDS_WHOLE)
+    EACH, BY_PROCESSOR = FLAGS == FLAGS_EACH, STATUS >= 0
 
     @compiled
     def loop(x, y, z, out, element_flags, words, constants, first, seed, operation, streaming):
@@ -104,6 +116,8 @@ def kernel(variant: LoopVariant) -> Any:
         rule = spread(constants)
         lanes = 512 // width_of(rule.drop)
         events = nothing = no_events(OP, rule)
+        if BY_PROCESSOR:
+            set_usual(STATUS)
         one_y = HAS_Y and y.shape[0] == 1 and n > 1
         one_z = OP == FMA and z.shape[0] == 1 and n > 1
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
@@ -119,8 +133,7 @@ def kernel(variant: LoopVariant) -> Any:
             copy_items(room_z, all_z, 0, 0, BLOCK)
         for b in range(0, n, BLOCK):
             m = n - b if n - b < BLOCK else BLOCK
-            filled, rest = m % 16 != 0, n - 1 - b
-            m = (m + 15) // 16 * 16
+            filled, rest, m = m % 16 != 0, n - 1 - b, (m + 15) // 16 * 16
             px, xi = _block_of(all_x, room_x, False, filled, _place(x, b, n), rest, m)
             py, yi = _block_of(all_y, room_y, one_y, filled and HAS_Y, _place(y, b, n), rest, m)
             pz, zi = _block_of(all_z, room_z, one_z, filled and OP == FMA, _place(z, b, n), rest, m)
@@ -130,17 +143,17 @@ def kernel(variant: LoopVariant) -> Any:
             if MADE_HERE:
                 wide, pw = WORDS == WORDS_WHOLE, room_words
                 wi = fill_block(room_words, first, b, n, m, seed, operation, wide)
-            choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, streaming and not filled
+            past = streaming and not filled
+            choices = MODE, FLAGS, FLUSH, ONE_ZERO, GIVEN, RESIDUAL, BY_PROCESSOR, past
             for i in range(0, m, lanes):
                 events = vector_step(
                     OP, choices, px, xi + i, py, yi + i, pz, zi + i, po, oi + i, pf, fi + i, pw,
                     wi + i, rule, events,
                 )
             if filled:
-                for i in range(n - b):
-                    copy_item(all_out, b + i, room_out, i)
-                    if FLAGS == FLAGS_EACH:
-                        copy_item(all_flags, b + i, block_flags, i)
+                _copy_back(all_out, room_out, all_flags, block_flags, b, n, EACH)
+        if BY_PROCESSOR:
+            return flags_of(raised()) | np.int64(native_summary(events, rule))
         return np.int64(summary((events[0], events[1], events[2] ^ nothing[2], events[3])))
 
     return loop

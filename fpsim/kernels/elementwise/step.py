@@ -7,6 +7,7 @@ divisor asks what the rules say, and one that overflows in other operations than
 from __future__ import annotations
 
 from fpsim.kernels.elementwise.cut import cut_sum
+from fpsim.kernels.elementwise.native import native_step
 from fpsim.kernels.elementwise.special import (
     ADD,
     CONVERT,
@@ -207,7 +208,9 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     Conversions often overflow, and a jump for it would be foreseen wrongly too often: they jump for
     the first one only. Their event is the magnitude from which on they do, infinity after it.
     """
-    mode, flags, flush, one_zero, supplied, residual, streaming = what
+    mode, flags, flush, one_zero, supplied, residual, by_processor, streaming = what
+    if by_processor:
+        return native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events)
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
     stored = ((x, xi), (y, yi), (z, zi))[: N_OPERANDS.get(op, 2)]

@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from fpsim.kernels.lanes.formula import instruction
-from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import Lanes, broadcast
+from fpsim.kernels.target import PRODUCT_BITS
 
 __all__ = [
     "copy_item", "copy_items", "load", "load_few", "load_float", "load_raw", "load_word", "pointer",

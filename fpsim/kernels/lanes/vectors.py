@@ -2,7 +2,7 @@
 
 A value of type `Lanes` is one LLVM vector: 512 bits wide (16 lanes of 32 bits or 8 of 64), which
 the compiler splits where the processor has narrower registers, or as wide as a register (see
-`fpsim.kernels.lanes.target`). One source therefore serves every
+`fpsim.kernels.target`). One source therefore serves every
 machine, and nothing depends on the auto-vectoriser (it computes 32-bit integers in 64 bits).
 
 Inside compiled code

@@ -25,9 +25,9 @@ from fpsim.kernels.by_operation.results import (
     STRETCH,
 )
 from fpsim.kernels.by_operation.stochastic import RandomRule, RandomVariant, random_kernel
-from fpsim.kernels.lanes.target import HAS_FMA, PRODUCT_BITS
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.kernels.target import HAS_FMA, PRODUCT_BITS
 from fpsim.products.by_operation.bounds import ProductRange, block_lows
 from fpsim.products.by_operation.panels import column_panels
 from fpsim.products.by_operation.rules import MacRules

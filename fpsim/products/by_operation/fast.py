@@ -22,7 +22,7 @@ from fpsim.kernels.by_operation.results import (
     NAN,
     ROWS,
 )
-from fpsim.kernels.lanes.target import HAS_HALF
+from fpsim.kernels.target import HAS_HALF
 from fpsim.products.by_operation.bounds import ProductRange, find_lane, measure
 from fpsim.products.by_operation.calls import (
     Bits,

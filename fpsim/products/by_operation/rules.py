@@ -18,9 +18,9 @@ from fpsim.kernels.by_operation.lane_rounding import (
     NATIVE_MODES,
 )
 from fpsim.kernels.by_operation.results import NOWHERE
-from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA
 from fpsim.kernels.rounding.direction import HAS_STATUS, NEAREST
 from fpsim.kernels.rounding.modes import RNE
+from fpsim.kernels.target import HAS_ADDERS, HAS_FMA
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
 

@@ -15,7 +15,7 @@ import numpy as np
 from fpsim.kernels.by_unit.exact import ANY, FINITE
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, FUSED, UNGUARDED
-from fpsim.kernels.lanes.target import HAS_FMA, HAS_INEXACT_FLAG
+from fpsim.kernels.target import HAS_FMA, HAS_INEXACT_FLAG
 from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.tiles import run_tiles
 from fpsim.products.by_unit.unit_settings import UnitSettings

@@ -17,8 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.by_unit.tiles import EXACT, FLAG, PARTIALS, UNGUARDED, TileVariant, tile_kernel
-from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD, PRODUCT_BITS
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
+from fpsim.kernels.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD, PRODUCT_BITS
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings
 from fpsim.records.types import Carrier, Shape
 

@@ -92,8 +92,8 @@ def init() -> None:
 
 def _local(channel: Channel) -> tuple[int, int]:
     hosts = channel.gather(socket.gethostname().encode(), "the name of the computer")
-    own = hosts[channel.rank]
-    return hosts[: channel.rank].count(own), hosts.count(own)
+    host = hosts[channel.rank]
+    return hosts[: channel.rank].count(host), hosts.count(host)
 
 
 def shutdown() -> None:

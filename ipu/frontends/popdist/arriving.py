@@ -50,16 +50,17 @@ class Arrivals:
         if self._are_complete:
             return None
         instances = self._instances()
-        joined = [i for i, each in instances.items() if each.stage is ArrivalStage.HAS_JOINED]
-        self._are_complete = len(joined) == self.size
+        joined = sum(x.stage is ArrivalStage.HAS_JOINED for x in instances.values())
+        self._are_complete = joined == self.size
         now, before = time.monotonic(), self._noticed
         waiting = {
-            (i, each.stage)
-            for i, each in instances.items()
-            if each.stage in (ArrivalStage.STARTS_MPI, ArrivalStage.JOINS) and not each.has_ended
+            (i, instance.stage)
+            for i, instance in instances.items()
+            if instance.stage in (ArrivalStage.STARTS_MPI, ArrivalStage.JOINS)
+            and not instance.has_ended
         }
-        gone = {(i, ArrivalStage.ENDED) for i, each in instances.items() if each.has_ended
-                and any(each.stage < stage for _, stage in waiting)}
+        gone = {(i, ArrivalStage.ENDED) for i, instance in instances.items() if instance.has_ended
+                and any(instance.stage < stage for _, stage in waiting)}
         self._noticed = {key: before.get(key, now) for key in waiting | gone}
         late = [i for i, stage in gone if now - self._noticed[i, stage] > SETTLE]
         if late:
@@ -76,12 +77,12 @@ class Arrivals:
         It is the first one that ended, where another one waited.
         """
         rows = self._instances()
-        ends = [i for i, each in rows.items() if each.has_ended]
+        ends = [i for i, instance in rows.items() if instance.has_ended]
         first = min(ends, key=lambda i: self._ended_at(i), default=None)
         waits = (ArrivalStage.STARTS_MPI, ArrivalStage.JOINS)
         if first is None or self._are_complete:
             return None
-        others = [each.stage for i, each in rows.items() if i != first]
+        others = [instance.stage for i, instance in rows.items() if i != first]
         is_early = any(rows[first].stage < stage and stage in waits for stage in others)
         return _has_ended([first]) if is_early else None
 
@@ -98,7 +99,7 @@ class Arrivals:
         return (self.folder / f"{instance}.{ArrivalStage.ENDED.value}").stat().st_mtime
 
     def _behind(self, stage: ArrivalStage, instances: dict[int, _Instance]) -> str:
-        behind = [i for i, each in instances.items() if each.stage < stage]
+        behind = [i for i, instance in instances.items() if instance.stage < stage]
         elsewhere = [i for i in range(self.size) if i not in instances]
         if not behind and not elsewhere:
             return (

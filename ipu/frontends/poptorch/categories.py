@@ -114,7 +114,7 @@ class PrecisionOptions(OptionsDict):
     def __init__(self) -> None:
         super().__init__(
             autocast_enabled=True, autocast_policy_dict=AutocastPolicy().lists,
-            half_float_casting=HalfFloatCastingBehavior.FloatDowncastToHalf,
+            half_float_casting=HalfFloatCastingBehavior.Default,
             running_statistics_always_float=True, enable_floating_point_exceptions=False,
             enable_stochastic_rounding=False, partials_type="float",
         )
@@ -250,7 +250,7 @@ class PopartOptions(OptionsDict):
 
     _MODELLED = (
         "enableStableNorm", "syntheticDataMode", "instrumentWithHardwareCycleCounter",
-        "enableEngineCaching", "rearrangeAnchorsOnHost",
+        "enableEngineCaching", "rearrangeAnchorsOnHost", "defaultPrefetchBufferingDepth",
     )
 
     def set(self, key: str = "", value: Any = None, **options: Any) -> Any:

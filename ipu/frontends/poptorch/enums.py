@@ -81,7 +81,7 @@ class SyncPattern(Enum):
 
 
 class HalfFloatCastingBehavior(Enum):
-    """What an operation on float16 and float32 tensors computes in."""
+    """What an operation on float16 and float32 tensors computes in; Default: in half (ASSUMED)."""
 
     FloatDowncastToHalf = 0
     HalfUpcastToFloat = 1

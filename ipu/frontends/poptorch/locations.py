@@ -84,7 +84,6 @@ class TensorLocations(OptionsDict):
         check_number("numIOTiles", num_tiles)
         if num_tiles % 2 or not 32 <= num_tiles <= 192:
             raise ValueError(f"numIOTiles({num_tiles}): use an even number from 32 to 192")
-        once("numIOTiles", "PopART's schedule has no I/O overlap in ipu.plan")
         self.createOrSet(numIOTiles=num_tiles)
         return self
 
@@ -113,6 +112,14 @@ class TensorLocations(OptionsDict):
         """Of accumulated gradients."""
         return self._place("location_accumulator", location)
 
+    def io_tiles(self, n_stages: int) -> int:
+        """Tiles that transfer beside computation; a pipeline has none (PopART's schedule)."""
+        tiles = int(self.toDict().get("numIOTiles", 0))
+        if tiles and n_stages > 1:
+            once("numIOTiles", "PopART's schedule has no I/O overlap in ipu.plan")
+            return 0
+        return tiles
+
     def placement(self, replicas: int, strategy: Strategy, training: bool) -> dict[str, Any]:
         """Arguments of a plan: offload, shard_state, shard_minimum."""
         values = self.toDict()
@@ -120,11 +127,6 @@ class TensorLocations(OptionsDict):
         away |= getattr(strategy, "offload", frozenset())
         state = values.get("location_optimizer", {})
         shard = bool(state.get("useReplicatedTensorSharding")) and replicas > 1 and training
-        if shard and "state" not in away:
-            raise ValueError(
-                "useReplicatedTensorSharding() of the optimiser's state on the chip is not "
-                "modelled; use useOnChipStorage(False) with it"
-            )
         return {
             "offload": tuple(sorted(away)), "shard_state": shard,
             "shard_minimum": state.get("minElementsForReplicatedTensorSharding", 8192),

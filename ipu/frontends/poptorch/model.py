@@ -24,7 +24,7 @@ from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import Machine
 from ipu.frontends.poptorch.engine.processes import join
 from ipu.frontends.poptorch.engine.update import Updater, taken
-from ipu.frontends.poptorch.enums import ConnectionType, OutputMode
+from ipu.frontends.poptorch.enums import ConnectionType
 from ipu.frontends.poptorch.optim import check_optimizer, load_slots
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import assemble, cut, flatten, rebuild
@@ -230,9 +230,7 @@ class PoplarExecutor:
 
     def _assembled(self, executor: Compiled, outputs: list[Any]) -> Any:
         options = self._options
-        mode = OutputMode(options.output_mode)
-        if mode is OutputMode.Default:
-            mode = OutputMode.Final if self._training else OutputMode.All
+        mode = options.mode_of_outputs(training=self._training)
         machine = executor.machine
 
         def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

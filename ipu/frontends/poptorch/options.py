@@ -137,6 +137,13 @@ class Options(OptionsDict):
         )
         return self
 
+    def mode_of_outputs(self, *, training: bool) -> OutputMode:
+        """The output mode of a training or an inference that these options choose."""
+        mode = OutputMode(self.output_mode)
+        if mode is OutputMode.Default:
+            return OutputMode.Final if training else OutputMode.All
+        return mode
+
     def defaultOutputMode(self) -> bool:
         """Whether no output mode was chosen."""
         return bool(self.output_mode == OutputMode.Default.value)

@@ -122,8 +122,8 @@ def _sentence(error: BaseException, program: Path, name: str = "") -> str:
     """
     folder = program.resolve().parent
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if _is_below(Path(f.filename), folder)]
-    where = f"{own[-1].filename}:{own[-1].lineno}" if own else name or str(program)
+    users = [f for f in frames if _is_below(Path(f.filename), folder)]
+    where = f"{users[-1].filename}:{users[-1].lineno}" if users else name or str(program)
     if isinstance(error, SyntaxError) and error.filename:
         where = f"{error.filename}:{error.lineno}"
     text = _names_there(error) or str(error)

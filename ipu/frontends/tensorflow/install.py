@@ -95,7 +95,7 @@ _ELSEWHERE |= {
 }
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _VendorFinder(importlib.abc.MetaPathFinder):
     """Finds our modules under the vendor's names."""
 
     def find_spec(
@@ -197,7 +197,7 @@ def install() -> None:
 
     Raises    RuntimeError where TensorFlow was imported before with another Keras.
     """
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if any(isinstance(finder, _VendorFinder) for finder in sys.meta_path):
         return
     if "tensorflow" not in sys.modules:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -208,7 +208,7 @@ def install() -> None:
             "TensorFlow was imported with Keras 3 before ipu.frontends.tensorflow; import that "
             "first, or start the program with: fpsim tf PROGRAM.py"
         )
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _VendorFinder())
     _leave_unconverted()
     importlib.import_module(f"{_OURS}.additions").add_names()
     importlib.import_module(f"{_OURS}.devices").accept_devices()

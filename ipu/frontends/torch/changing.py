@@ -150,7 +150,7 @@ def undoing(
     """A function that brings back parameters, and the optimiser's state of them, of now."""
     state = optimiser.state
     slots = {p: dict(state[p]) for p in parameters if p in state}
-    tensors = [*parameters, *(s for each in slots.values() for s in each.values())]
+    tensors = [*parameters, *(s for row in slots.values() for s in row.values())]
     values = [(t.detach(), t.detach().clone()) for t in tensors if isinstance(t, torch.Tensor)]
 
     def undo() -> None:

@@ -138,22 +138,22 @@ class Move:
         self._account.add("exact", self._name, 0)
         flat = tensors_of(args, kwargs)
         formats = {memory.format_of(x) for x in flat if x.dtype == torch.float32}
-        known = {fmt for fmt in formats if fmt is not None}
-        if self._constants and known and known != {BINARY32}:
+        held = {fmt for fmt in formats if fmt is not None}
+        if self._constants and held and held != {BINARY32}:
             args, kwargs = self._with_constants(flat, args, kwargs)
         if self._written:
-            return self._into(args, kwargs, len(known) > 1)
+            return self._into(args, kwargs, len(held) > 1)
         result = self._func(*args, **kwargs)
-        if known and None not in formats:
-            fmt, is_gradient = widest(known), any(map(memory.is_gradient, flat))
+        if held and None not in formats:
+            fmt, is_gradient = widest(held), any(map(memory.is_gradient, flat))
             copies_root = is_gradient and fmt == BINARY32 and any(map(memory.is_root, flat))
-            for each in result if isinstance(result, (tuple, list)) else (result,):
-                if isinstance(each, torch.Tensor) and each.dtype == torch.float32:
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32:
                     if self._is_random and fmt != BINARY32:
-                        round_in_place(each, fmt)
-                    memory.mark(each, fmt, is_gradient)
+                        round_in_place(tensor, fmt)
+                    memory.mark(tensor, fmt, is_gradient)
                     if copies_root:
-                        self._round_root(each)
+                        self._round_root(tensor)
         return result
 
     def _round_root(self, copy: torch.Tensor) -> None:

@@ -53,15 +53,15 @@ def leaves_below(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     roots = list(tensors)
     leaves = {id(x): x for x in roots if x.grad_fn is None and x.requires_grad}
     nodes: list[Any] = [x.grad_fn for x in roots if x.grad_fn is not None]
-    known = set(nodes)
+    reached = set(nodes)
     while nodes:
         node = nodes.pop()
         if type(node).__name__ == "AccumulateGrad":
             leaves[id(node.variable)] = node.variable
             continue
         for following, _ in node.next_functions:
-            if following is not None and following not in known:
-                known.add(following)
+            if following is not None and following not in reached:
+                reached.add(following)
                 nodes.append(following)
     return list(leaves.values())
 

@@ -95,11 +95,11 @@ def ieee_unit(fmt: Format) -> MatrixUnit:
     >>> ieee_unit(BINARY16).name, ieee_unit(BINARY16).terms
     ('FMA_BINARY16_F32', 1)
     """
-    known = (Evidence.ASSUMED, "IEEE 754-2019 §5.4.1, fusedMultiplyAdd")
+    assumed = (Evidence.ASSUMED, "IEEE 754-2019 §5.4.1, fusedMultiplyAdd")
     names = ("terms", "window", "accumulator", "rounding")
     return MatrixUnit(
         f"FMA_{fmt.name.upper()}_F32", "none: IEEE 754", (fmt,), BINARY32, terms=1, window=None,
-        calls=None, evidence=dict.fromkeys(names, known),
+        calls=None, evidence=dict.fromkeys(names, assumed),
     )
 
 

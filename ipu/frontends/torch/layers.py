@@ -196,11 +196,11 @@ class Layers:
         if name is not None:
             return name
         if not self.stack:
-            for path, each in module.named_modules():
-                self._names.setdefault(each, path or type(module).__name__)
-                for parameter in each.parameters(recurse=False):
+            for path, inner in module.named_modules():
+                self._names.setdefault(inner, path or type(module).__name__)
+                for parameter in inner.parameters(recurse=False):
                     if parameter not in self._parameters:
-                        self._parameters[parameter] = self._names[each]
+                        self._parameters[parameter] = self._names[inner]
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]

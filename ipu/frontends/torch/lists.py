@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["each", "is_of_lists"]
+__all__ = ["is_of_lists", "one_by_one"]
 
 _PREFIX = "_foreach_"
 #: Names that differ, and those of the same operation with a number.
@@ -24,7 +24,7 @@ def is_of_lists(base: str) -> bool:
     return base.startswith(_PREFIX)
 
 
-def each(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def one_by_one(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The operation on one tensor after the other; None in place.
 
     Shapes    lists of one length; other arguments go to every tensor.
@@ -41,10 +41,10 @@ def each(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     results = []
     for i in range(len(arguments[0])):
         values = [a[i] if isinstance(a, (list, tuple)) else a for a in arguments]
-        chosen = dict(options)
+        keywords = dict(options)
         if name in _WITH_VALUE and len(values) > 3:
-            chosen["value"] = values.pop()
-        results.append(_single(name, in_place, values)(*values, **chosen))
+            keywords["value"] = values.pop()
+        results.append(_single(name, in_place, values)(*values, **keywords))
     return None if in_place else results
 
 

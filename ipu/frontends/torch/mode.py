@@ -20,7 +20,7 @@ from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
-from ipu.frontends.torch.lists import each, is_of_lists
+from ipu.frontends.torch.lists import is_of_lists, one_by_one
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
@@ -292,7 +292,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _listed(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
-            return each(func, args, kwargs)
+            return one_by_one(func, args, kwargs)
 
     def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self:
@@ -396,8 +396,8 @@ def _functional(func: Any, written: list[int]) -> Any:
     schema = func._schema
     base = schema.name.partition("::")[2]
     is_out = schema.arguments[written[0]].kwarg_only
-    kept = [a for i, a in enumerate(schema.arguments) if not (is_out and i in written)]
-    wanted = [(a.name, str(a.type)) for a in kept]
+    arguments_left = [a for i, a in enumerate(schema.arguments) if not (is_out and i in written)]
+    wanted = [(a.name, str(a.type)) for a in arguments_left]
     packet = getattr(torch.ops.aten, base if is_out else base.removesuffix("_"), None)
     for overload in packet.overloads() if packet is not None else ():
         candidate = getattr(packet, overload)

@@ -101,8 +101,8 @@ def _sentence(how: str, names: list[str]) -> str:
 
 def _method(process: Any) -> str:
     """How a process starts: fork, spawn or forkserver."""
-    own = getattr(process, "_start_method", None)
-    return str(own or multiprocessing.get_start_method())
+    of_process = getattr(process, "_start_method", None)
+    return str(of_process or multiprocessing.get_start_method())
 
 
 def _is_of_program(frame: FrameType | None) -> bool:

@@ -88,8 +88,8 @@ def mark_state(
     formats: Iterable[Format],
 ) -> None:
     """Tensors of an optimiser's state hold these formats, of which the session knows some."""
-    known = {fmt.name: fmt for fmt in formats}
+    by_name = {fmt.name: fmt for fmt in formats}
     for key, x in _tensors(optimiser):
-        fmt = known.get(names.get(key, ""))
+        fmt = by_name.get(names.get(key, ""))
         if fmt is not None:
             memory.mark(x, fmt)

@@ -100,8 +100,6 @@ class Session(Run):
         self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
         self._patterns = patterns_of(self.policy)
-        #: Layers of operations until then.
-        self._layers: set[str] = set()
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
@@ -196,9 +194,9 @@ class Session(Run):
         Raises    PatternError, unless a module that has not run yet would match.
         """
         names = self.layers.names if self._patterns else set()
-        layers = {"optimizer", *names, *self._layers}
+        layers = {"optimizer", *names, *self.layer_names}
         missing = unmatched(self._patterns, layers)
-        if missing and not (names or self._layers):
+        if missing and not (names or self.layer_names):
             return
         missing = missing and unmatched(missing, self.layers.waiting())
         if missing:
@@ -218,10 +216,10 @@ class Session(Run):
             where = layers.where(operation)
         key = where, layers.is_replaying, self.replica
         calls = self._block_calls if where.direction == "evaluation" else self._calls
-        known = calls.get(key)
-        if known is None:
-            known = calls[key] = self._new_call(*key)
-        call, place, name = known
+        entry = calls.get(key)
+        if entry is None:
+            entry = calls[key] = self._new_call(*key)
+        call, place, name = entry
         self._operation = operation
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
@@ -232,7 +230,7 @@ class Session(Run):
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         if self._patterns:
-            self._layers.add(layer)
+            self.layer_names.add(layer)
         call = Call(self, self.policy.of(layer), layer, direction, self.memory)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)

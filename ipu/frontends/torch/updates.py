@@ -98,9 +98,9 @@ class StepRows:
 
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
-            given = dict(zip(names, args, strict=False)) | kwargs
-            if self.takes(name, row, given):
-                self._run(name, row, given)
+            arguments = dict(zip(names, args, strict=False)) | kwargs
+            if self.takes(name, row, arguments):
+                self._run(name, row, arguments)
             else:
                 torchs(*args, **kwargs)
 
@@ -108,16 +108,16 @@ class StepRows:
 
     # Whether --------------------------------------------------------------------------------
 
-    def takes(self, name: str, row: UpdateRow, given: Mapping[str, Any]) -> bool:
+    def takes(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> bool:
         """Whether the row computes the step of a group; else torch's operations do."""
         if not self._program.layers.in_update or torch.is_grad_enabled():
             return False
         if torch._C._len_torch_dispatch_stack() != 1:
             return False
         lists = ("params", "grads", *LISTS[name])
-        options = given.keys() - lists
+        options = arguments.keys() - lists
         for option in options:  # no generators, which are calls: this runs in every step
-            value = given[option]
+            value = arguments[option]
             if option in _UNUSUAL and value:
                 return False
             if option not in _UNUSUAL and not isinstance(value, (bool, int, float)):
@@ -125,7 +125,7 @@ class StepRows:
         if options - _UNUSUAL != set(row.numbers):
             return False
         call = self._program.call(f"torch.optim.{name}")
-        rows = zip(*(given[x] or [None] * len(given["params"]) for x in lists), strict=True)
+        rows = zip(*(arguments[x] or [None] * len(arguments["params"]) for x in lists), strict=True)
         return call.is_update and all(
             self._takes_tensors(call.policy.param, LISTS[name], *tensors) for tensors in rows
         )
@@ -166,14 +166,14 @@ class StepRows:
     # How ------------------------------------------------------------------------------------
 
     @usual_arithmetic
-    def _run(self, name: str, row: UpdateRow, given: Mapping[str, Any]) -> None:
-        numbers = {option: given[option] for option in row.numbers}
+    def _run(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> None:
+        numbers = {option: arguments[option] for option in row.numbers}
         names = LISTS[name]
-        lists = [given[x] for x in names]
+        lists = [arguments[x] for x in names]
         operation = f"torch.optim.{name}"
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
-                zip(given["params"], given["grads"], strict=True)
+                zip(arguments["params"], arguments["grads"], strict=True)
             ):
                 call = self._program.call(operation)
                 slots = [tensors[i] if tensors else None for tensors in lists]
@@ -208,7 +208,7 @@ class StepRows:
         w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
         updated = row(call.device, w, g, held, around, **numbers)
         after = [
-            self._kept(slot, name, array, gradient) if array is not before else slot
+            self._stored(slot, name, array, gradient) if array is not before else slot
             for slot, name, before, array in zip(slots, names, held, updated.slots, strict=True)
         ]
         for verb, before, operands, factor, value in moves:
@@ -222,7 +222,7 @@ class StepRows:
             BINARY32 if name in _OF_HOST else call.policy.param
         )
 
-    def _kept(self, slot: Any, name: str, array: Array, gradient: torch.Tensor) -> torch.Tensor:
+    def _stored(self, slot: Any, name: str, array: Array, gradient: torch.Tensor) -> torch.Tensor:
         """A slot after the update; a new one lies as the gradient does."""
         memory = self._memory
         if slot is None:

@@ -299,14 +299,14 @@ class Memory:
     def constant(self, value: float, fmt: Format) -> tuple[Array, str]:
         """A number in a format, to nearest, and how it changed ("" where it fits)."""
         key = type(value), value, id(fmt)
-        known = self._constants.get(key) if value else None
-        if known is None:
+        entry = self._constants.get(key) if value else None
+        if entry is None:
             rounded = self.context(fmt).constant(value)
-            known = rounded, fit(value, float(rounded.carrier), fmt)
+            entry = rounded, fit(value, float(rounded.carrier), fmt)
             # A constant that overflows depends on the control register of now.
-            if value and known[1] != "overflow" and len(self._constants) < _CONSTANTS:
-                self._constants[key] = known
-        return known
+            if value and entry[1] != "overflow" and len(self._constants) < _CONSTANTS:
+                self._constants[key] = entry
+        return entry
 
     def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
         """An array as a new tensor; of a data type with a format, rounded into that format."""
@@ -344,7 +344,7 @@ def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
         if isinstance(x, torch.Tensor):
             tensors.append(x)
         elif isinstance(x, (list, tuple)):
-            tensors.extend(each for each in x if isinstance(each, torch.Tensor))
+            tensors.extend(item for item in x if isinstance(item, torch.Tensor))
     return tensors
 
 

@@ -102,13 +102,13 @@ def _layers(reports: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[st
     )
     rows = []
     for layer, direction in places:
-        each = [r["layers"].get(layer, {}).get(direction, {}) for r in reports.values()]
-        weight = sum(sum(row.get(name, 0) for name in COUNTERS) for row in each)
+        rows_of_layer = [r["layers"].get(layer, {}).get(direction, {}) for r in reports.values()]
+        weight = sum(sum(row.get(name, 0) for name in COUNTERS) for row in rows_of_layer)
         if weight:
             label = f"{layer or 'outside modules'}, {direction}"
-            rows.append((weight, label, [_events(row) for row in each]))
-    kept = sorted(rows, key=lambda row: -row[0])[:_ROWS]
-    return [(label, cells) for row in rows if row in kept for _, label, cells in [row]]
+            rows.append((weight, label, [_events(row) for row in rows_of_layer]))
+    worst = sorted(rows, key=lambda row: -row[0])[:_ROWS]
+    return [(label, cells) for row in rows if row in worst for _, label, cells in [row]]
 
 
 def _events(row: Mapping[str, int]) -> str:

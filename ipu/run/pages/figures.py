@@ -50,8 +50,8 @@ def grouped(names: Iterable[str], limit: int = _ROWS) -> dict[str, str]:
     if len(set(groups.values())) > limit:
         names = list(dict.fromkeys(groups.values()))
         last, gaps = len(names) - 1, max(limit - 2, 1)
-        kept = {names[i * last // gaps] for i in range(limit - 1)}
-        groups = {name: g if g in kept else _OTHERS for name, g in groups.items()}
+        limits = {names[i * last // gaps] for i in range(limit - 1)}
+        groups = {name: g if g in limits else _OTHERS for name, g in groups.items()}
     return groups
 
 
@@ -83,11 +83,11 @@ def exponent_figure(report: Mapping[str, Any]) -> Figure | None:
         10.5, 0.9 + 0.36 * sum(heights), mosaic=lines, height_ratios=heights, sharex=True
     )
     limits = _limits(panels)
-    for each, kind in zip(axes, kinds, strict=True):
-        _panel(each, panels[kind], _PANELS[kind], limits)
-    for each in axes[-2:]:
-        each.set_xlabel(_EXPONENT)
-        each.tick_params(labelbottom=True)
+    for panel, kind in zip(axes, kinds, strict=True):
+        _panel(panel, panels[kind], _PANELS[kind], limits)
+    for panel in axes[-2:]:
+        panel.set_xlabel(_EXPONENT)
+        panel.tick_params(labelbottom=True)
     _explain(figure)
     return figure
 
@@ -114,8 +114,8 @@ def _limits(panels: Mapping[str, Sequence[Row]]) -> tuple[float, float]:
     low, high = 0, 1
     for row in (row for rows in panels.values() for row in rows):
         total = sum(row["counts"].values())
-        seen = [e for e, n in row["counts"].items() if n > 1e-4 * total]
-        low, high = min([low, *seen]), max([high, *seen])
+        exponents = [e for e, n in row["counts"].items() if n > 1e-4 * total]
+        low, high = min([low, *exponents]), max([high, *exponents])
         if row["emin"] > -100:
             low = min(low, row["emin"] - row["precision"] + 1)
             high = max(high, row["emax"])
@@ -236,13 +236,13 @@ def _update_rows(swallowed: Mapping[str, Row]) -> list[dict[str, Any]]:
     swallowed = {layer: row for layer, row in swallowed.items() if row["in_ulps"]}
     groups = grouped(swallowed)
     rows: dict[str, dict[str, Any]] = {}
-    for layer, each in swallowed.items():
+    for layer, update in swallowed.items():
         row = rows.setdefault(
             groups[layer], {"layer": groups[layer], "nonzero": 0, "swallowed": 0, "counts": {}}
         )
-        row["nonzero"] += each["nonzero"]
-        row["swallowed"] += each["swallowed"]
-        for size, n in each["in_ulps"].items():
+        row["nonzero"] += update["nonzero"]
+        row["swallowed"] += update["swallowed"]
+        for size, n in update["in_ulps"].items():
             row["counts"][int(size)] = row["counts"].get(int(size), 0) + n
     return sorted(rows.values(), key=lambda row: row["layer"] == _OTHERS)
 

@@ -81,6 +81,6 @@ def inline(svg: str, prefix: str) -> Picture:
     head = re.sub(r'\s(width|height|xmlns\S*|version)="[^"]*"', "", head)
     body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)
     body = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}", body)
-    for ink, own in _INKS.items():
-        body = re.sub(rf"{ink}\b", own, body, flags=re.IGNORECASE)
+    for ink, colour in _INKS.items():
+        body = re.sub(rf"{ink}\b", colour, body, flags=re.IGNORECASE)
     return Picture(html.unescape(title.group(1)), head + body.rstrip())

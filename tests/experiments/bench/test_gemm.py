@@ -22,7 +22,7 @@ TINY = Size(n=300, repeats=1)
 
 PRODUCT_FIELDS = ["gmac_per_s" if f == "ns_per_element" else f for f in FIELDS] + [
     "kind",
-    "hardware",
+    "share", "hardware",
 ]
 
 

@@ -13,7 +13,7 @@ from tests.tiers import pick
 
 FIELDS = [
     "topic", "format", "rounding", "bits", "flags", "data", "n", "threads", "ns_per_element",
-    "reference", "ratio", "peer", "rounds", "range", "hardware",
+    "reference", "ratio", "peer", "rounds", "range", "share", "hardware",
 ]
 
 
@@ -71,5 +71,5 @@ def test_what_was_measured_is_kept_when_a_run_is_interrupted(tmp_path, monkeypat
 
     monkeypatch.setattr("ipu.experiments.bench.round.cases", cases)
     file = tmp_path / "part.json"
-    assert main(["bench", "round", "--json", str(file)]) == 130
+    assert main(["bench", "round", "--busy", "--json", str(file)]) == 130
     assert [r["topic"] for r in json.loads(file.read_text())] == ["first"]

@@ -70,6 +70,8 @@ def test_half_of_the_smallest_is_a_tie():
     half = 2.0**-15
     around = [half * (1 - 2.0**-40), half, half * (1 + 2.0**-40), -half * 1.5, 2.0**-14]
     assert context.array(around).tolist() == [0, 0, 2.0**-14, -(2.0**-14), 2.0**-14]
+    away = context.replace(rounding="RNA")
+    assert away.array(around).tolist() == [0, 2.0**-14, 2.0**-14, -(2.0**-14), 2.0**-14]
     assert float(context.fma(context.array(2.0**-8), 2.0**-7, 2.0**-14)) == 2.0**-14 * (1 + 2.0**-1)
     assert context.constant(3e-5).values == 0
     assert float(context.exp(context.array(-10.0))) == 2.0**-14  # 4.54e-5

@@ -20,8 +20,8 @@ FOLDERS = ("FPSIM_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
 def run(code: str, **folders: str) -> subprocess.CompletedProcess[str]:
     outer = {k: v for k, v in os.environ.items() if k not in FOLDERS and k != "PYTHONWARNINGS"}
     return subprocess.run(
-        [sys.executable, "-B", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False,
-        env=outer | {"PYTHONPATH": str(ROOT)} | folders,
+        [sys.executable, "-P", "-B", "-c", code], cwd=ROOT, capture_output=True, text=True,
+        check=False, env=outer | {"PYTHONPATH": str(ROOT)} | folders,
     )
 
 

@@ -68,6 +68,20 @@ def test_gmres_helps_where_substitution_fails():
     assert [run.converged for run in runs] == [False, True]
 
 
+def test_five_roles_may_have_five_precisions():
+    A, b = randsvd(20, 1e3)
+    roles = {"factor": "binary16", "work": "binary64", "residual": "pairs", "basis": "binary16",
+             "applied": "binary32"}
+    result = linalg.refine(A, b, solver="gmres", steps=60, **roles)
+    assert result.converged
+    assert result.contexts["residual"] == "pairs"
+    formats = {k: c.format for k, c in result.contexts.items() if k != "residual"}
+    assert formats == {k: fp.find_format(v) for k, v in roles.items() if k != "residual"}
+    assert all(result.contexts[k].flags for k in ("factor", "basis", "applied"))
+    exact = np.linalg.solve(A.astype(float), b.astype(float))
+    assert np.abs(result.x.values - exact).max() < 1e-11 * np.abs(exact).max()
+
+
 def test_residuals_in_pairs_are_nearly_exact():
     """b - A x where almost everything cancels: pairs have it, binary64 has no digit."""
     n, random = 30, np.random.default_rng(4)

@@ -242,3 +242,20 @@ def test_figures_go_with_the_stages():
     plan = Plan([stage, [stage, abs]], count=4, mapping=[0, [1, 2]])
     assert figures_of(plan, figures()[:3])[1, 1][0].run is abs
     assert update_program(plan, plan.entries[2]) == (7, 2, UPDATE, 1, -1, 1)
+
+
+@pytest.mark.source("S3-33")
+def test_a_sharded_state_on_the_chip_is_there_in_parts():
+    own = StageFigures(parameter_bytes=4000, state_bytes=8000, state_itemsize=4)
+    for replicas in (2, 4):
+        plan = Plan([abs], count=2, replicas=replicas, shard_state=True, offload=())
+        (peak,) = peaks(lives(plan, [own])).values()
+        assert peak.by_kind["state"] == 8000 // replicas
+        assert remote_bytes(plan, [own]) == {}
+
+
+def test_outputs_that_stay_on_the_device_are_no_transfer():
+    own = StageFigures(outfeed_bytes=100)
+    for period, sent in ((1, 4), (2, 2), (4, 1)):
+        plan = Plan([abs], count=4, output_period=period, training=False)
+        assert sum(row.bytes for row in lives(plan, [own]) if row.kind == "io") == 100 * sent

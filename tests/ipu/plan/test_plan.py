@@ -277,11 +277,7 @@ def test_a_plan_accumulates_by_itself():
             ValueError,
             "shard_state=True with replicas=1: there is nothing to",
         ),
-        (
-            {"shard_state": True, "replicas": 2, "offload": ()},
-            ValueError,
-            "optimizer state must be offloaded; use offload={'state'} or offload=None",
-        ),
+        ({"output_period": 0}, ValueError, "output_period=0: use 1 or more"),
         ({"stages": [stage, [stage, two]]}, ValueError, "concurrent stages take other arguments"),
         ({"stages": []}, ValueError, "stages=[] is empty"),
     ],

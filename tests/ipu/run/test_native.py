@@ -107,6 +107,20 @@ def test_names_of_operations_are_counted_by_kind():
     assert operations["machine"] > 10
 
 
+def test_what_is_evaluated_alone_is_in_no_step_and_reached_the_machine():
+    run = machine("fp16", count=True)
+    trainer = Trainer(network, SGD(0.1), run=run)
+    trainer.loss(X, LABELS)
+    report = run.report()
+    assert (report["steps"], report["losses"], report["unreached"]) == (0, [], "")
+    assert set(report["layers"]) == {"body", "model", "head", "loss"}
+    assert all(list(row) == ["evaluation"] for row in report["layers"].values())
+    quiet = machine("fp16")
+    Trainer(network, SGD(0.1), run=quiet).forward(X)
+    assert quiet.report()["operations"]["machine"] == 5  # two products, two biases, one relu
+    assert (quiet.report()["unreached"], quiet.report()["layers"]) == ("", {})
+
+
 def test_updates_that_rounding_swallows_are_told_by_layer():
     run = machine("fp16", count=True)
     Trainer(network, SGD(1e-4), run=run).step(X, LABELS)
@@ -214,6 +228,7 @@ def test_a_plan_takes_a_run_whose_report_is_of_the_first_replica():
     assert report["steps"] == 2
     assert {"forward", "backward", "optimizer"} <= set(report["layers"]["head"])
     assert report["layers"]["body"]["forward"]["results"] > 0
+    assert report["plan"] == told.explain().splitlines()
 
 
 def test_a_user_still_observes_updates():

@@ -178,6 +178,8 @@ def test_trials_wait_for_the_end_of_the_run():
     with pytest.raises(RuntimeError, match="leave it first"):
         run.advise(lambda run: [1.0])
     assert run.advise().trials == ()
+    with pytest.raises(TypeError, match="step=3 is no function; give one that trains once"):
+        bare().advise(3)
 
 
 @pytest.mark.parametrize("error", [ValueError, NotImplementedError, FloatingPointError])

@@ -63,7 +63,7 @@ class Compiled:
     def halves(self) -> bool:
         """Whether operations on float16 and float32 tensors compute in float16."""
         chosen = self.options.Precision.half_float_casting
-        return bool(chosen is HalfFloatCastingBehavior.FloatDowncastToHalf)
+        return bool(chosen is not HalfFloatCastingBehavior.HalfUpcastToFloat)
 
     @property
     def all_replicas(self) -> int:

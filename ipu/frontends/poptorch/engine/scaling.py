@@ -29,7 +29,7 @@ __all__ = ["LossScaling"]
 Watching = Callable[[], AbstractContextManager[Any]]
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
+class _CountedResults(TorchDispatchMode):  # type: ignore[misc]
     """Counts the results of operations inside."""
 
     def __init__(self, histogram: EdgeHistogram, machine: Machine) -> None:
@@ -82,7 +82,7 @@ class LossScaling:
     def watch(self, machine: Machine) -> Watching | None:
         """What is entered around backward passes."""
         histogram = self._histogram
-        return None if histogram is None else lambda: _Watch(histogram, machine)
+        return None if histogram is None else lambda: _CountedResults(histogram, machine)
 
     def end(self, add: Callable[[EdgeHistogram], None] | None = None) -> None:
         """A step is over: its statistic decides about the next one.

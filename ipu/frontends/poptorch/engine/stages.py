@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ipu.frontends.poptorch.enums import ReductionType
+from ipu.frontends.poptorch.enums import OutputMode, ReductionType
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.strategies import StageOf, Strategy, names_of
 from ipu.plan.plan import Plan
@@ -108,8 +108,22 @@ def plan_of(
         reduction=_reduction(options), recompute=True if recompute else None,
         replicas=options.replication_factor, training=training,
         check_memory=check_memory and options.check_memory,
+        io_tiles=options.TensorLocations.io_tiles(stages.n_stages),
+        prefetch=int(options._Popart.options.get("defaultPrefetchBufferingDepth", 3)),
+        output_period=_output_period(options, count, training=training),
         **options.TensorLocations.placement(options.replication_factor, strategy, training),
     )
+
+
+def _output_period(options: Options, count: int, *, training: bool) -> int:
+    """Of how many micro-batches one sends its outputs to the host.
+
+    Final and Sum send one in a call: here the last one of the update that is accounted for.
+    """
+    mode = options.mode_of_outputs(training=training)
+    if mode is OutputMode.EveryN:
+        return min(int(options.output_return_period), count)
+    return 1 if mode is OutputMode.All else count
 
 
 def _check_count(schedule: str, stages: Stages, count: int, *, training: bool) -> None:

@@ -17,12 +17,14 @@ import tensorflow as tf
 
 import fpsim
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import MK2, Target
 from ipu.run.changes import NONE
+from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
 from ipu.run.run import OperationEvent, Run, Step
@@ -38,6 +40,11 @@ UNREACHED = (
     "`with ipu.ipu_strategy.IPUStrategy().scope():`, call other functions by `strategy.run`, and "
     "build programs of TensorFlow 1 by `ipu.ipu_compiler.compile`; "
     "`from tensorflow.python import ipu` gives the names"
+)
+#: What the name of a layer is.
+_NAMING = (
+    "A node's layer is the scope of the variables that it uses, else its own scope, and a pattern "
+    "may name its whole scope; optimizer and metrics/NAME are layers too"
 )
 
 
@@ -113,6 +120,18 @@ class TensorFlowRun(Run):
         self._machine = self.machine
         (_run, configured), self._outer = self._outer, None
         system.restore(configured)
+        if error[0] is None:
+            self.check_patterns()
+
+    def check_patterns(self) -> None:
+        """Refuse a pattern of the policy that no layer of the program matches.
+
+        Raises    PatternError, where the program computed anything.
+        """
+        missing = unmatched(patterns_of(self.policy), self.layer_names)
+        if missing and self.layer_names:
+            layers = set(map(layer_of_variable, self._machine.variables)) or self.layer_names
+            raise refuse_pattern(missing[0], layers, self.policy.default, _NAMING)
 
     # Events ---------------------------------------------------------------------------------
 

@@ -64,9 +64,9 @@ def user_line(op: Any) -> str:
     if layer:
         inside = max((i for i, f in enumerate(frames) if _calls_layer(f)), default=-1)
         frames = frames[inside + 1 :]
-    own = [frame for frame in frames if is_user_file(frame.filename)]
-    if own:
-        return f"{own[-1].filename}:{own[-1].lineno}"
+    users = [frame for frame in frames if is_user_file(frame.filename)]
+    if users:
+        return f"{users[-1].filename}:{users[-1].lineno}"
     return layer or "a line that TensorFlow did not keep"
 
 

@@ -1,13 +1,13 @@
 """The executor: a program on a machine, node by node, all replicas in step.
 
-A `Plan` binds a program to a machine: every node becomes a `Step`, a function from values to
-values. What reaches a node, and how:
+A `FramePlan` binds a program to a machine: every node becomes a `FrameStep`, a function from values
+to values. What reaches a node, and how:
 
     values     Arrays, ndarrays and resources (engine.values); one frame of them for each replica.
     formats    by the data type; float32 by the policy of the node's layer. A node that computes
                gets float32 operands in its format, a node that moves (`keeps`) as they are. In the
                direction optimizer float32 operands keep the widest format that they hold.
-    gradients  follow their forward node: its layer, its marks (`Program` says which there are).
+    gradients  follow their forward node: its layer, its marks (`GraphProgram` says which).
     places     step, micro-batch, replica, name and direction, set before a node that may draw.
     joint      entries (`is_joint`) get the inputs of all replicas at once.
     functions  `NodeSite.plan` gives the plan of a function's graph; it inherits the direction.
@@ -35,30 +35,30 @@ from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.measuring import Measure
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
+from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
 from ipu.frontends.tensorflow.engine.statistics import layer_of_metric, policy_of_metric
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
-from ipu.frontends.tensorflow.kernels.table import TABLE, Entry, NodeSite, Run
+from ipu.frontends.tensorflow.kernels.table import TABLE, KernelEntry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.directions import find_directions
-from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, Layers, layer_of_variable
+from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, ScopeLayers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
 from ipu.plan.memory import OutOfMemoryError
 from ipu.run.places import Replay
 
-__all__ = ["Plan", "check_nodes", "plan_of"]
+__all__ = ["FramePlan", "check_nodes", "plan_of"]
 
 kernels.load()
 
 
-class Step:
+class FrameStep:
     """A node with its places in a frame."""
 
     __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site", "start")
 
-    def __init__(self, site: NodeSite, entry: Entry | None, run: Run) -> None:
+    def __init__(self, site: NodeSite, entry: KernelEntry | None, run: Run) -> None:
         self.site, self.run = site, run
         self.is_joint = entry is not None and entry.is_joint
         self.inputs: tuple[int, ...] = ()
@@ -72,7 +72,7 @@ class Step:
         self.start: Replay | None = None
 
 
-class Plan:
+class FramePlan:
     """A program on a machine.
 
     inputs       of `run`: values of the graph's placeholders, for each replica.
@@ -83,14 +83,14 @@ class Plan:
     """
 
     def __init__(
-        self, machine: Machine, program: Program, direction: str = "", metric: str = "",
+        self, machine: Machine, program: GraphProgram, direction: str = "", metric: str = "",
         gradients: dict[Format, None] | None = None,
     ) -> None:
         self.machine, self.program, self._metric = machine, program, metric
         #: Formats of gradients, of all plans of the program.
         self._gradients: dict[Format, None] = {} if gradients is None else gradients
         self.direction = direction
-        self._parts: list[Plan] = []
+        self._parts: list[FramePlan] = []
         self._slots: dict[tuple[str, int], int] = {}
         self._template: list[Any] = []
         self._inputs = [self._slot(tensor) for tensor in program.inputs]
@@ -100,7 +100,7 @@ class Plan:
         self.has_effects = any(has_effect(node.op) for node in program.nodes)
         self.counts: bool = any(part.counts or part.is_training for part in self._parts)
         #: The step that runs.
-        self._at: Step | None = None
+        self._at: FrameStep | None = None
         #: What measures the first iterations; None: nothing does, or does any more.
         self.measure: Measure | None = None
         #: Set by the loop whose body this is.
@@ -116,7 +116,7 @@ class Plan:
             self._template.append(None)
         return self._slots[key]
 
-    def _build(self) -> list[Step]:
+    def _build(self) -> list[FrameStep]:
         entries = [_entry(node) for node in self.program.nodes]
         sites, steps = self._sites(), []
         list_sites(sites)
@@ -125,7 +125,7 @@ class Plan:
             if site.node.type == "Const":
                 self._template[self._slot(site.node.outputs[0])] = run()
                 continue
-            step = Step(site, entry, observed(site, entry, run))
+            step = FrameStep(site, entry, observed(site, entry, run))
             step.inputs = tuple(self._slot(tensor) for tensor in site.node.inputs)
             step.outputs = tuple(self._slot(tensor) for tensor in site.node.outputs)
             steps.append(step)
@@ -135,7 +135,7 @@ class Plan:
         directions = find_directions(self.program, self.direction)
         wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
         scales, divided = unscaling(self.program) if not self.machine.is_plain else (set(), {})
-        layers = Layers((node.layer for node in self.program.nodes), self.machine.variables)
+        layers = ScopeLayers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
             layer, direction = self._layer(node, layers), directions.of[node.name]
@@ -143,6 +143,7 @@ class Plan:
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
                     self.machine.policy, metric)
+                self.machine.run.layer_names.add(layer)
             is_wide = node.name in wide or node.name in scales
             site = NodeSite(
                 self.machine.run,
@@ -165,26 +166,26 @@ class Plan:
         return sites
 
     @staticmethod
-    def _layer(node: Node, layers: Layers) -> str:
+    def _layer(node: Node, layers: ScopeLayers) -> str:
         variable = node.marks.get("variable")
         return layers[node.layer] if variable is None else layer_of_variable(variable)
 
     def _metric_of(self, node: Node) -> str:
         return str(node.marks.get("metric", self._metric))
 
-    def _part(self, metric: str, graph: Any, direction: str = "") -> Plan:
+    def _part(self, metric: str, graph: Any, direction: str = "") -> FramePlan:
         """The plan of a function that a node calls; what a metric calls is the metric's."""
-        part = Plan(self.machine, program_of(graph), direction, metric, self._gradients)
+        part = FramePlan(self.machine, program_of(graph), direction, metric, self._gradients)
         self._parts.append(part)
         return part
 
     def _bury(self) -> None:
         """Note after which step each value is no longer needed."""
-        kept = {*self._results, *(i for i, v in enumerate(self._template) if v is not None)}
+        alive = {*self._results, *(i for i, v in enumerate(self._template) if v is not None)}
         for step in reversed(self._steps):
-            touched = {*step.inputs, *step.outputs} - kept
+            touched = {*step.inputs, *step.outputs} - alive
             step.dead = tuple(touched)
-            kept |= touched
+            alive |= touched
 
     def begin_measuring(self) -> None:
         """What the program costs is measured when it runs first."""
@@ -245,7 +246,7 @@ class Plan:
                 for slot in step.dead:
                     frame[slot] = None
 
-    def _run_step(self, step: Step, frames: list[list[Any]]) -> None:
+    def _run_step(self, step: FrameStep, frames: list[list[Any]]) -> None:
         """A node of all replicas."""
         self._at = step
         if step.is_joint:
@@ -281,7 +282,7 @@ class Plan:
             self.measure = None
 
     @contextmanager
-    def _placed(self, step: Step, replica: int) -> Iterator[None]:
+    def _placed(self, step: FrameStep, replica: int) -> Iterator[None]:
         """The place of a step on a replica; updates draw the same bits on every replica."""
         if step.place is None:
             yield
@@ -299,7 +300,7 @@ class Plan:
                 yield
 
 
-def _store(frame: list[Any], step: Step, result: Any) -> None:
+def _store(frame: list[Any], step: FrameStep, result: Any) -> None:
     if len(step.outputs) == 1:
         frame[step.outputs[0]] = result
     else:
@@ -307,16 +308,16 @@ def _store(frame: list[Any], step: Step, result: Any) -> None:
             frame[slot] = value
 
 
-def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan:
+def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> FramePlan:
     """The plan of a graph on a machine, made once; an evaluation where it trains nothing.
 
     trained    positions of inputs that are variables which are trained.
     """
-    plan: Plan | None = machine.plans.get(graph)
+    plan: FramePlan | None = machine.plans.get(graph)
     if plan is None:
         trains = has_gradient(graph) or not written_inputs(graph).isdisjoint(trained)
         direction = "" if trains else EVALUATION
-        plan = machine.plans[graph] = Plan(machine, program_of(graph), direction)
+        plan = machine.plans[graph] = FramePlan(machine, program_of(graph), direction)
         if not plan.counts:
             plan.begin_measuring()
     return plan
@@ -325,7 +326,7 @@ def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Plan
 # Nodes ------------------------------------------------------------------------------------------
 
 
-def check_nodes(program: Program) -> None:
+def check_nodes(program: GraphProgram) -> None:
     """Refuse a program with a node that has no kernel, also in functions that it calls."""
     for node in program.nodes:
         _entry(node)
@@ -333,7 +334,7 @@ def check_nodes(program: Program) -> None:
             check_nodes(program_of(graph))
 
 
-def _kernel(site: NodeSite, entry: Entry | None) -> Run:
+def _kernel(site: NodeSite, entry: KernelEntry | None) -> Run:
     """The kernel of a node; an error of its builder tells the user's line."""
     try:
         return host_kernel(site) if entry is None else _obey_marks(site, entry)
@@ -347,7 +348,7 @@ def _kernel(site: NodeSite, entry: Entry | None) -> Run:
         raise
 
 
-def _entry(node: Node) -> Entry | None:
+def _entry(node: Node) -> KernelEntry | None:
     """The entry of a node; None: no floating point, for the host's kernels."""
     name = node.marks.get("kernel", node.type)
     entry = TABLE.get(name)
@@ -375,7 +376,7 @@ def _instead(node: Node) -> str:
     return "".join(f"{way}; " for way in ways)
 
 
-def _obey_marks(site: NodeSite, entry: Entry) -> Run:
+def _obey_marks(site: NodeSite, entry: KernelEntry) -> Run:
     """The kernel of a node under the rounding that its scope asks for."""
     run, stochastic = _cast_operands(site, entry), site.node.marks.get("sr")
     if stochastic is None and site.machine.identical_only and site.direction != "optimizer":
@@ -391,13 +392,13 @@ def _obey_marks(site: NodeSite, entry: Entry) -> Run:
     return marked_run
 
 
-def _cast_operands(site: NodeSite, entry: Entry) -> Run:
+def _cast_operands(site: NodeSite, entry: KernelEntry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
     run = _narrowing(site, entry.build(site))
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
-    cast, is_update, own = site.device.cast, site.direction == "optimizer", site.fmt
+    cast, is_update, fmt_of_node = site.device.cast, site.direction == "optimizer", site.fmt
     gradient_at = site.gradient_at
 
     def on_operands(*values: Any) -> Any:
@@ -405,7 +406,7 @@ def _cast_operands(site: NodeSite, entry: Entry) -> Run:
         if gradient_at is not None:  # rounded once, into the format of the gradient
             wide = [cast(x, BINARY32) if isinstance(x, Array) else x for x in values]
             return cast(run(*wide), values[gradient_at].format)
-        fmt: Any = _widest([operands[i] for i in positions]) if is_update else own
+        fmt: Any = _widest([operands[i] for i in positions]) if is_update else fmt_of_node
         for i in positions:
             if isinstance(operands[i], Array):
                 operands[i] = cast(operands[i], fmt)

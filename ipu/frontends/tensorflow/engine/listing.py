@@ -43,7 +43,7 @@ def list_sites(sites: Sequence[NodeSite]) -> None:
 
 
 def _options(node: Node) -> Iterator[str]:
-    known: Any = node.op.node_def.attr
+    attributes: Any = node.op.node_def.attr
     for name in _OPTIONS:
-        if name in known:
+        if name in attributes:
             yield f"{name}={node.attr(name)!r}"

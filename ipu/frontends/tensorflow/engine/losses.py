@@ -25,7 +25,7 @@ import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program
+from ipu.frontends.tensorflow.engine.program import GraphProgram
 from ipu.frontends.tensorflow.engine.trace import losses_of
 
 __all__ = [
@@ -134,7 +134,7 @@ def scale_inputs(graph: Any) -> Iterator[Any]:
             yield loss.source.op
 
 
-def unscaling(program: Program) -> tuple[set[str], dict[str, int]]:
+def unscaling(program: GraphProgram) -> tuple[set[str], dict[str, int]]:
     """Nodes that hold a loss scale or its reciprocal, and those that divide gradients by it.
 
     Of the latter, which input is the gradient.
@@ -172,7 +172,7 @@ def _holds_scale(node: Node, handles: set[str], factors: set[float]) -> bool:
 # What is binary32 ---------------------------------------------------------------------------------
 
 
-def wide_nodes(program: Program) -> tuple[set[str], set[str]]:
+def wide_nodes(program: GraphProgram) -> tuple[set[str], set[str]]:
     """Nodes that lead to a loss, and those of their gradients that end in a layer."""
     leading: set[str] = set()
     for loss in find_losses(program.graph):
@@ -180,10 +180,10 @@ def wide_nodes(program: Program) -> tuple[set[str], set[str]]:
         if loss.product is not None:
             root = program.graph.get_operation_by_name(loss.product)
         _lead(root, leading, {})
-    known: dict[str, bool] = {}
+    verdicts: dict[str, bool] = {}
     for node in program.nodes:
         if not node.is_gradient and "loss" in node.marks and _size(node.op.outputs[0]) == 1:
-            _lead(node.op, leading, known)
+            _lead(node.op, leading, verdicts)
     for name in list(leading):
         for tensor in program.graph.get_operation_by_name(name).inputs:
             _take_numbers(tensor, leading)
@@ -201,18 +201,18 @@ def wide_nodes(program: Program) -> tuple[set[str], set[str]]:
     return leading | set(gradients), edges
 
 
-def _lead(op: Any, leading: set[str], known: dict[str, bool]) -> bool:
+def _lead(op: Any, leading: set[str], verdicts: dict[str, bool]) -> bool:
     """Whether a node is an entropy, a sum to one number, or between these and a loss."""
-    if op.name in known:
-        return known[op.name]
-    known[op.name] = False
+    if op.name in verdicts:
+        return verdicts[op.name]
+    verdicts[op.name] = False
     is_between = op.type in _BETWEEN | _REDUCTIONS
-    below = [_lead(t.op, leading, known) for t in op.inputs] if is_between else []
+    below = [_lead(t.op, leading, verdicts) for t in op.inputs] if is_between else []
     ends = op.type in _ENTROPIES or (op.type in _REDUCTIONS and _size(op.outputs[0]) == 1)
-    known[op.name] = ends or any(below)
-    if known[op.name]:
+    verdicts[op.name] = ends or any(below)
+    if verdicts[op.name]:
         leading.add(op.name)
-    return known[op.name]
+    return verdicts[op.name]
 
 
 def _take_numbers(tensor: Any, leading: set[str]) -> None:
@@ -221,8 +221,8 @@ def _take_numbers(tensor: Any, leading: set[str]) -> None:
     if _size(tensor) != 1 or op.name in leading or op.type not in _BETWEEN | {"Const"}:
         return
     leading.add(op.name)
-    for each in op.inputs:
-        _take_numbers(each, leading)
+    for operand in op.inputs:
+        _take_numbers(operand, leading)
 
 
 def _size(tensor: Any) -> int | None:

@@ -140,6 +140,7 @@ class Machine:
 
     def policy_of(self, layer: str, scope: str) -> Policy:
         """The policy of a layer; patterns may also name the scope of its nodes."""
+        self.run.layer_names |= {layer, scope}
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
 

@@ -35,7 +35,7 @@ import tensorflow as tf
 
 from ipu.frontends.tensorflow.engine.node import Node
 
-__all__ = ["Program", "has_effect", "program_of"]
+__all__ = ["GraphProgram", "has_effect", "program_of"]
 
 #: Nodes with state that has no effect outside: a control edge does not keep them.
 _READING = frozenset((
@@ -45,7 +45,7 @@ _READING = frozenset((
 _PROGRAM = "_fpsim_program"
 
 
-class Program:
+class GraphProgram:
     """The live nodes of a FuncGraph.
 
     inputs     its placeholders, captured tensors last.
@@ -67,14 +67,14 @@ class Program:
         return max((int(node.marks.get("accumulation", 1)) for node in self.nodes), default=1)
 
 
-def program_of(graph: Any) -> Program:
+def program_of(graph: Any) -> GraphProgram:
     """The program of a FuncGraph, made once; the graph holds it, so both go together.
 
     It is made again where a gradient, taken later, has appended results to a function's graph.
     """
-    program: Program | None = getattr(graph, _PROGRAM, None)
+    program: GraphProgram | None = getattr(graph, _PROGRAM, None)
     if program is None or len(program.outputs) != len(graph.outputs):
-        program = Program(graph)
+        program = GraphProgram(graph)
         setattr(graph, _PROGRAM, program)
     return program
 

@@ -22,7 +22,7 @@ from ipu.frontends.tensorflow.engine.values import numbers
 from ipu.members.members import Meeting, Members
 from ipu.plan.orders import Order, check_order
 
-__all__ = ["ALONE", "Processes", "ReplicaSet", "dealt"]
+__all__ = ["ALONE", "ReplicaProcesses", "ReplicaSet", "dealt"]
 
 
 class ReplicaSet:
@@ -70,7 +70,7 @@ class Dealt:
 dealt = Dealt()
 
 
-class Processes(ReplicaSet):
+class ReplicaProcesses(ReplicaSet):
     """Replicas of several processes.
 
     members    between them.
@@ -107,26 +107,26 @@ class Processes(ReplicaSet):
         return values
 
 
-def _packed(own: Sequence[Any]) -> tuple[str, bytes]:
+def _packed(values: Sequence[Any]) -> tuple[str, bytes]:
     """Type and shape of the values, and their codes one after the other, little-endian."""
-    first = own[0]
+    first = values[0]
     if isinstance(first, Array):
-        codes = [to_codes(x.carrier, x.format) for x in own]
+        codes = [to_codes(x.carrier, x.format) for x in values]
         kind = first.format.name
     else:
-        codes = [numbers(x) for x in own]
+        codes = [numbers(x) for x in values]
         kind = codes[0].dtype.name
     wire = codes[0].dtype.newbyteorder("<")
     payload = b"".join(x.astype(wire).tobytes() for x in codes)
     return f"{kind} {list(codes[0].shape)}", payload
 
 
-def _unpacked(own: Sequence[Any], payload: bytes) -> list[Any]:
+def _unpacked(templates: Sequence[Any], payload: bytes) -> list[Any]:
     """The values of another process, of the kind of this one's."""
-    first = own[0]
+    first = templates[0]
     is_array = isinstance(first, Array)
     dtype = np.dtype(first.format.code_dtype) if is_array else numbers(first).dtype
-    shape = (len(own), *numbers(first).shape)
+    shape = (len(templates), *numbers(first).shape)
     codes = np.frombuffer(payload, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
     if not is_array:
         return list(codes)

@@ -55,13 +55,13 @@ def forget_private(machine: Machine, handle: Any) -> None:
 
 def _recall(machine: Machine, handles: Sequence[Any], replicas: Sequence[Sequence[Any]]) -> None:
     for handle, (first, *others) in zip(handles, zip(*replicas, strict=True), strict=True):
-        kept = machine.private.get(id(handle))
-        if kept is None:
+        entry = machine.private.get(id(handle))
+        if entry is None:
             continue
-        _, value, values = kept
+        _, value, values = entry
         if len(values) == len(others) and _same(first.value, value):
-            for variable, own in zip(others, values, strict=True):
-                variable.value = own
+            for variable, value_of_replica in zip(others, values, strict=True):
+                variable.value = value_of_replica
         else:
             forget_private(machine, handle)
 

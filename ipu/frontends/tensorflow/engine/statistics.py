@@ -54,10 +54,10 @@ def statistics_of(graph: Any, metric: str = "") -> dict[int, str]:
     metric    whose function the graph is; "" for none.
     """
     program = program_of(graph)
-    known: dict[str, dict[int, str]] = program.__dict__.setdefault("statistics", {})
-    if metric not in known:
-        known[metric] = _find(graph, metric)
-    return known[metric]
+    by_metric: dict[str, dict[int, str]] = program.__dict__.setdefault("statistics", {})
+    if metric not in by_metric:
+        by_metric[metric] = _find(graph, metric)
+    return by_metric[metric]
 
 
 def _find(graph: Any, metric: str) -> dict[int, str]:

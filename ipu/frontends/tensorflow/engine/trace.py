@@ -61,10 +61,10 @@ def _is_alike(op: Any, op_name: str, attributes: Any, inputs: Any) -> bool:
     if op.type != op_name or len(op.inputs) != len(inputs):
         return False
     pairs = zip(op.inputs, inputs, strict=True)
-    if any(_is_symbolic(kept) and kept is not own for own, kept in pairs):
+    if any(_is_symbolic(other) and other is not leaf for leaf, other in pairs):
         return False
-    chosen = dict(zip(attributes[::2], attributes[1::2], strict=True))
-    return all(op.get_attr(name) == v for name, v in chosen.items() if isinstance(v, bool))
+    options = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    return all(op.get_attr(name) == v for name, v in options.items() if isinstance(v, bool))
 
 
 def _is_symbolic(tensor: Any) -> bool:

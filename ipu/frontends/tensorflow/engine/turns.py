@@ -91,10 +91,10 @@ def _elements(graph: Any, fetches: Any) -> list[Any]:
 
 def _closure(ops: Iterable[Any]) -> set[Any]:
     """The operations that a run of these executes."""
-    seen, todo = set(), list(ops)
+    reached, todo = set(), list(ops)
     while todo:
         op = todo.pop()
-        if op not in seen:
-            seen.add(op)
+        if op not in reached:
+            reached.add(op)
             todo += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    return seen
+    return reached

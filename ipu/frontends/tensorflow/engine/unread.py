@@ -43,9 +43,9 @@ class Formula(NamedTuple):
 def formula_of(tensor: Any, computed: Collection[str]) -> Formula | None:
     """A tensor from those of nodes that are computed; None where other nodes lead to it."""
     op, key = tensor.op, (tensor.op.name, tensor.value_index)
-    known = tf.get_static_value(tensor) if tensor.dtype.is_numpy_compatible else None
-    if known is not None:
-        number = np.asarray(known, np.float64)
+    constant = tf.get_static_value(tensor) if tensor.dtype.is_numpy_compatible else None
+    if constant is not None:
+        number = np.asarray(constant, np.float64)
         return Formula((), lambda _: number)
     if op.name in computed:
         return Formula((key,), lambda values: values[key])
@@ -69,8 +69,8 @@ def _combined(
     inputs: Any, computed: Collection[str], function: Callable[..., Any]
 ) -> Formula | None:
     parts = [formula_of(tensor, computed) for tensor in inputs]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    formulas = [part for part in parts if part is not None]
+    if len(formulas) < len(parts):
         return None
-    leaves = tuple(dict.fromkeys(leaf for part in known for leaf in part.leaves))
-    return Formula(leaves, lambda values: function(*(part.value(values) for part in known)))
+    leaves = tuple(dict.fromkeys(leaf for part in formulas for leaf in part.leaves))
+    return Formula(leaves, lambda values: function(*(part.value(values) for part in formulas)))

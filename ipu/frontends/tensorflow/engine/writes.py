@@ -18,8 +18,8 @@ def written_inputs(graph: Any) -> frozenset[int]:
     program = program_of(graph)
     if "written" not in program.__dict__:
         program.__dict__["written"] = frozenset(_find_written(graph))
-    known: frozenset[int] = program.__dict__["written"]
-    return known
+    written: frozenset[int] = program.__dict__["written"]
+    return written
 
 
 def _find_written(graph: Any) -> set[int]:

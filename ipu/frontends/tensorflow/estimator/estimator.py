@@ -173,14 +173,14 @@ class IPUEstimator:
             loss, metrics = program.evaluation()
             values = {key: value for key, (value, _) in metrics.items()}
             updates = [update for _, update in metrics.values()]
-            each = [loss, updates, {} if program.computes_metrics_on_host else values]
+            fetches = [loss, updates, {} if program.computes_metrics_on_host else values]
             losses, results = [], {}
             path = checkpoint_path or self.latest_checkpoint()
             every = [InfeedHook(program.infeed), *program.hooks, *(hooks or [])]
             session = stored_session(self.config, path, every)
             with session:
                 for _ in range(launches):
-                    latest, _, results = session.run(each)
+                    latest, _, results = session.run(fetches)
                     losses.append(latest)
                 last = [values, step] if program.computes_metrics_on_host else [{}, step]
                 on_host, reached = session.run_step_fn(
@@ -219,7 +219,7 @@ class IPUEstimator:
         with self._graph(ModeKeys.PREDICT, input_fn) as (program, _):
             tensors = program.prediction()
             if keys is not None and isinstance(tensors, dict):
-                tensors = {key: tensors[key] for key in _known(keys, tensors)}
+                tensors = {key: tensors[key] for key in _checked_keys(keys, tensors)}
             every = [InfeedHook(program.infeed), *program.hooks, *hooks]
             path = checkpoint or self.latest_checkpoint()
             session = stored_session(self.config, path, every)
@@ -286,8 +286,8 @@ class IPUEstimator:
     def _step_of_root(self) -> int:
         """The step that a training goes on from: that of the first worker's checkpoint."""
         workers = _workers(self.config.train_distribute)
-        own = self._saved_step()
-        return own if workers is None else int(workers.of_root(np.int64(own), "global_step"))
+        step = self._saved_step()
+        return step if workers is None else int(workers.of_root(np.int64(step), "global_step"))
 
     def _saved_step(self) -> int:
         path = self.latest_checkpoint()
@@ -326,7 +326,7 @@ def _check_params(params: Any) -> None:
         raise ValueError(f"{_RESERVED} are reserved keys but existed in params {params}.")
 
 
-def _known(keys: Sequence[str], tensors: Mapping[str, Any]) -> Sequence[str]:
+def _checked_keys(keys: Sequence[str], tensors: Mapping[str, Any]) -> Sequence[str]:
     """Keys of predictions that exist."""
     unknown = [key for key in keys if key not in tensors]
     if unknown:

@@ -67,10 +67,10 @@ class EvaluatingListener(tf.compat.v1.train.CheckpointSaverListener):  # type: i
 
     def _is_due(self, step: Any) -> bool:
         """Whether enough time has passed, by the clock of the first worker."""
-        own = np.int64(self._timer.should_trigger_for_step(step))
+        is_due = np.int64(self._timer.should_trigger_for_step(step))
         if self._workers is not None:
-            own = self._workers.of_root(own, "the time of an evaluation")
-        return bool(own)
+            is_due = self._workers.of_root(is_due, "the time of an evaluation")
+        return bool(is_due)
 
     def _evaluate(self, step: Any) -> None:
         self._timer.update_last_triggered_step(step)

@@ -43,12 +43,12 @@ def checked_exporters(exporters: Any) -> tuple[Exporter, ...]:
         every = tuple(every)
     except TypeError:
         every = (None,)
-    if not all(isinstance(each, Exporter) for each in every):
+    if not all(isinstance(exporter, Exporter) for exporter in every):
         raise TypeError(
             f"`exporters` must be an Exporter, an iterable of Exporter, or `None`, found "
             f"{exporters}."
         )
-    names = [each.name for each in every]
+    names = [exporter.name for exporter in every]
     for name in names:
         if not name:
             raise ValueError(

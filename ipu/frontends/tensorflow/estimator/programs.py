@@ -200,7 +200,7 @@ def _scalar(loss: Any) -> Any:
 def _traffic(tensors: list[Any]) -> dict[str, int]:
     """Tensors that a step streams to the host, and weights that come back, by their data types."""
     weights = tf.compat.v1.trainable_variables()
-    out, back = ([t.shape.num_elements() or 0 for t in each] for each in (tensors, weights))
+    out, back = ([t.shape.num_elements() or 0 for t in group] for group in (tensors, weights))
     return {
         "tensors": len(tensors),
         "bytes_out": sum(n * t.dtype.size for n, t in zip(out, tensors, strict=True)),

@@ -58,10 +58,10 @@ class IPURunConfig:
 
 def _ipus(options: IPUConfig, ordinal: int) -> int:
     """IPUs of the TensorFlow device of that number."""
-    chosen = options.auto_select_ipus
-    if isinstance(chosen, int):
-        return chosen
-    return chosen[ordinal] if chosen else 1
+    ipus = options.auto_select_ipus
+    if isinstance(ipus, int):
+        return ipus
+    return ipus[ordinal] if ipus else 1
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ class ALSOptimizer(Wrapper):
     def _on_host(self, function: Any, variables: Any, types: Any) -> list[Any]:
         """A node that computes with whole numbers and powers of two."""
         with marked(direction="optimizer"):
-            values = [tf.convert_to_tensor(each) for each in variables]
+            values = [tf.convert_to_tensor(variable) for variable in variables]
             results = tf.numpy_function(function, values, types)
         return list(results) if isinstance(results, list | tuple) else [results]
 

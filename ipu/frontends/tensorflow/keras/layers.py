@@ -66,8 +66,8 @@ class Dropout(tf.keras.layers.Layer):  # type: ignore[misc]
 
     def get_config(self) -> dict[str, Any]:
         """What `from_config` builds the layer from."""
-        own = {"rate": self.rate, "noise_shape": self.noise_shape, "seed": self.seed}
-        return {**super().get_config(), **own}
+        options = {"rate": self.rate, "noise_shape": self.noise_shape, "seed": self.seed}
+        return {**super().get_config(), **options}
 
 
 class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc]

@@ -33,10 +33,10 @@ def mark_metrics() -> None:
     make = metric.__new__
 
     def new(cls: Any, *arguments: Any, **options: Any) -> Any:
-        made = make(cls, *arguments, **options)
+        metric = make(cls, *arguments, **options)
         for name in _METHODS:
-            object.__setattr__(made, name, _marking(made, getattr(made, name)))
-        return made
+            object.__setattr__(metric, name, _marking(metric, getattr(metric, name)))
+        return metric
 
     metric.__new__ = new
     setattr(metric, _MARKS, True)

@@ -148,10 +148,10 @@ def marking_stages(model: Any, stages: Sequence[int] | None, number: int) -> Ite
 
     @wraps(call)
     def marked_call(layer: Any, *args: Any, **named: Any) -> Any:
-        own = by_layer.get(id(layer))
-        if own is None:
+        of_layer = by_layer.get(id(layer))
+        if of_layer is None:
             return call(layer, *args, **named)
-        stage = own[counts[id(layer)] % len(own)]
+        stage = of_layer[counts[id(layer)] % len(of_layer)]
         counts[id(layer)] += 1
         with marked(stage=stage, pipeline=number):
             return call(layer, *args, **named)
@@ -170,10 +170,10 @@ def assignments_of(model: Any, stages: Sequence[int] | None) -> list[Any]:
     if not _is_functional(model):
         return list(stages or ())
     every = _calls(model)
-    known: Sequence[int | None] = stages or [None] * len(every)
+    numbers: Sequence[int | None] = stages or [None] * len(every)
     return [
         Assignment(node.layer, node.layer._inbound_nodes.index(node), stage)
-        for node, stage in zip(every, known, strict=True)
+        for node, stage in zip(every, numbers, strict=True)
     ]
 
 
@@ -239,12 +239,12 @@ def _check_order(every: Sequence[Any], stages: dict[int, int | None]) -> None:
             f"{', '.join(map(str, missing))}."
         )
     for node in every:
-        own = stages[id(node)] or 0
-        if any((stages.get(id(parent)) or 0) > own for parent in node.parent_nodes):
+        here = stages[id(node)] or 0
+        if any((stages.get(id(parent)) or 0) > here for parent in node.parent_nodes):
             raise ValueError(
-                f"Layer {node.layer.name} in pipeline stage {own} has a dependency from a pipeline "
-                "stage which has not yet executed. Layers can only use outputs from current or "
-                "previous pipeline stages."
+                f"Layer {node.layer.name} in pipeline stage {here} has a dependency from a "
+                "pipeline stage which has not yet executed. Layers can only use outputs from "
+                "current or previous pipeline stages."
             )
 
 
@@ -255,26 +255,26 @@ def stages_of(model: Any) -> tuple[int, ...] | None:
     """
     if _is_functional(model):
         every = _calls(model)
-        known = [getattr(n, _STAGE, getattr(n.layer, _STAGE, None)) for n in every]
+        numbers = [getattr(n, _STAGE, getattr(n.layer, _STAGE, None)) for n in every]
         names = [n.layer.name for n in every]
     else:
-        known = [getattr(layer, _STAGE, None) for layer in model.layers]
+        numbers = [getattr(layer, _STAGE, None) for layer in model.layers]
         names = [layer.name for layer in model.layers]
     if not _is_functional(model) and not isinstance(model, tf.keras.Sequential):
         return None
-    if all(stage is None for stage in known):
+    if all(stage is None for stage in numbers):
         return None
-    if None in known:
+    if None in numbers:
         raise ValueError(
             "All layers of a pipelined model must have an associated pipeline stage. However, "
-            f"{names[known.index(None)]} has not been assigned to one. Pipeline stages can be "
+            f"{names[numbers.index(None)]} has not been assigned to one. Pipeline stages can be "
             "assigned when a layer is constructed, or each time a layer is called. Different "
             "pipeline stages can assigned to each call."
         )
     if not _is_functional(model):
-        return checked_stages(model, tuple(known))
+        return checked_stages(model, tuple(numbers))
     return checked_assignments(
-        model, [_assigned(n, stage) for n, stage in zip(every, known, strict=True)]
+        model, [_assigned(n, stage) for n, stage in zip(every, numbers, strict=True)]
     )
 
 
@@ -293,10 +293,10 @@ def summary_lines(model: Any, stages: Sequence[int] | None, length: int) -> list
         ]
     else:
         shares, header = [0.5, 1.0], ["Layer (type)"]
-        known: Sequence[int | None] = stages or [None] * len(model.layers)
+        numbers: Sequence[int | None] = stages or [None] * len(model.layers)
         rows = [
             [f"{layer.name} ({type(layer).__name__})", str(stage)]
-            for layer, stage in zip(model.layers, known, strict=True)
+            for layer, stage in zip(model.layers, numbers, strict=True)
         ]
     ends = [int(length * share) for share in shares]
     lines = [f'Model: "{model.name}"', "_" * length, _row([*header, "Pipeline Stage"], ends)]

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ipu.frontends.tensorflow.engine.machine import Machine
-from ipu.frontends.tensorflow.engine.replica_set import Processes
+from ipu.frontends.tensorflow.engine.replica_set import ReplicaProcesses
 from ipu.members.ending import before_end
 from ipu.members.members import Meeting
 
@@ -33,13 +33,15 @@ CHECK_EVERY = 100
 _CHECKED = "_fpsim_checked_at"
 
 #: Models that were trained since their last comparison, in this order, by identity.
-_trained_since: WeakKeyDictionary[Processes, dict[int, tuple[Any, Machine]]] = WeakKeyDictionary()
+_trained_since: WeakKeyDictionary[ReplicaProcesses, dict[int, tuple[Any, Machine]]] = (
+    WeakKeyDictionary()
+)
 
 
-def _processes(model: Any) -> Processes | None:
+def _processes(model: Any) -> ReplicaProcesses | None:
     """Those that train a model, where there are several."""
     together = model.distribute_strategy.replica_set
-    return together if isinstance(together, Processes) and together.size > 1 else None
+    return together if isinstance(together, ReplicaProcesses) and together.size > 1 else None
 
 
 @contextmanager
@@ -77,7 +79,7 @@ def note_saved(model: Any, machine: Machine) -> None:
         processes.members.saved = machine.step
 
 
-def _await_end(model: Any, machine: Machine, processes: Processes) -> None:
+def _await_end(model: Any, machine: Machine, processes: ReplicaProcesses) -> None:
     """Compare a model when the program ends, unless that is done before."""
     if processes not in _trained_since:
         _trained_since[processes] = {}
@@ -85,12 +87,12 @@ def _await_end(model: Any, machine: Machine, processes: Processes) -> None:
     _trained_since[processes][id(model)] = model, machine
 
 
-def _check_all(processes: Processes) -> None:
+def _check_all(processes: ReplicaProcesses) -> None:
     for model, machine in list(_trained_since[processes].values()):
         _check(model, machine, processes)
 
 
-def _start(model: Any, machine: Machine, processes: Processes) -> None:
+def _start(model: Any, machine: Machine, processes: ReplicaProcesses) -> None:
     """Give a model the first process's values; it must be the same model on all."""
     variables = _trained(model) + list(model.non_trainable_variables)
     lines = [f"replicas of a process: {machine.replicas}", *machine.lines]
@@ -104,7 +106,7 @@ def _start(model: Any, machine: Machine, processes: Processes) -> None:
     object.__setattr__(model, _CHECKED, machine.step)
 
 
-def _check(model: Any, machine: Machine, processes: Processes) -> None:
+def _check(model: Any, machine: Machine, processes: ReplicaProcesses) -> None:
     total = hashlib.sha256()
     for variable in _trained(model):
         total.update(np.ascontiguousarray(variable.numpy()).tobytes())

@@ -30,7 +30,7 @@ def _while(site: NodeSite) -> Run:
     machine = site.machine
 
     def run(inputs: Inputs) -> list[Any]:
-        values = [tuple(each) for each in inputs]
+        values = [tuple(values_of) for values_of in inputs]
         launch = current_launch()
         while bool(condition.run(values)[0][0]):
             values = body.run(values)
@@ -38,7 +38,7 @@ def _while(site: NodeSite) -> Run:
                 machine.advance()
             if launch is not None:
                 launch.counters.iterations += 1
-        return [single(each) for each in values]
+        return [single(values_of) for values_of in values]
 
     return run
 
@@ -49,7 +49,7 @@ def _if(site: NodeSite) -> Run:
 
     def run(inputs: Inputs) -> list[Any]:
         taken = branches[bool(inputs[0][0])]
-        return [single(each) for each in taken.run([each[1:] for each in inputs])]
+        return [single(column) for column in taken.run([column[1:] for column in inputs])]
 
     return run
 
@@ -61,7 +61,7 @@ def _case(site: NodeSite) -> Run:
     def run(inputs: Inputs) -> list[Any]:
         index = int(inputs[0][0])
         taken = branches[index if 0 <= index < len(branches) else -1]
-        return [single(each) for each in taken.run([each[1:] for each in inputs])]
+        return [single(column) for column in taken.run([column[1:] for column in inputs])]
 
     return run
 
@@ -71,4 +71,4 @@ def _case(site: NodeSite) -> Run:
 def _call(site: NodeSite) -> Run:
     """A call; gradients that were taken of it appended results to its function's graph."""
     (function,), count = _parts(site), len(site.node.outputs)
-    return lambda inputs: [single(each[:count]) for each in function.run(inputs)]
+    return lambda inputs: [single(column[:count]) for column in function.run(inputs)]

@@ -45,11 +45,11 @@ _WIDE = dict.fromkeys(FORMATS, tf.float64)
 
 @kernel(*_OWN, rounding="binary64 on the host, then once", on_host=True)
 def _function(site: NodeSite) -> Run:
-    own, context = own_kernel(site, kinds=_WIDE), site.device.context
+    kernel, context = own_kernel(site, kinds=_WIDE), site.device.context
 
     def run(*values: Any) -> Any:
         fmt = next(value.format for value in values if isinstance(value, Array))
         wide = [np.float64(v.carrier) if isinstance(v, Array) else v for v in values]
-        return context(fmt).convert(own(*wide))
+        return context(fmt).convert(kernel(*wide))
 
     return run

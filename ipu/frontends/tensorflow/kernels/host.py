@@ -50,12 +50,12 @@ def own_kernel(
     op, instead, kinds = site.node.op, attributes or {}, kinds or {}
     name = name or site.node.type
     definition = op.op_def if name == site.node.type else op_def_registry.get(name)
-    chosen: list[Any] = []
+    pairs: list[Any] = []
     for attribute in definition.attr:
         key = attribute.name
         value = instead[key] if key in instead else op.get_attr(key)
-        chosen += [key, _plain(_mapped(value, kinds))]
-    flat, count = tuple(chosen), len(site.node.outputs)
+        pairs += [key, _plain(_mapped(value, kinds))]
+    flat, count = tuple(pairs), len(site.node.outputs)
 
     def run(*values: Any) -> Any:
         with context.eager_mode():
@@ -74,7 +74,7 @@ def _mapped(value: Any, kinds: Mapping[Any, Any]) -> Any:
 def _plain(value: Any) -> Any:
     """An attribute as TensorFlow's eager kernels take it."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if hasattr(value, "as_datatype_enum"):
         return value.as_datatype_enum
     return tf.TensorShape(value) if isinstance(value, TensorShapeProto) else value
@@ -133,8 +133,8 @@ def _function(site: NodeSite) -> Run:
 
 @kernel("HistogramFixedWidth", rounding="none: TensorFlow's own kernel counts, on the host")
 def _histogram(site: NodeSite) -> Run:
-    own, kind = own_kernel(site), site.node.inputs[0].dtype
-    return lambda x, limits, count: own(leave(x, kind), leave(limits, kind), count)
+    kernel, kind = own_kernel(site), site.node.inputs[0].dtype
+    return lambda x, limits, count: kernel(leave(x, kind), leave(limits, kind), count)
 
 
 @kernel("IteratorGetNext", rounding="to nearest on the host", is_any=True, keeps=True)

@@ -33,9 +33,9 @@ def _keep(y: Array, saved: Any) -> None:
     _saved[key] = weakref.ref(y.carrier, lambda _: _saved.pop(key, None)), saved
 
 
-def _kept(y: Array) -> Any:
-    known = _saved.get(id(y.carrier))
-    return known[1] if known is not None and known[0]() is y.carrier else None
+def _remembered(y: Array) -> Any:
+    entry = _saved.get(id(y.carrier))
+    return entry[1] if entry is not None and entry[0]() is y.carrier else None
 
 
 @kernel("MaxPool", of=ops.max_pool)
@@ -56,7 +56,7 @@ def _max_pool_gradient(site: NodeSite) -> Run:
     device, options = site.device, _options(site) | {"ties": site.ties}
 
     def run(x: Array, y: Array, gradient: Array) -> Any:
-        saved = _kept(y)
+        saved = _remembered(y)
         if saved is None:
             saved = ops.max_pool.forward(device, x, **options)[1]
         return gradient_rule(ops.max_pool)(device, gradient, saved)

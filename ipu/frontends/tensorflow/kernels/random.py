@@ -61,6 +61,6 @@ def _truncated_normal(site: NodeSite) -> Run:
 @kernel("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2",
         rounding="to nearest on the host")
 def _stateless(site: NodeSite) -> Run:
-    own, device, fmt = own_kernel(site), site.device, site.fmt
+    kernel, device, fmt = own_kernel(site), site.device, site.fmt
     assert fmt is not None
-    return lambda *values: enter(device, own(*values), fmt)
+    return lambda *values: enter(device, kernel(*values), fmt)

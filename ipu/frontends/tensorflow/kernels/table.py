@@ -27,8 +27,8 @@ from ipu.run.account import fit
 from ipu.run.site import Site
 
 __all__ = [
-    "TABLE", "Entry", "Run", "NodeSite", "SubProgram", "gradient_rule", "kernel", "moved", "single",
-    "within",
+    "TABLE", "KernelEntry", "NodeSite", "Run", "SubProgram", "gradient_rule", "kernel", "moved",
+    "single", "within",
 ]
 
 Run = Callable[..., Any]
@@ -109,7 +109,7 @@ class NodeSite(Site):
 
 
 @dataclass(frozen=True)
-class Entry:
+class KernelEntry:
     """How nodes of a type run.
 
     rounding  its rounding places in words.
@@ -135,7 +135,7 @@ class Entry:
 
 
 #: By type of node, and by the names that marks give to composites.
-TABLE: dict[str, Entry] = {}
+TABLE: dict[str, KernelEntry] = {}
 
 
 def kernel(
@@ -159,7 +159,7 @@ def kernel(
     def enter(build: Callable[[NodeSite], Run]) -> Callable[[NodeSite], Run]:
         for name in names:
             assert name not in TABLE, name
-            TABLE[name] = Entry(
+            TABLE[name] = KernelEntry(
                 name, build, words, is_any, keeps, is_joint, draws, on_host, rows, gradient
             )
         return build

@@ -61,8 +61,10 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
     row = _row(name)
 
     def build(site: NodeSite) -> Run:
-        device, known = site.device, site.node.op.node_def.attr
-        forms = {own: site.attr(theirs) for theirs, own in _FORMS.items() if theirs in known}
+        device, attributes = site.device, site.node.op.node_def.attr
+        forms = {
+            option: site.attr(name) for name, option in _FORMS.items() if name in attributes
+        }
 
         def run(w: Variable, *rest: Any) -> tuple[()]:
             slots, values = rest[: len(row.slots)], rest[len(row.slots) :]

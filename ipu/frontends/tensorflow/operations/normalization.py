@@ -86,14 +86,14 @@ def _with_variables(
     if reduction_axes is not None:
         note("reduction_axes is deprecated as it has no effect.")
     _, channels = channels_of(inputs.shape, channels_axis, groups)
-    v1, chosen, dtype = tf.compat.v1, initializers or {}, inputs.dtype.base_dtype
+    v1, starts, dtype = tf.compat.v1, initializers or {}, inputs.dtype.base_dtype
 
     def parameter(name: str, is_wanted: bool, start: Any) -> Any:
         if not is_wanted:
             return start()((channels,), dtype)
         where = collections.get(name) if isinstance(collections, dict) else collections
         return v1.get_variable(
-            name, (channels,), dtype, chosen.get(name, start()), collections=where,
+            name, (channels,), dtype, starts.get(name, start()), collections=where,
             trainable=trainable,
         )
 
@@ -219,7 +219,7 @@ def _group_norm(site: NodeSite) -> Run:
     assert fmt is not None
 
     def run(*operands: Array) -> tuple[Array, Any]:
-        x, gamma, beta = (device.cast(each, fmt) for each in operands)
+        x, gamma, beta = (device.cast(operand, fmt) for operand in operands)
         return ops.group_norm.forward(
             device, x, gamma, beta, epsilon=epsilon, stable=stable, **options
         )

@@ -75,8 +75,10 @@ class _Dropout:
 
             def gradient(upstream: Any) -> Any:
                 with gradient_of(y):
-                    kept = composite("DropoutGrad", [upstream, mask], [spec], self._kept, **marks)
-                    return kept[0]
+                    (slope,) = composite(
+                        "DropoutGrad", [upstream, mask], [spec], self._masked, **marks
+                    )
+                    return slope
 
             return y, gradient
 
@@ -84,9 +86,9 @@ class _Dropout:
 
     def _formula(self, x: Any, seed: Any) -> Any:
         mask = seeded_mask(seed, self.modifier, _full(self.shape, x.shape), self.keep)
-        return self._kept(x, mask), mask
+        return self._masked(x, mask), mask
 
-    def _kept(self, x: Any, mask: Any) -> Any:
+    def _masked(self, x: Any, mask: Any) -> Any:
         return np.asarray(np.where(mask, x, 0) * x.dtype.type(1 / self.keep), x.dtype)
 
 
@@ -105,8 +107,8 @@ def _scaled(site: NodeSite) -> Run:
     assert fmt is not None
 
     def run(x: Array, mask: Any) -> Array:
-        kept = np.broadcast_to(mask, x.shape)
-        result: Array = rule(device, device.cast(x, fmt), (kept,), keep=keep)
+        wide_mask = np.broadcast_to(mask, x.shape)
+        result: Array = rule(device, device.cast(x, fmt), (wide_mask,), keep=keep)
         return result
 
     return run

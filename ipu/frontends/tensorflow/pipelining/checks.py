@@ -190,7 +190,7 @@ def planned(
     mode: dict[str, str | bool] = {"auto": True, "then": "then", "interleaved": "interleaved"}
     configured = system.current() if system.is_configured() else None
     recompute = bool(configured and configured.recompute)
-    offload = {name for name, chosen in offloads.items() if chosen}
+    offload = {name for name, is_on in offloads.items() if is_on}
     if training and offload_state is not False:
         offload.add("state")
     try:
@@ -211,7 +211,7 @@ def planned(
 def _anything(stage: Any) -> Any:
     """What stands for a stage in a plan, which only schedules here."""
     if isinstance(stage, list | tuple):
-        return [_stand_in(each) for each in stage]
+        return [_stand_in(tensor) for tensor in stage]
     return _stand_in(stage)
 
 

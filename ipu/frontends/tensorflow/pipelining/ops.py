@@ -107,7 +107,7 @@ def pipeline(
     method = Method.parse(reduction_method)
     _check_more(method, arguments, replicated_weight_sharding, accumulate_outfeed_dtype)
     plan = plan_of_pipeline(arguments)
-    run = _Run(
+    run = _MiniBatch(
         arguments, requested(Request(plan, replicated_optimizer_state_sharding)),
         Accumulators(arguments.mini_batches, method, gradient_accumulation_dtype),
         _stage_partials(
@@ -135,16 +135,16 @@ def _check_more(method: Method, arguments: Arguments, sharded: bool | None, dtyp
 def _stage_partials(arguments: Arguments, forward: Any, backward: Any) -> list[dict[str, str]]:
     """Marks of each stage for partialsType; without options gradients follow forward nodes."""
     n = len(arguments.stages)
-    chosen = check_stage_options(forward, n, "forward_propagation_stages_poplar_options")
-    marks = [{"partials": o.partials} if o.partials else {} for o in chosen]
+    forward_options = check_stage_options(forward, n, "forward_propagation_stages_poplar_options")
+    marks = [{"partials": o.partials} if o.partials else {} for o in forward_options]
     if arguments.optimizer_function is not None:
-        own = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
-        for stage, options in zip(marks, own if backward is not None else (), strict=False):
+        of_stages = check_stage_options(backward, n, "backward_propagation_stages_poplar_options")
+        for stage, options in zip(marks, of_stages if backward is not None else (), strict=False):
             stage["backward_partials"] = options.partials or ""
     return marks
 
 
-class _Run:
+class _MiniBatch:
     """One mini-batch through all stages: the body of the loop."""
 
     def __init__(
@@ -223,8 +223,8 @@ class _Run:
         holders = [_Holder(tensor, kind, i) for i, (tensor, kind) in typed]
         queue = self.arguments.outfeed_queue
 
-        def send(kept: list[Any]) -> Any:
-            values = [value for value, _ in kept]
+        def send(pairs: list[Any]) -> Any:
+            values = [value for value, _ in pairs]
             return queue.enqueue(values[0] if len(values) == 1 else values)
 
         added = sums.add(list(zip(tensors, holders, strict=True)))
@@ -248,15 +248,15 @@ def _outputs(stage: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tupl
     if not isinstance(stage, list | tuple):
         return _flat(stage(*values, **named))
     outputs: tuple[Any, ...] = ()
-    before: set[str] = set()
-    for branch, each in enumerate(stage):
-        known = set(_variable_names())
+    used: set[str] = set()
+    for branch, function in enumerate(stage):
+        before = set(_variable_names())
         with marked(branch=branch):
-            outputs += _flat(each(*values, **named))
-        mine = set(_variable_names()) - known
-        if before & mine:
-            raise ValueError(f"concurrent stages share the variable {sorted(before & mine)[0]}")
-        before |= mine
+            outputs += _flat(function(*values, **named))
+        mine = set(_variable_names()) - before
+        if used & mine:
+            raise ValueError(f"concurrent stages share the variable {sorted(used & mine)[0]}")
+        used |= mine
     return outputs
 
 

@@ -88,11 +88,11 @@ def check_stage_options(options: Any, n_stages: int, name: str) -> Sequence[Pipe
             f"{n_stages} (same number as the number of computational stages) but is "
             f"{len(options)}."
         )
-    for each in options:
-        if not isinstance(each, PipelineStageOptions):
+    for option in options:
+        if not isinstance(option, PipelineStageOptions):
             raise TypeError(
                 f"Expected all elements of {name} to be of type PipelineStageOptions, but got "
-                f"{each} instead."
+                f"{option} instead."
             )
     return list(options)
 

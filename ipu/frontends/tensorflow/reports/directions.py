@@ -19,7 +19,7 @@ import tensorflow as tf
 from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.machine import EVALUATION
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program, has_effect, program_of
+from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
 
 __all__ = ["Directions", "find_directions"]
 
@@ -38,18 +38,18 @@ class Directions(NamedTuple):
     optimiser: set[str]
 
 
-def find_directions(program: Program, inherited: str = "") -> Directions:
+def find_directions(program: GraphProgram, inherited: str = "") -> Directions:
     """The directions of the nodes of a program.
 
     inherited   of the node that calls the program, or of all of its nodes; "" for none.
     """
-    known: dict[str, Directions] = program.__dict__.setdefault("directions", {})
-    if inherited not in known:
-        known[inherited] = _find(program, inherited)
-    return known[inherited]
+    by_inherited: dict[str, Directions] = program.__dict__.setdefault("directions", {})
+    if inherited not in by_inherited:
+        by_inherited[inherited] = _find(program, inherited)
+    return by_inherited[inherited]
 
 
-def _find(program: Program, inherited: str) -> Directions:
+def _find(program: GraphProgram, inherited: str) -> Directions:
     if inherited == EVALUATION:
         return Directions({node.name: EVALUATION for node in program.nodes}, set())
     directions: dict[str, str] = {}
@@ -68,23 +68,23 @@ def _find(program: Program, inherited: str) -> Directions:
     return Directions(directions, optimiser)
 
 
-def _direction(node: Node, known: dict[str, str], inherited: str) -> str:
+def _direction(node: Node, directions: dict[str, str], inherited: str) -> str:
     if node.marks.get("metric"):
         return EVALUATION
     if marked := node.marks.get("direction"):
         return str(marked)
     if node.direction != "forward":
         return node.direction
-    before = {_source(tensor, known) for tensor in node.inputs}
+    before = {_source(tensor, directions) for tensor in node.inputs}
     if before == {"backward"} and node.type in _SUMMING:
         return "backward"
     return "optimizer" if before & {"backward", "optimizer"} else inherited or "forward"
 
 
-def _source(tensor: Any, known: dict[str, str]) -> str:
+def _source(tensor: Any, directions: dict[str, str]) -> str:
     """The direction of what computed a tensor; of a result of a function, in the function."""
-    direction = known.get(tensor.op.name, "forward")
-    if direction != "forward" or tensor.op.name not in known:
+    direction = directions.get(tensor.op.name, "forward")
+    if direction != "forward" or tensor.op.name not in directions:
         return direction
     graphs = called_graphs(Node(tensor.op))
     if not graphs:
@@ -96,7 +96,7 @@ def _source(tensor: Any, known: dict[str, str]) -> str:
     )
 
 
-def _following(program: Program, directions: dict[str, str], inherited: str) -> set[str]:
+def _following(program: GraphProgram, directions: dict[str, str], inherited: str) -> set[str]:
     """The updates that gradients reach, also through variables."""
     optimiser: set[str] = set()
     written: set[str] = set()  # handles of variables that hold what gradients have reached
@@ -118,7 +118,7 @@ def _following(program: Program, directions: dict[str, str], inherited: str) -> 
 
 
 def _give_to_updates(
-    program: Program, directions: dict[str, str], theirs: set[str],
+    program: GraphProgram, directions: dict[str, str], theirs: set[str],
     optimiser: Collection[str] = (),
 ) -> None:
     """Nodes that updates alone read are updates too: these, and all that the optimiser reads."""
@@ -133,7 +133,7 @@ def _give_to_updates(
             readers.setdefault(tensor.op.name, set()).add(node.name)
 
 
-def _without_data(program: Program) -> set[str]:
+def _without_data(program: GraphProgram) -> set[str]:
     """Nodes that compute from constants and variables alone."""
     with_data: set[str] = {tensor.op.name for tensor in program.inputs}
     for node in program.nodes:
@@ -143,7 +143,9 @@ def _without_data(program: Program) -> set[str]:
     return {node.name for node in program.nodes} - with_data
 
 
-def _of_variables(program: Program, directions: dict[str, str], optimiser: set[str]) -> set[str]:
+def _of_variables(
+    program: GraphProgram, directions: dict[str, str], optimiser: set[str]
+) -> set[str]:
     """Nodes that compute from a variable which is written here, and which no gradient reaches."""
     written = {
         tensor.op.name for node in program.nodes

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["OPTIMIZER", "Layers", "layer_of_variable"]
+__all__ = ["OPTIMIZER", "ScopeLayers", "layer_of_variable"]
 
 #: The layer of what an optimiser computes.
 OPTIMIZER = "optimizer"
@@ -31,18 +31,18 @@ def layer_of_variable(name: str) -> str:
     return name.rpartition("/")[0] or name
 
 
-class Layers:
+class ScopeLayers:
     """The layers of a program's scopes.
 
     variables    names of the variables of the program.
 
-    >>> layers = Layers(["sequential/dense/Tensordot", "sequential/flatten"], ["dense/kernel"])
+    >>> layers = ScopeLayers(["sequential/dense/Tensordot", "sequential/flatten"], ["dense/kernel"])
     >>> layers["sequential/dense/Tensordot"], layers["sequential/flatten"]
     ('dense', 'flatten')
     """
 
     def __init__(self, scopes: Iterable[str], variables: Iterable[str]) -> None:
-        self._known = {name.rpartition("/")[0] for name in variables} - {""}
+        self._scopes = {name.rpartition("/")[0] for name in variables} - {""}
         self._layers: dict[str, str] = {}
         others, models = [], set()
         for scope in dict.fromkeys(scopes):
@@ -66,6 +66,6 @@ class Layers:
             for end in range(1, len(parts) + 1):
                 for start in range(end):
                     layer = "/".join(parts[start:end])
-                    if layer in self._known:
+                    if layer in self._scopes:
                         return "".join(f"{part}/" for part in parts[:start]), layer
         return "", ""

@@ -23,11 +23,11 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.tensorflow.engine.losses import Loss, find_losses
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
-from ipu.frontends.tensorflow.engine.program import Program, program_of
+from ipu.frontends.tensorflow.engine.program import GraphProgram, program_of
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
-from ipu.frontends.tensorflow.kernels.table import Entry, NodeSite, Run
+from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.run.account import counted_name, fit
 from ipu.run.recorder import Recorder
@@ -35,7 +35,7 @@ from ipu.run.recorder import Recorder
 __all__ = ["note_weights", "observed", "watch"]
 
 
-def observed(site: NodeSite, entry: Entry | None, run: Run) -> Run:
+def observed(site: NodeSite, entry: KernelEntry | None, run: Run) -> Run:
     """The kernel of a node, telling what its results are; as it is where nobody asks for them."""
     machine = site.machine
     if not site.run.is_watched or (entry is not None and entry.is_joint):
@@ -56,7 +56,7 @@ def observed(site: NodeSite, entry: Entry | None, run: Run) -> Run:
     return _noting_results(site, _kind(site.node, entry), run)
 
 
-def _kind(node: Node, entry: Entry | None) -> str:
+def _kind(node: Node, entry: KernelEntry | None) -> str:
     """Of an operation, as `ipu.run.account` has them."""
     if entry is None or not (node.has_floats or node.is_update):
         return "integer"
@@ -142,17 +142,17 @@ class _Observed(NamedTuple):
 def _observed_in(machine: Machine, recorder: Recorder, graph: Any) -> _Observed:
     """What a graph tells on a machine; found once."""
     program = program_of(graph)
-    known: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
+    by_machine: WeakKeyDictionary[Machine, _Observed] = program.__dict__.setdefault(
         "observed", WeakKeyDictionary()
     )
-    if machine not in known:
+    if machine not in by_machine:
         followers = _followers(machine, recorder, program)
-        known[machine] = _Observed(followers, _scales(graph, recorder))
-    return known[machine]
+        by_machine[machine] = _Observed(followers, _scales(graph, recorder))
+    return by_machine[machine]
 
 
 def _followers(
-    machine: Machine, recorder: Recorder, program: Program
+    machine: Machine, recorder: Recorder, program: GraphProgram
 ) -> dict[str, list[tuple[int, _Followed]]]:
     nodes = {node.name for node in program.nodes}
     followers: dict[str, list[tuple[int, _Followed]]] = {}
@@ -198,9 +198,9 @@ def _single(value: Any) -> float:
     return float(values.reshape(())) if values.size == 1 else 1.0
 
 
-def _set_scale(recorder: Recorder, known: float, told: Any) -> None:
+def _set_scale(recorder: Recorder, constant: float, told: Any) -> None:
     """The present scale: a number of the program, or NaN for what a node tells."""
-    scale = _single(told) if math.isnan(known) else known
+    scale = _single(told) if math.isnan(constant) else constant
     recorder.scale = scale if 1 < scale < math.inf else 1.0
 
 

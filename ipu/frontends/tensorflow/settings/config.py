@@ -101,10 +101,10 @@ class Category:
 
         Raises    ValueError for a name that is no option.
         """
-        known = {metadata.name for metadata, _ in self._options()}
+        names = {metadata.name for metadata, _ in self._options()}
         for name in dct:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
                 advice = f" Did you mean '{close[0]}'?" if close else ""
                 raise ValueError(f"'{name}' is not a valid attribute of this config.{advice}")
         self._take(dct)
@@ -121,9 +121,9 @@ class Category:
                 )
             else:
                 value, default = dct[metadata.name], metadata.default
-                chosen = type(default)(value) if isinstance(default, Enum) else value
-                if chosen != self._values[name]:
-                    setattr(self, name, chosen)
+                parsed = type(default)(value) if isinstance(default, Enum) else value
+                if parsed != self._values[name]:
+                    setattr(self, name, parsed)
 
     def to_json(self) -> str:
         """`to_dict` as JSON."""

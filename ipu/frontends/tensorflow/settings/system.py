@@ -171,15 +171,15 @@ def _read(options: Mapping[str, Any]) -> System:
 
 def _partials(options: Mapping[str, Any], category: str) -> Format:
     """Format of partial sums; the libraries' words are "float" and "half"."""
-    chosen = options[f"{category}.poplar_options"].get("partialsType")
-    if chosen is None:
+    partials = options[f"{category}.poplar_options"].get("partialsType")
+    if partials is None:
         return BINARY32
-    if chosen not in ("float", "half"):
+    if partials not in ("float", "half"):
         raise ValueError(
-            f"{category}.poplar_options: partialsType={chosen!r} is not known; use 'float' or "
+            f"{category}.poplar_options: partialsType={partials!r} is not known; use 'float' or "
             "'half'"
         )
-    return find_partials(chosen)
+    return find_partials(partials)
 
 
 def _not_modelled(options: Mapping[str, Any]) -> list[str]:

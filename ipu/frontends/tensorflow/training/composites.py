@@ -40,10 +40,10 @@ def label(variable: Any) -> str:
 def accumulator_dtype(variable: Any, dtype: Dtype) -> tf.DType:
     """Type of a variable's accumulator."""
     if dtype is None:
-        chosen = variable.dtype
+        kind = variable.dtype
     else:
-        chosen = dtype(variable) if callable(dtype) and not _is_type(dtype) else dtype
-    return tf.as_dtype(chosen).base_dtype
+        kind = dtype(variable) if callable(dtype) and not _is_type(dtype) else dtype
+    return tf.as_dtype(kind).base_dtype
 
 
 def _is_type(dtype: Any) -> bool:
@@ -124,10 +124,10 @@ class Accumulators:
         return list(gradient.op.inputs)
 
     def _formula(self, value: Any, n: Any, *summands: Any) -> Any:
-        kept, share = self._how().factors(int(n))
+        decay, share = self._how().factors(int(n))
         scaled = [g if share == 1 else g * g.dtype.type(share) for g in summands]
         gradient = sum(scaled[1:], start=scaled[0])
-        held = value if kept == 1 else value * value.dtype.type(kept)
+        held = value if decay == 1 else value * value.dtype.type(decay)
         return np.asarray(held + gradient.astype(value.dtype), value.dtype)
 
     def _how(self) -> Accumulation:

@@ -46,9 +46,9 @@ def _gathered(x: Any, composite: str, alone: Any, shape: Any) -> Any:
 # The machine ------------------------------------------------------------------------------------
 
 
-def of_all(machine: Machine, own: Sequence[Any], node: str) -> list[Any]:
+def of_all(machine: Machine, values: Sequence[Any], node: str) -> list[Any]:
     """The values of all replicas at a node, by number."""
-    return machine.replica_set.every(own, f"node {node}", machine.step)
+    return machine.replica_set.every(values, f"node {node}", machine.step)
 
 
 def _joint(composite: str, together: Any, *, is_local: bool = False) -> None:

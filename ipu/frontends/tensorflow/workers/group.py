@@ -23,7 +23,7 @@ from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
 from ipu import ops
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.listing import list_to
-from ipu.frontends.tensorflow.engine.replica_set import Processes
+from ipu.frontends.tensorflow.engine.replica_set import ReplicaProcesses
 from ipu.learn.address import CELLS
 from ipu.machine.device import Device
 from ipu.members.cluster import Cluster
@@ -48,7 +48,7 @@ class Workers:
     def __init__(self, members: Members, sums: ReplicaSums, order: Order | None = None) -> None:
         self._sums, self.members = sums, members
         #: The replicas of programs that span all workers.
-        self.replica_set = Processes(members, order or Order.AUTO)
+        self.replica_set = ReplicaProcesses(members, order or Order.AUTO)
         self.rank, self.size = members.rank, members.size
         #: Steps of a session's training.
         self.step: int | None = None
@@ -72,12 +72,12 @@ class Workers:
         if fmt is None:
             raise TypeError(f"a sum of {x.dtype} over workers is no operation of the machine")
         device = self._sums.devices[self.rank]
-        own = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
+        array = device.context(fmt).wrap(np.ascontiguousarray(x).astype(fmt.carrier))
         step, cell = divmod(self._calls, CELLS)
         self._calls += 1
         with self._telling_the_step():
             self.members.compare_programs(Meeting(f"the sum of {name}", self._calls))
-            (total,) = self._sums.of([Summands([own], cell, name)], step)
+            (total,) = self._sums.of([Summands([array], cell, name)], step)
         if mean:
             held = device.context(fmt).wrap(total.carrier)
             total = ops.divide.value(device, held, float(self.size))
@@ -96,10 +96,10 @@ class Workers:
             text = self.members.root(x.tobytes(), name)
         return np.frombuffer(text, x.dtype).reshape(x.shape)
 
-    def texts(self, own: str, what: str) -> list[str]:
+    def texts(self, text: str, what: str) -> list[str]:
         """The text of each worker."""
         with self._telling_the_step():
-            return [row.decode() for row in self.members.channel.gather(own.encode(), what)]
+            return [row.decode() for row in self.members.channel.gather(text.encode(), what)]
 
     def compare(self, lines: Sequence[str]) -> None:
         """Return when these lines are equal on all workers.

@@ -43,15 +43,15 @@ class SavingHook(tf.compat.v1.train.CheckpointSaverHook):  # type: ignore[misc]
         """The graph is complete."""
         super().begin()
         trained = {v.name for v in v1.trainable_variables()}
-        own = [v for v in v1.global_variables() if v.name not in trained and v.dtype.is_floating]
-        self._own = own
-        self._fed = [v1.placeholder(v.dtype, v.shape) for v in own]
-        self._assign = [v.assign(x).op for v, x in zip(own, self._fed, strict=True)]
+        others = [v for v in v1.global_variables() if v.name not in trained and v.dtype.is_floating]
+        self._others = others
+        self._fed = [v1.placeholder(v.dtype, v.shape) for v in others]
+        self._assign = [v.assign(x).op for v, x in zip(others, self._fed, strict=True)]
 
     def _save(self, session: Any, step: Any) -> Any:
         """Save with means in the place of this worker's own values."""
-        values = session.run(self._own)
-        means = {i: self._mean(value, self._own[i].name) for i, value in enumerate(values)
+        values = session.run(self._others)
+        means = {i: self._mean(value, self._others[i].name) for i, value in enumerate(values)
                  if self._differs(value)}
         self._write(session, means)
         try:
@@ -81,8 +81,8 @@ class _TimerOfRoot:
         self._timer, self._workers = timer, workers
 
     def should_trigger_for_step(self, step: Any) -> bool:
-        own = np.int64(self._timer.should_trigger_for_step(step))
-        return bool(self._workers.of_root(own, "the time of a checkpoint"))
+        is_due = np.int64(self._timer.should_trigger_for_step(step))
+        return bool(self._workers.of_root(is_due, "the time of a checkpoint"))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._timer, name)

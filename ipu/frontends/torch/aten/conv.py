@@ -80,13 +80,13 @@ def _convolution(
     options = _options(axes, stride, padding, groups, dilation)
     images, kernel = _images(a), _kernel(kernel)
     verb = "conv2d_input_gradient" if transposed else "conv2d"
-    known = factors(call, images, kernel, (x, w), verb)
-    how = options._asdict() | known.options
+    operands = factors(call, images, kernel, (x, w), verb)
+    how = options._asdict() | operands.options
     if transposed:
         shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
-        y = ops.conv2d_transpose.value(call.device, known.x, known.y, shape=shape, **how)
+        y = ops.conv2d_transpose.value(call.device, operands.x, operands.y, shape=shape, **how)
     else:
-        y = ops.conv2d.value(call.device, known.x, known.y, **how)
+        y = ops.conv2d.value(call.device, operands.x, operands.y, **how)
     if b is not None:
         y = ops.bias.value(call.device, y, b)
     return call.result(_from_images(y, ndim))
@@ -129,17 +129,17 @@ def _convolution_backward(
     to_x = to_w = to_b = None
     if output_mask[0]:
         verb = "conv2d" if transposed else "conv2d_input_gradient"
-        known = factors(call, slopes, kernel, (gradient, w), verb)
-        saved = (None, known.y, known.partials, *(() if transposed else (images.shape,)))
-        y = row.pull(0, device, known.x, saved, **options, **known.rounding)
+        operands = factors(call, slopes, kernel, (gradient, w), verb)
+        saved = (None, operands.y, operands.partials, *(() if transposed else (images.shape,)))
+        y = row.pull(0, device, operands.x, saved, **options, **operands.rounding)
         to_x = call.result(_from_images(y, ndim))
     if output_mask[1]:
         pair = (slopes, images) if transposed else (images, slopes)
         tensors = (gradient, x) if transposed else (x, gradient)
-        known = factors(call, *pair, tensors, "conv2d_weight_gradient")
-        left, right = (known.y, known.x) if transposed else (known.x, known.y)
-        saved = (left, kernel, known.partials)
-        slope = row.pull(1, device, right, saved, **options, **known.rounding)
+        operands = factors(call, *pair, tensors, "conv2d_weight_gradient")
+        left, right = (operands.y, operands.x) if transposed else (operands.x, operands.y)
+        saved = (left, kernel, operands.partials)
+        slope = row.pull(1, device, right, saved, **options, **operands.rounding)
         to_w = call.result(_from_kernel(slope, ndim))
     if output_mask[2]:
         channels = (slopes.shape[3],)

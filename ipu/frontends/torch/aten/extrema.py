@@ -27,7 +27,7 @@ class _Chosen(NamedTuple):
     indices: torch.Tensor
 
 
-def _chosen(call: Call, row: Primitive, x: torch.Tensor, dim: Any, keepdim: bool) -> _Chosen:
+def _largest(call: Call, row: Primitive, x: torch.Tensor, dim: Any, keepdim: bool) -> _Chosen:
     """By the row, which tells where they stand; the numbers themselves are those of the tensor."""
     memory, held = call.memory, call.memory.format_of(x)
     dims = range(x.ndim) if dim is None or dim == () or dim == [] else dim
@@ -49,25 +49,25 @@ def _chosen(call: Call, row: Primitive, x: torch.Tensor, dim: Any, keepdim: bool
 def _enter(name: str, row: Primitive) -> None:
     @aten(f"{name}.default", of=row)
     def of_all(call: Call, x: Any) -> Any:
-        return _chosen(call, row, x, None, False).values if x.numel() else NotImplemented
+        return _largest(call, row, x, None, False).values if x.numel() else NotImplemented
 
     @aten(f"{name}.dim", of=row)
     def along(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
         if not x.numel() or not x.ndim:
             return NotImplemented
-        return tuple(_chosen(call, row, x, dim, keepdim))
+        return tuple(_largest(call, row, x, dim, keepdim))
 
     @aten(f"a{name}.default", of=row)
     def over(call: Call, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
         if not x.numel() or not x.ndim:
             return NotImplemented
-        return _chosen(call, row, x, dim, keepdim).values
+        return _largest(call, row, x, dim, keepdim).values
 
     @aten(f"arg{name}.default", of=row)
     def where(call: Call, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         if not x.numel() or not x.ndim:
             return NotImplemented
-        return _chosen(call, row, x, dim, keepdim).indices
+        return _largest(call, row, x, dim, keepdim).indices
 
 
 _enter("max", ops.reduce_max)
@@ -78,5 +78,5 @@ _enter("min", ops.reduce_min)
 def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
     if not x.numel() or not x.ndim:
         return NotImplemented
-    return tuple(_chosen(call, row, x, dim, keepdim).values
+    return tuple(_largest(call, row, x, dim, keepdim).values
                  for row in (ops.reduce_min, ops.reduce_max))

@@ -36,8 +36,8 @@ def _embedding_backward(
 def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
-    chosen = tuple(slice(None) if i is None else i.numpy() for i in indices)
-    at = places[chosen]
+    index = tuple(slice(None) if i is None else i.numpy() for i in indices)
+    at = places[index]
     a, v = call.arrays(x, values)
     spread = np.broadcast_to(v.carrier, at.shape).reshape(-1)
     flat = a.like(a.carrier.reshape(-1))

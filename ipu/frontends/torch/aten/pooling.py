@@ -144,10 +144,10 @@ def _avg_pool(
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
-    known = _averaging(call, call.array(x), size, stride, padding, ceil, include)
-    if known is None:
+    averaging = _averaging(call, call.array(x), size, stride, padding, ceil, include)
+    if averaging is None:
         return NotImplemented
-    images, options, _ = known
+    images, options, _ = averaging
     y, _ = ops.average_pool.forward(call.device, images, **options)
     return call.result(_from_images(y, x.ndim))
 
@@ -160,10 +160,10 @@ def _avg_pool_backward(
     if divisor is not None or not x.numel():
         return NotImplemented
     g, a = call.arrays(gradient, x)
-    known = _averaging(call, a, size, stride, padding, ceil, include)
-    if known is None:
+    averaging = _averaging(call, a, size, stride, padding, ceil, include)
+    if averaging is None:
         return NotImplemented
-    images, options, (top, left) = known
+    images, options, (top, left) = averaging
     return call.result(_average_gradient(call, g, images, options, (top, left), x))
 
 

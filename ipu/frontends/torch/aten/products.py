@@ -77,8 +77,9 @@ def _of_matrices(name: str, ndim: int) -> None:
         if not (x.numel() and y.numel()):
             return NotImplemented
         a, b = call.arrays(x, y)
-        known = factors(call, a, b, (x, y))
-        return call.result(ops.matmul.value(call.device, known.x, known.y, **known.options))
+        operands = factors(call, a, b, (x, y))
+        result = ops.matmul.value(call.device, operands.x, operands.y, **operands.options)
+        return call.result(result)
 
     aten(f"{name}.default", of=ops.matmul)(handler)
 
@@ -92,8 +93,8 @@ def _mv(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
-    known = factors(call, a, b.reshape(-1, 1), (x, y))
-    column = ops.matmul.value(call.device, known.x, known.y, **known.options)
+    operands = factors(call, a, b.reshape(-1, 1), (x, y))
+    column = ops.matmul.value(call.device, operands.x, operands.y, **operands.options)
     return call.result(column.reshape(-1))
 
 
@@ -102,8 +103,8 @@ def _dot(call: Call, x: Any, y: Any) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
-    known = factors(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y))
-    return call.result(ops.matmul.value(call.device, *known[:2], **known.options).reshape(()))
+    operands = factors(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y))
+    return call.result(ops.matmul.value(call.device, *operands[:2], **operands.options).reshape(()))
 
 
 def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array]) -> Any:
@@ -114,10 +115,10 @@ def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array])
             return NotImplemented
         of_one_type(bias, x)
         c, a, b = call.arrays(bias, x, y)
-        known = factors(call, a, shaped(b), (x, y))
+        operands = factors(call, a, shaped(b), (x, y))
         result = ops.matmul_bias.value(
-            call.device, shaped(c), known.x, known.y, alpha=_factor(call, alpha, c.format),
-            beta=_factor(call, beta, c.format), **known.options,
+            call.device, shaped(c), operands.x, operands.y, alpha=_factor(call, alpha, c.format),
+            beta=_factor(call, beta, c.format), **operands.options,
         )
         return call.result(back(result))
 

@@ -35,8 +35,8 @@ def of_one(names: Mapping[str, Primitive], *options: str) -> None:
 
 def _one(row: Primitive, options: tuple[str, ...]) -> Callable[..., Any]:
     def handler(call: Call, x: Any, *values: Any) -> Any:
-        chosen = dict(zip(options, values, strict=False))
-        return call.result(row.value(call.device, call.array(x), **chosen))
+        choices = dict(zip(options, values, strict=False))
+        return call.result(row.value(call.device, call.array(x), **choices))
 
     return handler
 
@@ -50,7 +50,7 @@ def gradients(names: Mapping[str, Primitive], *options: str) -> None:
 def _gradient(row: Primitive, options: tuple[str, ...]) -> Callable[..., Any]:
     def handler(call: Call, gradient: Any, saved: Any, *values: Any) -> Any:
         g, a = call.arrays(gradient, saved)
-        chosen = dict(zip(options, values, strict=False))
-        return call.result(row.pull(0, call.device, g, (a,), **chosen))
+        choices = dict(zip(options, values, strict=False))
+        return call.result(row.pull(0, call.device, g, (a,), **choices))
 
     return handler

@@ -62,7 +62,7 @@ class Replicas(Alone):
         self.members, self._memory = members, memory
         self._sums = ReplicaSums(members.channel, members.size, memory.device.twin, order)
         #: Parameters in the order in which they came, by which their sums are numbered.
-        self._known: dict[int, tuple[int, torch.Tensor]] = {}
+        self._compared: dict[int, tuple[int, torch.Tensor]] = {}
         #: Those whose gradients are means already.
         self._averaged: set[int] = set()
         self._entered: set[int] = set()
@@ -106,7 +106,7 @@ class Replicas(Alone):
                     parameter.copy_(flat.reshape(shape))
 
     def _number(self, parameter: torch.Tensor) -> int:
-        number, _ = self._known.setdefault(id(parameter), (len(self._known), parameter))
+        number, _ = self._compared.setdefault(id(parameter), (len(self._compared), parameter))
         return number
 
     def stepped(self, step: int) -> None:
@@ -123,7 +123,7 @@ class Replicas(Alone):
         """
         total = hashlib.sha256()
         with _disable_current_modes(), torch.no_grad():
-            for _, parameter in self._known.values():
+            for _, parameter in self._compared.values():
                 total.update(_bytes(parameter))
         self.members.check("weights", total.hexdigest(), step, place)
 

@@ -92,6 +92,17 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
 
 
 @needs_tensorflow
+def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.write_text(PIPELINE)
+    assert main(["tf", "--policy", "fp16+dese=f32", str(program)]) == 2
+    error = capsys.readouterr().err
+    assert "policy pattern 'dese' matches no layer" in error
+    assert "did you mean 'dense" in error
+    assert main(["tf", "--policy", "fp16+dense*=f32", str(program)]) == 0
+
+
+@needs_tensorflow
 @pytest.mark.parametrize(
     ("options", "message"),
     [(["--policy", "none"], "none"), (["--policy", "fp16+eps=1e-4"], "fpsim torch alone"),

@@ -65,6 +65,53 @@ def test_bad_ways_are_one_line(program, capsys, options, message):
     assert error.count("\n") == 1
 
 
+PIPELINE = """
+import torch
+from ipu.frontends import poptorch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x, labels):
+        with poptorch.Block("B1"):
+            x = torch.relu(self.first(x))
+        with poptorch.Block("B2"):
+            x = self.last(x)
+            return x, torch.nn.functional.cross_entropy(x, labels)
+
+
+options = poptorch.Options().setExecutionStrategy(poptorch.PipelinedExecution("B1", "B2"))
+options.Training.gradientAccumulation(4)
+model = poptorch.trainingModel(Net(), options)
+model(torch.ones(12, 4), torch.zeros(12, dtype=torch.long))
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_plan_is_told_and_memory_is_checked_unless_switched_off(
+    tmp_path, capsys, monkeypatch, is_checked
+):
+    monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 100)
+    program, out = tmp_path / "pipeline.py", tmp_path / "out"
+    program.write_text(PIPELINE)
+    switch = [] if is_checked else ["--no-memory-check"]
+    status = main(["torch", *switch, "--report", str(out), str(program)])
+    assert status == int(is_checked)
+    told = capsys.readouterr().err
+    assert ("out of memory: the plan needs" in told) is is_checked
+    plan = json.loads((out / "report.json").read_text())["plan"]
+    if is_checked:
+        assert plan == []
+    else:
+        assert plan[0] == "2 stages on IPU 0 1, popart, 6 slots"
+        names = {path.name for path in (out / "plan").iterdir()}
+        assert names == {"schedule.json", "account.json", "trace.json", "plan.png"}
+
+
 @needs_torch
 def test_a_run_writes_its_page_and_has_the_programs_status(program, tmp_path, capsys):
     out = tmp_path / "out"

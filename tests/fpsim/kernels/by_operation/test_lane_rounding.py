@@ -17,10 +17,10 @@ from fpsim.kernels.by_operation import lane_rounding as r
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, store
-from fpsim.kernels.lanes.target import HAS_FMA, PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import as_bits, as_float, lanes_of, select
 from fpsim.kernels.rounding import modes
 from fpsim.kernels.rounding.direction import HAS_STATUS, ZERO, set_direction
+from fpsim.kernels.target import HAS_FMA, PRODUCT_BITS
 from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, Format
 from fpsim.records.rounding import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ
 from tests.tiers import pick

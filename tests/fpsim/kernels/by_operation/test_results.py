@@ -10,8 +10,8 @@ from fpsim.kernels.by_operation.lane_rounding import BY_SIDE, GROWS, STOPS, MacR
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, splat_register, store
-from fpsim.kernels.lanes.target import PRODUCT_BITS
 from fpsim.kernels.lanes.vectors import as_bits
+from fpsim.kernels.target import PRODUCT_BITS
 
 TINY, LIMIT, SIGN = 2.0**-14, 65520.0, 1 << 31
 #: Of binary32, in a vector of a product.

@@ -23,9 +23,9 @@ from fpsim.kernels.by_unit.exact import (
     _rounded_once,
 )
 from fpsim.kernels.by_unit.tiles import EXACT, FUSED
-from fpsim.kernels.lanes.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, as_float
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET
+from fpsim.kernels.target import HAS_ADDERS, HAS_FMA, HAS_QUIET_ADD
 from fpsim.products.by_unit.exact import _task, run_exact
 from fpsim.products.by_unit.task import tile_variant
 from fpsim.products.by_unit.tiles import run_tiles

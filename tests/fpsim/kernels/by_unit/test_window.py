@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
-from fpsim.kernels.lanes.target import HAS_QUIET_ADD
+from fpsim.kernels.target import HAS_QUIET_ADD
 from fpsim.products.by_unit import window as products
 from fpsim.products.by_unit.window import _in_pairs, _task, run_window
 from fpsim.records.units import find_unit

@@ -13,8 +13,8 @@ from fpsim.kernels.guard import HAS_STATUS
 from fpsim.kernels.lanes import arithmetic as a
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, store
-from fpsim.kernels.lanes.target import HAS_FMA, HAS_INEXACT_FLAG, HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits
+from fpsim.kernels.target import HAS_FMA, HAS_INEXACT_FLAG, HAS_QUIET_ADD
 from fpsim.records.formats import BINARY32, BINARY64
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
 

@@ -9,10 +9,10 @@ from numba import njit
 import fpsim as fp
 from fpsim.elementwise.constants import plan
 from fpsim.kernels.lanes.memory import load_float, store_float
-from fpsim.kernels.lanes.target import HAS_QUIET_ADD
 from fpsim.kernels.lanes.vectors import as_bits, infinity_like
 from fpsim.kernels.rounding.rule import spread
 from fpsim.kernels.rounding.store import BY_INTEGERS, LOUD, QUIET, store_lanes, store_ordinary
+from fpsim.kernels.target import HAS_QUIET_ADD
 from fpsim.records.settings import Settings
 
 WAYS = [LOUD, BY_INTEGERS, *([QUIET] if HAS_QUIET_ADD else [])]

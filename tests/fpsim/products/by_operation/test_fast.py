@@ -12,7 +12,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
-from fpsim.kernels.lanes.target import HAS_HALF
+from fpsim.kernels.target import HAS_HALF
 from fpsim.linalg import rounded_matmul
 from fpsim.products.by_operation import bounds as mac_range
 from fpsim.products.by_operation import dispatch, fast

@@ -11,7 +11,7 @@ import fpsim as fp
 from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.kernels.by_unit.terms import COLUMNS
 from fpsim.kernels.by_unit.tiles import EXACT, PARTIALS, UNGUARDED
-from fpsim.kernels.lanes.target import PRODUCT_BITS
+from fpsim.kernels.target import PRODUCT_BITS
 from fpsim.products.by_unit import task as tasks
 from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings

@@ -74,9 +74,9 @@ def test_programs_that_stay_are_killed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_ends_all(tmp_path, number):
     code = (
-        "import sys; from ipu.frontends.popdist.launch import Launch;"
+        "import sys; from ipu.frontends.popdist.launch import PoprunOptions;"
         "from ipu.frontends.popdist.processes import run;"
-        "sys.exit(run(Launch(3, 3, transport='grpc'), sys.argv[1:]))"
+        "sys.exit(run(PoprunOptions(3, 3, transport='grpc'), sys.argv[1:]))"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code, *of(tmp_path, "wait", "wait", "wait")])
     while sum(path.name.isdigit() for path in tmp_path.iterdir()) < 3:

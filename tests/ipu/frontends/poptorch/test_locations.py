@@ -30,13 +30,13 @@ def test_each_kind_has_its_place():
     assert placement(own)["offload"] == ("accumulators", "activations", "weights")
 
 
-def test_shards_need_replicas_and_remote_memory():
+@pytest.mark.source("S3-33", "S3-38")
+def test_shards_need_replicas_and_lie_on_the_chip_or_off_it():
     own = poptorch.Options()
     settings = Settings().useReplicatedTensorSharding().minElementsForReplicatedTensorSharding(4)
     own.TensorLocations.setOptimizerLocation(settings)
     assert not placement(own)["shard_state"]
-    with pytest.raises(ValueError, match="on the chip is not modelled; use useOnChipStorage"):
-        placement(own, replicas=2)
+    assert placement(own, replicas=2) == {"offload": (), "shard_state": True, "shard_minimum": 4}
     own.TensorLocations.setOptimizerLocation(settings.useOnChipStorage(False))
     result = placement(own, replicas=2)
     assert (result["shard_state"], result["shard_minimum"]) == (True, 4)
@@ -61,7 +61,7 @@ def test_bad_input_is_one_sentence(call, error, words):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: poptorch.Options().TensorLocations.numIOTiles(32),
+        lambda: poptorch.Options().TensorLocations.numIOTiles(32).io_tiles(2),
         lambda: Settings().minElementsForOffChip(2),
         lambda: Settings().useIOTilesToLoad(),
         lambda: Settings().useIOTilesToStore(),

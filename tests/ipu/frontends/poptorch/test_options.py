@@ -23,6 +23,7 @@ def test_defaults_are_those_that_poptorch_prints():
     assert "output_mode=2" in shown
     assert "gradient_accumulation=1" in shown
     assert "reduction_type=<ReductionType.Mean: 1>" in shown
+    assert "half_float_casting=<HalfFloatCastingBehavior.Default: 2>" in shown
 
 
 def test_setters_chain_and_check():

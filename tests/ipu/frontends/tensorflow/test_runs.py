@@ -122,6 +122,21 @@ def test_ways_that_change_the_program_are_refused():
         run.advise(train, trials=["fp16+eps=1e-4"])
 
 
+def test_a_pattern_that_no_layer_matches_is_refused_at_the_end():
+    with machine({"body": "f16", "seq*/head": "f16", "metrics/loss": "f32"}):
+        train(0)
+    with (
+        pytest.raises(ValueError, match=r"'haed' matches no layer .* did you mean 'head'\?"),
+        machine({"haed": "f16"}),
+    ):
+        train(0)
+    with pytest.raises(KeyError), machine({"haed": "f16"}):  # the program's own error goes first
+        {}[train(0)]
+    with machine({"haed": "f16"}) as run:
+        pass
+    assert run.report()["unreached"]
+
+
 def test_a_trial_that_stops_tells_its_error():
     def step(seed):
         raise ValueError("no such data\nat all")

@@ -133,3 +133,15 @@ def test_layers_without_an_update_leave_the_place_to_others():
     labels = [t.get_text() for t in figure.axes[1].get_yticklabels()]
     assert labels == ["100", "101", "102", "103"]
     plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limits"), [({0: 1}, (-5, 11)), ({-20: 1, 12: 2}, (-21, 21)), ({-3: 4}, (-5, 11))]
+)
+def test_the_range_of_updates_holds_all_sizes_and_the_usual_ones(sizes, limits):
+    report = make_report()
+    row = {"nonzero": sum(sizes.values()), "swallowed": 0, "share": 0.0, "in_ulps": sizes}
+    report["swallowed"] = {"net.a": row}
+    panels = {axes.get_title(loc="left") or axes.get_title(): axes
+              for axes in overview_figure(report).axes}
+    assert panels["Updates in ulps of their weight"].get_xlim() == limits

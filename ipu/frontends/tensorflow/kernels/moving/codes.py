@@ -23,7 +23,7 @@ _CODES = {size: (np.dtype(f"i{size}"), tf.as_dtype(f"int{8 * size}")) for size i
 
 def _moved_codes(site: NodeSite) -> Run:
     """The kernel for carriers of two and of four bytes."""
-    own = {
+    kernels = {
         size: own_kernel(site, kinds=dict.fromkeys(FORMATS, kind))
         for size, (_, kind) in _CODES.items()
     }
@@ -32,14 +32,14 @@ def _moved_codes(site: NodeSite) -> Run:
         first = next(value for value in values if isinstance(value, Array))
         size = first.carrier.itemsize
         code, _ = _CODES[size]
-        results = own[size](*[
+        results = kernels[size](*[
             np.ascontiguousarray(v.carrier).view(code).reshape(v.shape) if isinstance(v, Array)
             else v for v in values
         ])
-        each = results if isinstance(results, tuple) else (results,)
+        parts = results if isinstance(results, tuple) else (results,)
         return single([
             first.like(value.view(first.carrier.dtype)) if tensor.dtype in FORMATS else value
-            for value, tensor in zip(each, site.node.outputs, strict=True)
+            for value, tensor in zip(parts, site.node.outputs, strict=True)
         ])
 
     return run

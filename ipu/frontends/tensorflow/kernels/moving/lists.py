@@ -59,18 +59,19 @@ def _stacked(site: NodeSite, items: list[Any], shape: tuple[int, ...]) -> Any:
     return arrays[0].like(np.stack([array.carrier for array in arrays]))
 
 
-def _item(site: NodeSite, known: TensorList, index: int, shape: Any) -> Any:
+def _item(site: NodeSite, elements: TensorList, index: int, shape: Any) -> Any:
     """An element; zeros of the shape that the list, or its reader, knows."""
-    if not 0 <= index < len(known.items):
+    if not 0 <= index < len(elements.items):
         raise ValueError(
-            f"node {site.node.name} reads element {index}; use 0 … {len(known.items) - 1}"
+            f"node {site.node.name} reads element {index}; use 0 … {len(elements.items) - 1}"
         )
-    item = known.items[index]
+    item = elements.items[index]
     if item is not None:
         return item
-    sizes = known.shape if all(n >= 0 for n in known.shape) and known.shape else _shape(shape)
+    is_whole = elements.shape and all(n >= 0 for n in elements.shape)
+    sizes = elements.shape if is_whole else _shape(shape)
     if any(n < 0 for n in sizes):
-        written = [numbers(each).shape for each in known.items if each is not None]
+        written = [numbers(other).shape for other in elements.items if other is not None]
         sizes = written[0] if written else sizes
     fmt, kind = site.format_of(site.attr("element_dtype")), site.attr("element_dtype")
     return site.device.zeros(sizes, fmt) if fmt else np.zeros(sizes, kind.as_numpy_dtype)
@@ -99,42 +100,42 @@ def _from_tensor(site: NodeSite) -> Run:
 
 @_lists("TensorListGetItem")
 def _get(site: NodeSite) -> Run:
-    return lambda known, index, shape: _item(site, known, int(index), shape)
+    return lambda elements, index, shape: _item(site, elements, int(index), shape)
 
 
 @_lists("TensorListSetItem")
 def _set(site: NodeSite) -> Run:
-    return lambda known, index, item: known.put(int(index), item)
+    return lambda elements, index, item: elements.put(int(index), item)
 
 
 @_lists("TensorListPushBack")
 def _push(site: NodeSite) -> Run:
-    return lambda known, item: known.put(len(known.items), item)
+    return lambda elements, item: elements.put(len(elements.items), item)
 
 
 @_lists("TensorListPopBack")
 def _pop(site: NodeSite) -> Run:
-    def run(known: TensorList, shape: Any) -> Any:
-        item = _item(site, known, len(known.items) - 1, shape)
-        return replace(known, items=known.items[:-1]), item
+    def run(elements: TensorList, shape: Any) -> Any:
+        item = _item(site, elements, len(elements.items) - 1, shape)
+        return replace(elements, items=elements.items[:-1]), item
 
     return run
 
 
 @_lists("TensorListStack")
 def _stack(site: NodeSite) -> Run:
-    def run(known: TensorList, shape: Any) -> Any:
-        items = [_item(site, known, i, shape) for i in range(len(known.items))]
-        return _stacked(site, items, known.shape or _shape(shape))
+    def run(elements: TensorList, shape: Any) -> Any:
+        items = [_item(site, elements, i, shape) for i in range(len(elements.items))]
+        return _stacked(site, items, elements.shape or _shape(shape))
 
     return run
 
 
 @_lists("TensorListGather")
 def _gather(site: NodeSite) -> Run:
-    def run(known: TensorList, indices: Any, shape: Any) -> Any:
-        items = [_item(site, known, int(i), shape) for i in indices]
-        return _stacked(site, items, known.shape or _shape(shape))
+    def run(elements: TensorList, indices: Any, shape: Any) -> Any:
+        items = [_item(site, elements, int(i), shape) for i in indices]
+        return _stacked(site, items, elements.shape or _shape(shape))
 
     return run
 
@@ -153,10 +154,10 @@ def _scatter(site: NodeSite) -> Run:
 
 @_lists("TensorListScatterIntoExistingList")
 def _scatter_into(site: NodeSite) -> Run:
-    def run(known: TensorList, x: Any, indices: Any) -> Any:
+    def run(elements: TensorList, x: Any, indices: Any) -> Any:
         for index, item in zip(indices, _rows(x), strict=True):
-            known = known.put(int(index), item)
-        return known
+            elements = elements.put(int(index), item)
+        return elements
 
     return run
 
@@ -181,8 +182,8 @@ def _split(site: NodeSite) -> Run:
 def _concat(site: NodeSite) -> Run:
     fmt, kind = site.format_of(site.attr("element_dtype")), site.attr("element_dtype")
 
-    def run(known: TensorList, *rest: Any) -> Any:
-        items = [_row_item(site, known, i, rest) for i in range(len(known.items))]
+    def run(elements: TensorList, *rest: Any) -> Any:
+        items = [_row_item(site, elements, i, rest) for i in range(len(elements.items))]
         lengths = np.array([item.shape[0] for item in items], np.int64)
         if fmt is None:
             return np.concatenate(items or [np.zeros(0, kind.as_numpy_dtype)]), lengths
@@ -194,38 +195,38 @@ def _concat(site: NodeSite) -> Run:
     return run
 
 
-def _row_item(site: NodeSite, known: TensorList, index: int, rest: tuple[Any, ...]) -> Any:
+def _row_item(site: NodeSite, elements: TensorList, index: int, rest: tuple[Any, ...]) -> Any:
     """An element of a list that is concatenated; one that was never written has these rows."""
-    shape, rows = known.shape, [int(n) for n in rest[1]] if len(rest) > 1 else []
-    if known.items[index] is None and rest:
+    shape, rows = elements.shape, [int(n) for n in rest[1]] if len(rest) > 1 else []
+    if elements.items[index] is None and rest:
         shape = _shape(rest[0])
         shape = (rows[index], *shape[1:]) if index < len(rows) else shape
-    return _item(site, replace(known, shape=shape), index, shape)
+    return _item(site, replace(elements, shape=shape), index, shape)
 
 
 @_lists("TensorListResize")
 def _resize(site: NodeSite) -> Run:
-    def run(known: TensorList, size: Any) -> TensorList:
-        items = known.items[: int(size)]
-        return replace(known, items=items + (None,) * (int(size) - len(items)))
+    def run(elements: TensorList, size: Any) -> TensorList:
+        items = elements.items[: int(size)]
+        return replace(elements, items=items + (None,) * (int(size) - len(items)))
 
     return run
 
 
 @_lists("TensorListLength")
 def _length(site: NodeSite) -> Run:
-    return lambda known: np.array(len(known.items), np.int32)
+    return lambda elements: np.array(len(elements.items), np.int32)
 
 
 @_lists("TensorListElementShape")
 def _element_shape(site: NodeSite) -> Run:
     kind = site.attr("shape_type").as_numpy_dtype
-    return lambda known: np.array(known.shape, kind)
+    return lambda elements: np.array(elements.shape, kind)
 
 
-def no_list(known: TensorList) -> TensorList:
+def no_list(elements: TensorList) -> TensorList:
     """A list of as many elements, none of them written."""
-    return TensorList((None,) * len(known.items), known.shape)
+    return TensorList((None,) * len(elements.items), elements.shape)
 
 
 def add_lists(site: NodeSite, lists: tuple[TensorList, ...]) -> TensorList:

@@ -91,7 +91,7 @@ def _ones_like(site: NodeSite) -> Run:
 @_join("Pack")
 def _pack(site: NodeSite) -> Run:
     axis = site.attr("axis")
-    return lambda *values: _joined(values, lambda each: np.stack(each, axis))
+    return lambda *values: _joined(values, lambda carriers: np.stack(carriers, axis))
 
 
 @_move("Unpack")
@@ -100,8 +100,8 @@ def _unpack(site: NodeSite) -> Run:
 
     def run(x: Any) -> Any:
         pieces = np.moveaxis(numbers(x), axis, 0)
-        each = [np.array(piece, order="C") for piece in pieces]
-        return single([x.like(piece) if isinstance(x, Array) else piece for piece in each])
+        copies = [np.array(piece, order="C") for piece in pieces]
+        return single([x.like(piece) if isinstance(x, Array) else piece for piece in copies])
 
     return run
 
@@ -110,7 +110,7 @@ def _unpack(site: NodeSite) -> Run:
 def _concat(site: NodeSite) -> Run:
     def run(*values: Any) -> Any:
         *parts, axis = values
-        return _joined(parts, lambda each: np.concatenate(each, int(axis)))
+        return _joined(parts, lambda carriers: np.concatenate(carriers, int(axis)))
 
     return run
 
@@ -129,9 +129,9 @@ def _split(site: NodeSite) -> Run:
 @_move("SplitV")
 def _split_v(site: NodeSite) -> Run:
     def run(x: Any, sizes: Any, axis: Any) -> Any:
-        known = [int(n) for n in sizes]
-        rest = x.shape[int(axis)] - sum(n for n in known if n >= 0)
-        ends = np.cumsum([rest if n < 0 else n for n in known])[:-1]
+        counts = [int(n) for n in sizes]
+        rest = x.shape[int(axis)] - sum(n for n in counts if n >= 0)
+        ends = np.cumsum([rest if n < 0 else n for n in counts])[:-1]
         return _pieces(x, list(ends), int(axis))
 
     return run
@@ -264,7 +264,7 @@ def _rank(site: NodeSite) -> Run:
 
 @_join("SelectV2")
 def _select_v2(site: NodeSite) -> Run:
-    return lambda where, x, y: _joined((x, y), lambda each: np.where(where, *each))
+    return lambda where, x, y: _joined((x, y), lambda carriers: np.where(where, *carriers))
 
 
 @_join("Select")
@@ -273,7 +273,7 @@ def _select(site: NodeSite) -> Run:
 
     def run(where: Any, x: Any, y: Any) -> Any:
         rows = where.reshape(where.shape + (1,) * (x.ndim - where.ndim)) if where.ndim else where
-        return _joined((x, y), lambda each: np.where(rows, *each))
+        return _joined((x, y), lambda carriers: np.where(rows, *carriers))
 
     return run
 
@@ -287,6 +287,7 @@ def _one_hot(site: NodeSite) -> Run:
         places = np.arange(int(depth))
         shape = [1] * (indices.ndim + 1)
         shape[axis if axis >= 0 else indices.ndim] = int(depth)
-        return _joined((on, off), lambda each: np.where(hot == places.reshape(shape), *each))
+        is_hot = hot == places.reshape(shape)
+        return _joined((on, off), lambda carriers: np.where(is_hot, *carriers))
 
     return run

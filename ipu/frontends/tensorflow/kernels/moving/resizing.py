@@ -25,13 +25,13 @@ Find = Callable[[int, int], Weights]
 
 def _finder(site: NodeSite, name: str) -> Find:
     """Weights of an axis of n elements that becomes one of m."""
-    own = own_kernel(site, name, {"T": tf.float32})
+    kernel = own_kernel(site, name, {"T": tf.float32})
     cache: dict[tuple[int, int], Weights] = {}
 
     def find(n: int, m: int) -> Weights:
         if (n, m) not in cache:
             units = np.eye(n, dtype=np.float32).reshape(1, n, 1, n)
-            cache[n, m] = own(units, np.array([m, 1], np.int32)).reshape(m, n)
+            cache[n, m] = kernel(units, np.array([m, 1], np.int32)).reshape(m, n)
         return cache[n, m]
 
     return find

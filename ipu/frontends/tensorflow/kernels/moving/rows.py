@@ -41,11 +41,11 @@ def _gather(site: NodeSite) -> Run:
 
 def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> Any:
     """Elements that each index of the leading axes takes of its own ones."""
-    own = np.moveaxis(values, axis, batch_dims)
-    chosen = own[(*np.indices(rows.shape)[:batch_dims], rows)]
+    by_batch = np.moveaxis(values, axis, batch_dims)
+    taken_rows = by_batch[(*np.indices(rows.shape)[:batch_dims], rows)]
     between = axis - batch_dims  # these axes come before those of the indices
     taken = range(rows.ndim, rows.ndim + between)
-    ordered = np.moveaxis(chosen, taken, range(batch_dims, batch_dims + between))
+    ordered = np.moveaxis(taken_rows, taken, range(batch_dims, batch_dims + between))
     return np.array(ordered, order="C")
 
 
@@ -188,7 +188,7 @@ def _top_k(site: NodeSite) -> Run:
 @kernel("Bucketize", "InTopKV2", "LowerBound", "UpperBound", rounding="none", keeps=True)
 def _positions(site: NodeSite) -> Run:
     """Comparisons of TensorFlow's own kernel in float32, which holds every format."""
-    own = own_kernel(site, kinds=dict.fromkeys(FORMATS, tf.float32))
-    return lambda *values: own(
+    kernel = own_kernel(site, kinds=dict.fromkeys(FORMATS, tf.float32))
+    return lambda *values: kernel(
         *[np.float32(v.carrier) if isinstance(v, Array) else v for v in values]
     )

@@ -16,7 +16,8 @@ from tests.ipu.frontends.poptorch.framework import (
     train,
 )
 
-from ipu.plan.memory import OutOfMemoryError  # isort: skip
+from ipu.plan.cycles import timeline  # isort: skip
+from ipu.plan.memory import OutOfMemoryError, lives  # isort: skip
 
 
 def figures(name, **chosen):
@@ -111,3 +112,62 @@ def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
     x, _ = data(3, half=False)
     with pytest.raises(OutOfMemoryError, match=r"IPU 0 .*b\.weight 256.*use .*more stages"):
         model(x)
+
+
+def host(model):
+    """Bytes and cycles from and to the host, of the last stage alone."""
+    plan, own = model.plan, model.profile_figures
+    last = [p for p in plan.programs if p.phase.value == "forward" and plan.is_last(p)]
+    sent = sum(map(plan.sends, last))
+    cycles = sum(e.cycles for e in timeline(plan, own) if e.kind == "outfeed")
+    return sent * own[-1].outfeed_bytes, cycles
+
+
+@pytest.mark.source("S2-33")
+def test_every_output_that_comes_back_is_transferred():
+    def own(mode, period=None):
+        chosen = options(STRATEGIES["pipelined"](), 8).outputMode(mode, period)
+        return host(train(chosen, steps=1)[0])
+
+    modes = poptorch.OutputMode
+    bytes_of_all, cycles_of_all = own(modes.All)
+    assert bytes_of_all == 8 * (3 * 3 * 2 + 2)
+    for (bytes_sent, cycles), share in (
+        (own(modes.EveryN, 2), 2), (own(modes.Final), 8), (own(modes.Sum), 8),
+        (own(modes.Default), 8),
+    ):
+        assert bytes_sent * share == bytes_of_all
+        assert cycles * share == pytest.approx(cycles_of_all)
+
+
+@pytest.mark.source("S3-33", "S3-38")
+def test_a_sharded_state_on_the_chip_takes_less_and_moves_no_bit():
+    def own(shards):
+        chosen = options(STRATEGIES["pipelined"](), replicas=2)
+        settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding(shards)
+        chosen.TensorLocations.setOptimizerLocation(
+            settings.minElementsForReplicatedTensorSharding(8)
+        )
+        model, _ = train(chosen, net=Net(64), steps=1)
+        state = sum(
+            row.bytes for row in lives(model.plan, model.profile_figures)
+            if row.kind == "state" and not row.slot
+        )
+        return state, torch.cat([x.flatten() for x in model.model.parameters()])
+
+    (complete, weights), (parts, others) = own(False), own(True)
+    assert parts < 0.51 * complete
+    assert torch.equal(weights, others)
+
+
+@pytest.mark.source("S3-21", "S3-22")
+def test_io_tiles_and_prefetch_reach_the_plan():
+    chosen = options(STRATEGIES["unsplit"](), 2)
+    chosen.TensorLocations.numIOTiles(64)
+    chosen._Popart.set("defaultPrefetchBufferingDepth", 5)
+    model, _ = train(chosen, steps=1)
+    assert (model.plan.io_tiles, model.plan.prefetch) == (64, 5)
+    assert any(p.phase.value == "infeed" for p in model.plan.programs)
+    beside = {e.slot for e in timeline(model.plan, model.profile_figures) if e.kind == "infeed"}
+    busy = {e.slot for e in timeline(model.plan, model.profile_figures) if e.lane == "compute"}
+    assert beside & busy  # the next micro-batch comes while this one is computed

@@ -17,9 +17,9 @@ from fpsim import BINARY16
 from ipu.run.places import Place, number
 from tests.ipu.frontends.tensorflow.framework import configured, current, ipu, launch, machine, tf
 
-from ipu.frontends.tensorflow.engine.interpret import Plan, plan_of  # isort: skip
+from ipu.frontends.tensorflow.engine.interpret import FramePlan, plan_of  # isort: skip
 from ipu.frontends.tensorflow.engine.node import marked  # isort: skip
-from ipu.frontends.tensorflow.engine.program import Program  # isort: skip
+from ipu.frontends.tensorflow.engine.program import GraphProgram  # isort: skip
 
 ON = ipu.config.StochasticRoundingBehaviour.ON
 ROOT = Path(__file__).parents[5]
@@ -123,7 +123,7 @@ def test_replicas_run_in_step_and_draw_their_own_bits():
     with machine(sr=True) as used:
         x = used.device.from_host(np.ones(256), BINARY16)
         (first,), (second,) = plan_of(used, graph).run([[x], [x]])
-        (alone,) = Plan(used, Program(graph)).run([[x]])[0]
+        (alone,) = FramePlan(used, GraphProgram(graph)).run([[x]])[0]
     assert not np.array_equal(first.values, second.values)
     assert alone.shape == first.shape
 

@@ -331,11 +331,11 @@ def test_models_of_keras_that_do_not_fit_are_refused(monkeypatch):
 
 
 def test_measuring_moves_no_bit_and_ends(monkeypatch):
-    from ipu.frontends.tensorflow.engine.interpret import Plan
+    from ipu.frontends.tensorflow.engine.interpret import FramePlan
 
     measured, weights, used = run(pipelined(), esr=True)
     assert all(program.measure is None for program in used.run._costs)
-    monkeypatch.setattr(Plan, "begin_measuring", lambda self: None)
+    monkeypatch.setattr(FramePlan, "begin_measuring", lambda self: None)
     plainly, others, _ = run(pipelined(), esr=True)
     assert (measured == plainly).all()
     assert all((a == b).all() for a, b in zip(weights, others, strict=True))

@@ -11,7 +11,7 @@ from tests.ipu.frontends.tensorflow.framework import machine
 
 from fpsim import Context  # isort: skip
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
-from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaProcesses
 from ipu.frontends.tensorflow.engine.replicas import in_replicas
 from ipu.members.channel import Channel
 from ipu.members.local_transport import run_local
@@ -37,7 +37,7 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
 
     def work(transport):
         own = rows[2 * transport.rank : 2 * transport.rank + 2]
-        values = Processes(Members(Channel(transport))).every(own, "node x", 3)
+        values = ReplicaProcesses(Members(Channel(transport))).every(own, "node x", 3)
         return [np.ascontiguousarray(v.carrier).tobytes() for v in values], values[3].format
 
     expected = [np.ascontiguousarray(row.carrier).tobytes() for row in rows]
@@ -47,7 +47,8 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
 def test_whole_numbers_and_scalars_come_too():
     def work(transport):
         own = [np.int32(transport.rank)]
-        return [x.item() for x in Processes(Members(Channel(transport))).every(own, "node x", 0)]
+        processes = ReplicaProcesses(Members(Channel(transport)))
+        return [x.item() for x in processes.every(own, "node x", 0)]
 
     assert run_local(3, work) == [[0, 1, 2]] * 3
 
@@ -61,7 +62,7 @@ def test_whole_numbers_and_scalars_come_too():
 )
 def test_processes_at_different_places_stop_with_both(node, shape, message):
     def work(transport):
-        processes = Processes(Members(Channel(transport)))
+        processes = ReplicaProcesses(Members(Channel(transport)))
         try:
             if transport.rank:
                 processes.every([np.ones(shape, np.float32)], node, 5)
@@ -76,7 +77,7 @@ def test_processes_at_different_places_stop_with_both(node, shape, message):
 
 def test_a_process_at_its_end_stops_one_that_goes_on():
     def work(transport):
-        processes = Processes(Members(Channel(transport)))
+        processes = ReplicaProcesses(Members(Channel(transport)))
         try:
             if transport.rank:
                 processes.members.meet(Meeting("the model's digest", 4), "digest 1")
@@ -90,7 +91,7 @@ def test_a_process_at_its_end_stops_one_that_goes_on():
 
 def test_replicas_are_those_that_poprun_deals():
     def work(transport):
-        processes = Processes(Members(Channel(transport)), Order.RECURSIVE_DOUBLING)
+        processes = ReplicaProcesses(Members(Channel(transport)), Order.RECURSIVE_DOUBLING)
         processes.local = 2
         with pytest.raises(ValueError, match="on 4 replicas of this process, and poprun deals 2"):
             processes.check(4)
@@ -105,7 +106,7 @@ def test_replicas_are_those_that_poprun_deals():
 
 def test_random_bits_are_of_the_replica_among_all():
     def work(transport):
-        return Processes(Members(Channel(transport)))
+        return ReplicaProcesses(Members(Channel(transport)))
 
     second = run_local(2, work)[1]
     with machine(sr=True) as used, in_replicas(used, 3, second):

@@ -51,7 +51,9 @@ def test_the_mode_of_the_thread_comes_back():
     assert modes == [0, SMALL[0], 0]
 
 
-@pytest.mark.parametrize(("kind", "is_flushed"), [(tf.float32, True), (tf.float16, False)])
+@pytest.mark.parametrize(("kind", "is_flushed"), [
+    (tf.float32, True), (tf.bfloat16, True), (tf.float16, False),
+])
 def test_the_host_says_once_what_it_flushes(kind, is_flushed):
     """TensorFlow keeps subnormal halves: it computes with them in binary32."""
     forget()

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from ipu.frontends.tensorflow.engine.replica_set import ALONE, Processes
+from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaProcesses
 from ipu.frontends.tensorflow.keras import synchrony
 from ipu.frontends.tensorflow.keras.functions import extend_models
 from ipu.frontends.tensorflow.keras.synchrony import check_end, in_sync, note_saved
@@ -49,7 +49,7 @@ def stopped(work):
 
     def attempt(transport):
         try:
-            work(Processes(Members(Channel(transport))), transport.rank)
+            work(ReplicaProcesses(Members(Channel(transport))), transport.rank)
         except StoppedError as stop:
             return str(stop)
         return "went on"
@@ -59,7 +59,7 @@ def stopped(work):
 
 def test_the_first_processs_values_are_those_of_all_before_the_first_launch():
     def work(transport):
-        model = Model(Processes(Members(Channel(transport))), start=1.0 + transport.rank)
+        model = Model(ReplicaProcesses(Members(Channel(transport))), start=1.0 + transport.rank)
         with in_sync(model, at(0), trains=False):
             before = model.values
         with in_sync(model, at(0), trains=True):
@@ -162,7 +162,7 @@ def test_the_methods_of_keras_are_ours_once():
 def test_a_process_that_is_lost_is_told_with_step_and_checkpoint():
     first, second = local_transports(2)
     second.close()
-    processes = Processes(Members(Channel(first)))
+    processes = ReplicaProcesses(Members(Channel(first)))
     with pytest.raises(
         StoppedError, match=r"^worker 1 is gone \(step 3\); there is no checkpoint$"
     ):
@@ -180,7 +180,7 @@ def test_saving_a_model_is_noted(tmp_path):
         with strategy.scope():
             model = small_model()
             for save, name in ((model.save_weights, "weights"), (model.save, "model.keras")):
-                together = strategy.replica_set = Processes(Members(Channel(transport)))
+                together = strategy.replica_set = ReplicaProcesses(Members(Channel(transport)))
                 together.size = 2
                 current().step = 7
                 save(str(tmp_path / name))
@@ -195,7 +195,7 @@ def test_a_model_of_one_process_is_left_alone():
 
 
 def test_what_runs_without_the_machine_is_refused_in_several_processes():
-    class Two(Processes):
+    class Two(ReplicaProcesses):
         def __init__(self):
             self.rank, self.size = 0, 2
 

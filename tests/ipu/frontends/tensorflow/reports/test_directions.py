@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.reports.directions import find_directions  # isort: skip
-from ipu.frontends.tensorflow.engine.program import Program  # isort: skip
+from ipu.frontends.tensorflow.engine.program import GraphProgram  # isort: skip
 
 
 def directions_of(function, *specs, inherited=""):
     graph = tf.function(function).get_concrete_function(*specs).graph
-    return find_directions(Program(graph), inherited)
+    return find_directions(GraphProgram(graph), inherited)
 
 
 def training():

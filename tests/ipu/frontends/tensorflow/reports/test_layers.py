@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.tensorflow import framework  # noqa: F401
 
-from ipu.frontends.tensorflow.reports.layers import Layers, layer_of_variable  # isort: skip
+from ipu.frontends.tensorflow.reports.layers import ScopeLayers, layer_of_variable  # isort: skip
 
 VARIABLES = [
     "dense/kernel", "dense/bias", "net/conv1/w", "dense_1/kernel", "w", "Adam/m/dense/kernel",
@@ -27,7 +27,7 @@ SCOPES = {
 
 
 def test_the_layer_of_a_scope():
-    layers = Layers(SCOPES, VARIABLES)
+    layers = ScopeLayers(SCOPES, VARIABLES)
     assert {scope: layers[scope] for scope in SCOPES} == SCOPES
     assert layers["never/seen"] == "never/seen"
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from llvmlite import binding
 from numba.core import config
 
+from fpsim.kernels.levels import host_features
+
 __all__ = [
     "HAS_ADDERS",
     "HAS_FMA",
@@ -21,10 +23,7 @@ __all__ = [
 def _target_has(feature: str) -> bool:
     if config.CPU_FEATURES is not None:
         return f"+{feature}" in config.CPU_FEATURES.split(",")
-    try:
-        return bool(binding.get_host_cpu_features().get(feature))
-    except RuntimeError:  # an architecture LLVM cannot ask about
-        return False
+    return feature in host_features()
 
 
 #: Whether the processor fuses multiply and add (else a call would do it, slowly).

@@ -1,0 +1,213 @@
+"""What is taken for granted of the processor's arithmetic, where a theorem is too large without.
+
+Three contracts. A sum or difference is the exact one rounded to nearest even (IEEE 754's operation,
+an axiom). A product of numbers with so few digits that twice as many fit is exact. And of the six
+operations of TwoSum, recognised as the formula emits them, the last gives x + y - s exactly;
+another formula is no TwoSum and has no contract. `fpsim.judge.proofs.instances` proves product and
+TwoSum without contracts for numbers of few digits; every proof under a contract asks the solver
+for a model of its premises, so that none is vacuous.
+
+Source    IEEE 754-2019 §5.4.1; Knuth, The Art of Computer Programming 2, §4.2.2, theorem B
+          (TwoSum); Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., §4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpsim.judge.proofs.exact import ExactNumber, HeldNumber, decoded, product, signed_sum
+from fpsim.judge.proofs.specification import Magnitude, ValueGrid
+from fpsim.judge.proofs.terms import EXPONENT_BITS, Real, Theory, Truth, Word, choose
+
+__all__ = ["IEEE", "PRODUCT", "TWO_SUM", "Contracts"]
+
+IEEE, PRODUCT, TWO_SUM = "IEEE sum", "exact product", "TwoSum"
+
+
+def _nearest(units: Word, digits: int) -> Word:
+    """Rounded to so many digits, ties to even."""
+    ulp = units.highest >> (digits - 1)
+    ulp = choose(ulp == 0, units.theory.word(1, units.width), ulp)
+    rest = units & (ulp - 1)
+    low, half = units - rest, ulp >> 1
+    is_odd = (low & ulp) != 0
+    inexact = rest != 0
+    up = inexact & ((rest > half) | ((rest == half) & is_odd))
+    return choose(up, low + ulp, low)
+
+
+class Contracts:
+    """Operations of floats for a `TermBuilder`: by contract where one fits, else the solver's own.
+
+    operands   the numbers that the first floats hold, by the words of their bits.
+    """
+
+    def __init__(self, theory: Theory, operands: list[tuple[Word, HeldNumber]], grid: ValueGrid):
+        self.theory, self.operands, self.grid = theory, operands, grid
+        self._numbers: dict[int, HeldNumber | ExactNumber] = {}
+        self._made: dict[int, tuple[str, Real, Real]] = {}
+        self._lost: dict[int, ExactNumber] = {}
+        #: Every float that has an entry: its identity stays its own.
+        self._alive: list[Any] = []
+
+    def get(self, name: str, usual: Any) -> Any:
+        """What the builder does for an instruction."""
+        known = {
+            "fadd": self.sum, "fsub": self.difference, "fmul": self.product, "fpext": self.widened,
+        }
+        return known.get(name, usual)
+
+    def _keep(self, real: Real, number: HeldNumber | ExactNumber) -> Real:
+        self._numbers[id(real)] = number
+        self._alive.append(real)
+        return real
+
+    def _number(self, real: Real) -> HeldNumber | ExactNumber | None:
+        """The exact number behind a float: an operand's by its bits, with either sign."""
+        if id(real) in self._numbers or not real.has_bits or real.width != 32:
+            return self._numbers.get(id(real))
+        for code, number in self.operands:
+            if code.term == real.bits.term:
+                self._keep(real, number)
+            elif (code ^ 1 << 31).term == real.bits.term:
+                exact = number.number
+                turned = exact._replace(negative=~exact.negative)
+                self._keep(real, number._replace(number=turned))
+        return self._numbers.get(id(real))
+
+    def _record(self, name: str, result: Real, x: Real, y: Real) -> Real:
+        self._made[id(result)] = name, x, y
+        self._alive.append((result, x, y))
+        return result
+
+    def widened(self, real: Real, width: int) -> Real:
+        """The same number in wider lanes: exact, digit by digit."""
+        number = self._number(real)
+        if not isinstance(number, HeldNumber) or width != 64:
+            return real.converted(width)
+        code = real.bits
+        sign, fraction = code.cut(31, 31), code.cut(22, 0)
+        field = choose(
+            _finite(real), number.exponent.extended(11) + 896, self.theory.word(2047, 11)
+        )
+        quiet = choose(number.is_nan, fraction | 1 << 22, fraction)
+        bits = sign.joined(field).joined(quiet).joined(self.theory.word(0, 29))
+        small = self._subnormal(number)
+        bits = choose(code.cut(30, 23) == 0, small, bits)
+        return self._keep(self.theory.real(bits), number)
+
+    def _subnormal(self, number: HeldNumber) -> Word:
+        """A subnormal number of binary32, or a zero, in binary64."""
+        sign = choose(number.negative, self.theory.word(1, 1), self.theory.word(0, 1))
+        zero = sign.joined(self.theory.word(0, 63))
+        if self.grid.emin > -126:
+            return zero
+        magnitude = number.number.magnitude
+        bits = self.theory.unnamed(64)
+        units, fits = decoded(bits, magnitude.unit, magnitude.units.width)
+        is_it = fits & (units == magnitude.units) & bits.is_negative.same(number.negative)
+        self.theory.definitions.append(choose(number.is_finite, is_it, bits == zero))
+        return bits
+
+    def difference(self, x: Real, y: Real) -> Real:
+        """Recorded, for TwoSum; no contract of its own."""
+        return self._record("fsub", x.minus(y), x, y)
+
+    def sum(self, x: Real, y: Real) -> Real:
+        """By TwoSum's contract, by IEEE's, or as the solver has it."""
+        error = self._error(x, y)
+        if error is not None:
+            return error
+        a, b = self._number(x), self._number(y)
+        if a is None or b is None:
+            return self._record("fadd", x.plus(y), x, y)
+        result = self.theory.real(self.theory.unnamed(x.width))
+        total, is_zero = signed_sum(_exact(a), _exact(b))
+        rounded = _nearest(total.magnitude.units, EXPONENT_BITS[x.width][1])
+        units, fits = decoded(result.bits, total.magnitude.unit, rounded.width)
+        both = _exact(a).negative & _exact(b).negative
+        negative = choose(is_zero, both, total.negative)
+        signed = result.bits.is_negative.same(negative)
+        number = fits & (units == rounded) & signed
+        if self._may_overflow(x.width, total.magnitude):
+            over = rounded >= total.magnitude.of(1, 128)
+            number = choose(over, _infinite(result) & signed, number)
+        self.theory.definitions.append(
+            choose(_finite(x) & _finite(y), number, self._special_sum(x, y, result))
+        )
+        left = ExactNumber(negative, Magnitude(rounded, total.magnitude.unit))
+        opposite = left._replace(negative=~left.negative)
+        self._lost[id(result)] = signed_sum(total, opposite)[0]
+        return self._record("fadd", result, x, y)
+
+    @staticmethod
+    def _may_overflow(width: int, total: Magnitude) -> bool:
+        return width == 32 and total.unit + total.units.width > 128
+
+    def _special_sum(self, x: Real, y: Real, result: Real) -> Truth:
+        infinite_x, infinite_y = _infinite(x), _infinite(y)
+        opposed = infinite_x & infinite_y & (x.bits.is_negative ^ y.bits.is_negative)
+        nan = x.is_nan | y.is_nan | opposed
+        kept = choose(infinite_x, x.bits, y.bits)
+        return choose(nan, result.is_nan, result.bits == kept)
+
+    def _error(self, e: Real, f: Real) -> Real | None:
+        """What TwoSum's last addition gives, where these are its operands."""
+        nothing = ("", e, f)
+        one, x, t = self._made.get(id(e), nothing)
+        two, y, part = self._made.get(id(f), nothing)
+        three, s, again = self._made.get(id(t), nothing)
+        four, s_again, x_again = self._made.get(id(part), nothing)
+        five, x_first, y_first = self._made.get(id(s), nothing)
+        is_two_sum = (
+            (one, two, three, four, five) == ("fsub", "fsub", "fsub", "fsub", "fadd")
+            and again is part and s_again is s
+            and x_again is x and x_first is x and y_first is y
+        )
+        lost = self._lost.get(id(s))
+        if not is_two_sum or lost is None:
+            return None
+        error = self.theory.real(self.theory.unnamed(s.width))
+        units, fits = decoded(error.bits, lost.magnitude.unit, lost.magnitude.units.width)
+        signed = (units == 0) | error.bits.is_negative.same(lost.negative)
+        number = fits & (units == lost.magnitude.units) & signed
+        # Beside an infinite sum every difference is one, or NaN.
+        self.theory.definitions.append(choose(_finite(s), number, error.is_nan))
+        return error
+
+    def product(self, x: Real, y: Real) -> Real:
+        """Exact, of numbers of the format; their digits fit twice."""
+        a, b = self._number(x), self._number(y)
+        if not isinstance(a, HeldNumber) or not isinstance(b, HeldNumber):
+            return x.times(y)
+        if 2 * self.grid.precision > EXPONENT_BITS[x.width][1]:
+            return x.times(y)
+        exact, _ = product(a, b)
+        result = self.theory.real(self.theory.unnamed(x.width))
+        units, fits = decoded(result.bits, exact.magnitude.unit, exact.magnitude.units.width)
+        signed = result.bits.is_negative.same(exact.negative)
+        number = fits & (units == exact.magnitude.units) & signed
+        none = (_infinite(x) & b.is_zero) | (a.is_zero & _infinite(y))
+        infinity = self.theory.word(0x7F800000 if x.width == 32 else 0x7FF0 << 48, x.width)
+        body = result.bits & ((1 << (x.width - 1)) - 1)
+        special = choose(
+            x.is_nan | y.is_nan | none, result.is_nan, (body == infinity) & signed
+        )
+        self.theory.definitions.append(choose(_finite(x) & _finite(y), number, special))
+        return self._keep(result, exact)
+
+
+def _exact(number: HeldNumber | ExactNumber) -> ExactNumber:
+    return number.number if isinstance(number, HeldNumber) else number
+
+
+def _field(x: Real) -> Word:
+    return x.bits.cut(x.width - 2, EXPONENT_BITS[x.width][1] - 1)
+
+
+def _finite(x: Real) -> Truth:
+    return _field(x) != (1 << EXPONENT_BITS[x.width][0]) - 1
+
+
+def _infinite(x: Real) -> Truth:
+    return ~_finite(x) & ~x.is_nan

@@ -1,0 +1,72 @@
+"""Binary32 by the processor's own operations, flags by its status register.
+
+An x86 rounds +, -, *, /, the square root and fma as IEEE 754 says, finds tiny results after
+rounding, and flushes subnormal numbers if its register says so. A NaN is made canonical here, since
+the processor passes one on. Where other choices are asked for, `vector_step` computes.
+
+Source    Intel SDM vol. 1 §4.8.3.5, §4.9.1, §10.2.3 (NaNs, exceptions, MXCSR).
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from fpsim.kernels.compiling import INLINE
+from fpsim.kernels.elementwise.special import ADD, DIVIDE, FMA, MULTIPLY, SQRT, SUBTRACT
+from fpsim.kernels.lanes.arithmetic import fused
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load_float, stream_float
+from fpsim.kernels.lanes.vectors import (
+    as_bits,
+    infinity_like,
+    or_lanes,
+    select,
+    sign_like,
+    sqrt,
+    umax,
+)
+
+__all__ = ["flags_of", "native_step", "native_summary"]
+
+
+def _by_processor(op, x, y, z):
+    if op == ADD:
+        return x + y
+    if op == SUBTRACT:
+        return x - y
+    if op == MULTIPLY:
+        return x * y
+    if op == DIVIDE:
+        return x / y
+    return fused(x, y, z) if op == FMA else sqrt(x)
+
+
+def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events):
+    """One vector of results; the largest magnitude so far, which tells of NaNs."""
+    sign = sign_like(rule.drop)
+    u = load_float(x, xi, rule.drop)
+    v = u if op == SQRT else load_float(y, yi, rule.drop)
+    w = load_float(z, zi, rule.drop) if op == FMA else u
+    bits = as_bits(_by_processor(op, u, v, w))
+    magnitude = bits & ~sign
+    bits = select(magnitude > infinity_like(sign), rule.nan_set, bits)
+    stream_float(out, oi, bits, streaming)
+    return umax(events[0], magnitude), events[1], events[2], events[3]
+
+
+@formula
+def native_summary(events, rule):
+    """Flags that a NaN raises by the rule alone."""
+    none = rule.drop ^ rule.drop
+    return or_lanes(select(events[0] > infinity_like(sign_like(none)), rule.nan_flags, none))
+
+
+@njit(**INLINE)
+def flags_of(status):
+    """Flags from the exception bits of the register.
+
+    >>> [flags_of(1 << i) for i in range(6)]      # invalid, denormal, zero divide, over, under, PE
+    [16, 0, 8, 4, 2, 1]
+    """
+    inexact, underflow = status >> 5 & 1, status >> 3 & 2
+    return inexact | underflow | status >> 1 & 4 | (status << 1 & 8) | (status << 4 & 16)

@@ -1,0 +1,57 @@
+"""fpsim warmup: what it calls, what it packs, what it refuses (corners)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fpsim.kernels.levels import LEVELS, host_features
+from ipu.experiments.bench import gemm, train, warm
+from ipu.experiments.cli import main
+from ipu.experiments.commands import warmup
+from tests.tiers import reaches
+
+HERE = [name for name, needs in LEVELS.items() if host_features().issuperset(needs)]
+
+
+def test_every_kind_of_product_and_network_is_called():
+    names = [name for name, _ in warm.calls()]
+    assert {f"products: {row.kind}" for row in gemm.ROWS} < set(names)
+    assert {f"products through {unit}" for unit in warm.UNITS} < set(names)
+    assert {f"training: {name}, exact" for name in train.NETWORKS} < set(names)
+
+
+def test_calls_are_made_and_counted(monkeypatch, capsys):
+    made = []
+    few = [("one", lambda: made.append(1)), ("two", lambda: made.append(2))]
+    if reaches("full"):
+        few = [*list(warm.calls())[:3], *few]
+    monkeypatch.setattr(warm, "calls", lambda: iter(few))
+    assert main(["warmup"]) == 0
+    assert made == [1, 2]
+    assert f"{len(few)} kinds of calls are ready" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "sentence"), [
+    (["--level", "x86-64-v3"], "level='x86-64-v3' is for packs; add --pack FOLDER"),
+    (["--pack", "p", "--level", "z80"], "level='z80' cannot be packed here; use "),
+])
+def test_levels_that_make_no_sense_are_refused(options, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["warmup", *options]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
+def test_all_levels_of_the_processor_are_packed_unless_some_are_named():
+    assert warmup.check_levels(()) == tuple(HERE)
+    assert warmup.check_levels((HERE[0],)) == (HERE[0],)
+
+
+@pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
+@pytest.mark.tier("deep")
+def test_a_pack_is_written_for_a_level(tmp_path):
+    assert main(["warmup", "--pack", str(tmp_path), "--level", HERE[-1]]) == 0
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith(HERE[-1])
+    assert path.stat().st_size > 500_000

@@ -1,0 +1,104 @@
+"""Binary32 by the processor: values and flags of the general kernel, which the oracle judges.
+
+Differential over corners: exponents at every brink, significands at both ends, all pairs of them.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fpsim.elementwise.apply import apply
+from fpsim.elementwise.constants import processor_status
+from fpsim.kernels.elementwise.loop import BLOCK
+from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.target import HAS_FMA
+from fpsim.records.formats import BFLOAT16, BINARY32
+from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR
+from fpsim.records.settings import SUBNORMALS, Settings
+from tests.tiers import pick
+
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+
+OPERATIONS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
+_MANY = [*range(4), *range(22, 26), 102, 103, 104, *range(125, 129), 150, 151, 152, 253, 254, 255]
+_ENDS = [0, 1, 2, 3, 0x400000, 0x400001, 0x3FFFFF, 0x7FFFFE, 0x7FFFFF, 0x555555]
+EXPONENTS = pick([0, 1, 2, 24, 102, 103, 126, 127, 128, 151, 253, 254, 255], *[_MANY] * 2)
+SIGNIFICANDS = pick([0, 1, 0x400001, 0x7FFFFF, 0x555555], *[_ENDS] * 2)
+MODES = {"RNE": RNE, "RTZ": RTZ, "RTP": RTP, "RTN": RTN}
+
+
+def corners() -> np.ndarray:
+    codes = [
+        sign << 31 | exponent << 23 | significand
+        for sign in (0, 1) for exponent in EXPONENTS for significand in SIGNIFICANDS
+    ]
+    return np.array(codes, np.uint32).view(np.float32)
+
+
+def operands(operation: str) -> list[np.ndarray]:
+    """All pairs of corners; the third operand is another one, or near minus the product."""
+    v = corners()
+    if OPERATIONS[operation] == 1:
+        return [v]
+    x, y = (part.ravel().copy() for part in np.meshgrid(v, v))
+    if OPERATIONS[operation] == 2:
+        return [x, y]
+    with np.errstate(all="ignore"):
+        z = np.where(np.arange(x.size) % 2 > 0, np.roll(x, 7), -x * y).astype(np.float32)
+    return [x, y, z]
+
+
+PAIRS = pick(
+    [("RNE", "keep"), ("RNE", "flush_both"), ("RTP", "flush_results"), ("RTN", "keep")],
+    *[list(product(MODES, SUBNORMALS))] * 2,
+)
+
+
+@pytest.mark.parametrize(("mode", "subnormals"), PAIRS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_values_and_flags_are_those_of_the_general_kernel(operation, mode, subnormals):
+    if operation == "fma" and not HAS_FMA:
+        pytest.skip("the processor has no fma")
+    for quiet in (True,) if operation == "fma" else (True, False):
+        settings = Settings(
+            BINARY32, rounding=MODES[mode], subnormals=subnormals, quiet_nan_raises=quiet
+        )
+        assert processor_status(operation, settings, 4) >= 0
+        sources = operands(operation)
+        fast, _ = apply(operation, sources, settings)
+        flags = np.zeros(fast.shape, np.uint8)
+        slow, _ = apply(operation, sources, settings, element_flags=flags)
+        np.testing.assert_array_equal(fast.view(np.uint32), slow.view(np.uint32))
+        for value in np.unique(flags):
+            alike = np.flatnonzero(flags == value)
+            # In parts: a flag that some raise and others do not would show in one of them.
+            for part in np.array_split(alike, min(alike.size, 64)):
+                assert apply(operation, [s[part] for s in sources], settings)[1] == value
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, BLOCK - 1, BLOCK + 17])
+def test_every_length_and_a_number_as_an_operand(n):
+    rng = np.random.default_rng(n)
+    x, y = rng.standard_normal((2, n)).astype(np.float32)
+    settings = Settings(BINARY32)
+    for other in (y, y[:1]):
+        result, flags = apply("multiply", [x, other], settings)
+        np.testing.assert_array_equal(result, x * other)
+        exact = result.astype(float) == x.astype(float) * other.astype(float)
+        assert flags == (0 if exact.all() else 1)
+
+
+def test_other_choices_are_not_for_the_processor():
+    assert processor_status("add", Settings(BINARY32, rounding=RNA), 4) < 0
+    assert processor_status("add", Settings(BINARY32, rounding=SR()), 4) < 0
+    assert processor_status("add", Settings(BINARY32, overflow="saturate"), 4) < 0
+    assert processor_status("add", Settings(BINARY32, tininess="before"), 4) < 0
+    assert processor_status("add", Settings(BINARY32, nan="x86"), 4) < 0
+    assert processor_status("divide", Settings(BINARY32, divide_by_zero="nan"), 4) < 0
+    assert processor_status("add", Settings(BFLOAT16), 4) < 0
+    assert processor_status("add", Settings(BINARY32), 8) < 0
+    assert processor_status("convert", Settings(BINARY32), 4) < 0
+    assert processor_status("fma", Settings(BINARY32), 4) < 0  # its NaN of inf * 0 + NaN

@@ -1,0 +1,45 @@
+"""Levels of processors: what is asked for is compiled for, and nothing else is taken (corners)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from numba.core import config
+
+from fpsim.kernels.levels import LEVELS, features_of, force_level, host_features
+from tests.fpsim.kernels.test_compiling import run
+
+HERE = [name for name, needs in LEVELS.items() if host_features().issuperset(needs)]
+PRINT = (
+    "import fpsim\nfrom numba.core.registry import cpu_target\n"
+    "print(fpsim.Context(fpsim.BINARY16).array(0.1).values.tolist())\n"
+    "print(*cpu_target.target_context.codegen().magic_tuple()[1:])\n"
+)
+
+
+def test_levels_have_what_lower_ones_have():
+    sets = [set(needs) for needs in LEVELS.values()]
+    assert sets == sorted(sets, key=len)
+    assert all(low < high for low, high in pairwise(sets))
+
+
+@pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
+def test_a_process_compiles_for_the_level_that_it_is_told(tmp_path):
+    process = run(PRINT, FPSIM_CPU_LEVEL=HERE[0], FPSIM_CACHE_DIR=str(tmp_path))
+    assert process.stderr == ""
+    assert process.stdout == f"0.0999755859375\n{HERE[0]} {features_of(HERE[0])}\n"
+
+
+def test_a_level_that_the_processor_lacks_is_refused_with_what_is_missing():
+    before = config.CPU_NAME
+    with pytest.raises(ValueError, match=r"needs avx512f, avx512bw, .* name a lower level"):
+        force_level("x86-64-v4", frozenset(LEVELS["x86-64-v3"]))
+    assert before == config.CPU_NAME
+
+
+def test_without_a_level_numba_chooses():
+    before = config.CPU_NAME, config.CPU_FEATURES
+    for level in (None, ""):
+        force_level(level, host_features())
+    assert before == (config.CPU_NAME, config.CPU_FEATURES)
