@@ -55,6 +55,11 @@ def block_matmul(
     core = core_of(None, context) if not hasattr(context, "core") else context.core
     if to is not None:
         core = core.context.in_format(to).core
+    if core.format.precision > record.partials.precision:
+        raise ValueError(
+            f"partials={record.partials} are narrower than the result in {core.format}; use a "
+            f"context of {record.partials}, or to={record.partials.name!r}"
+        )
     shape = a.shape[0], b.shape[1]
     memory = None if out is None else core.checked_target(out, shape)
     start = _start(record, accumulator, shape)

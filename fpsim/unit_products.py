@@ -243,6 +243,9 @@ def any_matmul(
 ) -> Array:
     """The product of matrices or vectors: through a unit, or rounded after every operation."""
     if isinstance(a, BlockArray) or isinstance(b, BlockArray):
+        if fused or kahan:
+            name = "fused" if fused else "kahan"
+            raise ValueError(f"{name}=True goes with Arrays and unit=None; drop {name}")
         return _matmul_of_blocks(context, a, b, unit, choices, out)
     if isinstance(a, Array) and isinstance(b, Array) and 1 in (a.carrier.ndim, b.carrier.ndim):
         return _matmul_of_vectors(context, a, b, unit, choices, out, fused=fused, kahan=kahan)

@@ -114,13 +114,13 @@ def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Pro
     shards = plan.replicas if plan.shard_state else 1
 
     def cycles_of(program: Program) -> float:
-        own = table[program.stage, program.branch][1]
-        again = own.recompute_cycles
+        stage = table[program.stage, program.branch][1]
+        again = stage.recompute_cycles
         return {
-            Phase.FORWARD: own.forward_cycles,
-            Phase.BACKWARD: own.backward_cycles,
-            Phase.RECOMPUTE: own.forward_cycles if again is None else again,
-            Phase.UPDATE: -(-own.update_cycles // shards),
+            Phase.FORWARD: stage.forward_cycles,
+            Phase.BACKWARD: stage.backward_cycles,
+            Phase.RECOMPUTE: stage.forward_cycles if again is None else again,
+            Phase.UPDATE: -(-stage.update_cycles // shards),
         }.get(program.phase, 0)
 
     return cycles_of
@@ -130,14 +130,14 @@ def copies(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Copy, ...]:
     """Copies between IPUs: outputs of F to the next position, gradients of B to the one before."""
     table = figures_of(plan, figures)
     by_stage: dict[int, list[tuple[Entry, StageFigures]]] = {}
-    for entry, own in table.values():
-        by_stage.setdefault(entry.stage, []).append((entry, own))
+    for entry, stage in table.values():
+        by_stage.setdefault(entry.stage, []).append((entry, stage))
     rows = []
     for program in plan.programs:
-        own = table[program.stage, program.branch][1]
+        stage = table[program.stage, program.branch][1]
         step = {Phase.FORWARD: 1, Phase.BACKWARD: -1}.get(program.phase, 0)
         for entry, neighbour in by_stage.get(program.stage + step, ()) if step else ():
-            size = own.output_bytes if step > 0 else neighbour.output_bytes
+            size = stage.output_bytes if step > 0 else neighbour.output_bytes
             if entry.ipu != program.ipu and size:
                 rows.append(Copy(program, entry.ipu, size))
     return tuple(rows)
@@ -169,8 +169,8 @@ class _Clock:
 
     def fed(self, program: Program, start: float, kind: str) -> float:
         """The end of the transfer that feeds a program, or takes its results."""
-        own = self.table[program.stage, program.branch][1]
-        size = own.infeed_bytes if kind == "infeed" else own.outfeed_bytes
+        stage = self.table[program.stage, program.branch][1]
+        size = stage.infeed_bytes if kind == "infeed" else stage.outfeed_bytes
         if kind == "outfeed" and not self.plan.sends(program):
             return start
         cycles = self.rates.cycles(size, "host")
@@ -189,7 +189,7 @@ class _Clock:
         rest = [p for p in work if p.phase not in io]
         groups = [rest]
         if self.plan.sync == "group":
-            groups = [own for f in Phase if (own := [p for p in rest if p.phase is f])]
+            groups = [of_phase for f in Phase if (of_phase := [p for p in rest if p.phase is f])]
         for group in groups:
             ends = dict.fromkeys(self.plan.ipus, self.now)
             for program in group:
@@ -200,12 +200,12 @@ class _Clock:
     def run(self, program: Program, start: float, moves: Sequence[Transfer]) -> float:
         """The end of a program with what it waits for on its own IPU."""
         streams = not self.plan.io_tiles and program.phase is Phase.FORWARD
-        own = [m for m in moves if m.program == program]
+        waits = [m for m in moves if m.program == program]
         if streams:
             start = self.fed(program, start, "infeed")
-        start = self.moved(start, [m for m in own if m.direction == "in"])
+        start = self.moved(start, [m for m in waits if m.direction == "in"])
         start = self.put(start, self.cycles_of(program), program, "compute", program.phase.value)
-        start = self.moved(start, [m for m in own if m.direction == "out"])
+        start = self.moved(start, [m for m in waits if m.direction == "out"])
         return self.fed(program, start, "outfeed") if streams else start
 
     def exchange(self, rows: Sequence[Copy]) -> None:
@@ -222,9 +222,9 @@ class _Clock:
         """Sum over the replicas, then state in, update, state out, on every IPU."""
         slot, replicas = self.plan.slots, self.plan.replicas
         sums = dict.fromkeys(self.plan.ipus, 0.0)
-        for entry, own in self.table.values():
+        for entry, stage in self.table.values():
             # A ring sends 2(R-1)/R of the bytes over each link; with shards as much.
-            sent = 2 * (replicas - 1) * own.accumulator_bytes / replicas
+            sent = 2 * (replicas - 1) * stage.accumulator_bytes / replicas
             sums[entry.ipu] += self.rates.cycles(sent, "link")
         for ipu, cycles in sums.items():
             program = Program(slot, ipu, Phase.REDUCE, -1, -1)
@@ -264,9 +264,9 @@ def shares(events: Iterable[Event]) -> dict[int, Share]:
     total = max((e.start + e.cycles for e in rows), default=0.0)
     by_ipu = {}
     for ipu in sorted({e.ipu for e in rows}):
-        own = [e for e in rows if e.ipu == ipu]
-        by_lane = {lane: sum(e.cycles for e in own if e.lane == lane) for lane in LANES}
-        by_ipu[ipu] = Share(ipu, total, by_lane, total - _covered(own))
+        of_ipu = [e for e in rows if e.ipu == ipu]
+        by_lane = {lane: sum(e.cycles for e in of_ipu if e.lane == lane) for lane in LANES}
+        by_ipu[ipu] = Share(ipu, total, by_lane, total - _covered(of_ipu))
     return by_ipu
 
 

@@ -259,7 +259,7 @@ def _advice(
             f"remote memory takes {share:.0%} of an IPU's cycles; "
             + _without_remote(plan, figures, target)
         )
-    fed = max((own.infeed_bytes for _, own in figures_of(plan, figures).values()), default=0)
+    fed = max((stage.infeed_bytes for _, stage in figures_of(plan, figures).values()), default=0)
     if fed:
         lines.append(
             f"a micro-batch of {fed} bytes fits {io_tiles_for(fed, target)} I/O tiles (the guide's "
@@ -292,8 +292,8 @@ def _exchange_code(plan: Plan) -> list[str]:
 def _balance(plan: Plan, figures: Sequence[StageFigures]) -> list[str]:
     """The IPU whose programs take longest bounds the pipeline."""
     work: dict[int, int] = {}
-    for entry, own in figures_of(plan, figures).values():
-        work[entry.ipu] = work.get(entry.ipu, 0) + own.forward_cycles + own.backward_cycles
+    for entry, stage in figures_of(plan, figures).values():
+        work[entry.ipu] = work.get(entry.ipu, 0) + stage.forward_cycles + stage.backward_cycles
     mean = sum(work.values()) / len(work)
     ipu = max(work, key=lambda i: work[i])
     if not mean or work[ipu] <= (1 + _NOTABLE) * mean:

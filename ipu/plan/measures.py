@@ -89,8 +89,8 @@ def full_slots(work: Iterable[Program], both: bool = False) -> tuple[int, ...]:
     sides = {(ipu, phase) for ipu in ipus for phase in (Phase.FORWARD, Phase.BACKWARD)}
     full = []
     for slot, group in groupby(rows, key=lambda p: p.slot):
-        seen = {(p.ipu, p.phase) for p in group}
-        if seen >= sides or (not both and {ipu for ipu, _ in seen} >= ipus):
+        sides_of_group = {(p.ipu, p.phase) for p in group}
+        if sides_of_group >= sides or (not both and {ipu for ipu, _ in sides_of_group} >= ipus):
             full.append(slot)
     return tuple(full)
 

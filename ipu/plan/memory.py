@@ -139,29 +139,29 @@ def figures_of(
             f"figures has {len(figures)} entries for {len(entries)} stages; give those of each"
         )
     rows = zip(entries, figures, strict=True)
-    return {(entry.stage, entry.branch): (entry, own) for entry, own in rows}
+    return {(entry.stage, entry.branch): (entry, stage) for entry, stage in rows}
 
 
-def kept_bytes(plan: Plan, stage: int, own: StageFigures) -> int:
+def kept_bytes(plan: Plan, stage: int, figures: StageFigures) -> int:
     """Bytes that one micro-batch leaves for the backward pass of a stage."""
     if not plan.training:
         return 0
     if plan.recomputation and stage < plan.n_stages - 1:
-        return own.input_bytes + own.checkpoint_bytes
-    return own.saved_bytes
+        return figures.input_bytes + figures.checkpoint_bytes
+    return figures.saved_bytes
 
 
-def state_bytes(plan: Plan, own: StageFigures) -> tuple[int, int]:
+def state_bytes(plan: Plan, figures: StageFigures) -> tuple[int, int]:
     """Bytes of a stage's state on the chip and in remote memory, of one replica.
 
     A sharded tensor counts ceil(elements/R) elements; one below 128 bytes stays on the chip.
     """
     chip = remote = 0
-    for size in own.tensors_of_state:
-        elements = -(-size // own.state_itemsize)
+    for size in figures.tensors_of_state:
+        elements = -(-size // figures.state_itemsize)
         mine = size
         if plan.is_sharded(elements):
-            mine = -(-elements // plan.replicas) * own.state_itemsize
+            mine = -(-elements // plan.replicas) * figures.state_itemsize
         if "state" in plan.offloaded and size >= REMOTE_MINIMUM.value:
             remote += mine
         else:
@@ -213,7 +213,7 @@ class _Tally:
         }
 
 
-def _fed(plan: Plan, slot: Sequence[Program], stage: int, own: StageFigures) -> int:
+def _fed(plan: Plan, slot: Sequence[Program], stage: int, figures: StageFigures) -> int:
     """Bytes of the feeds in a slot: of its programs, and of transfers on I/O tiles beside them."""
     last = stage == plan.n_stages - 1
     forwards = sum(p.phase is Phase.FORWARD and p.stage == stage and not p.branch for p in slot)
@@ -222,7 +222,7 @@ def _fed(plan: Plan, slot: Sequence[Program], stage: int, own: StageFigures) -> 
         p.phase in (Phase.OUTFEED, Phase.FORWARD) and p.stage == stage and not p.branch
         and plan.sends(p) for p in slot
     )
-    return own.infeed_bytes * (forwards + incoming) + own.outfeed_bytes * last * outgoing
+    return figures.infeed_bytes * (forwards + incoming) + figures.outfeed_bytes * last * outgoing
 
 
 def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:
@@ -270,20 +270,20 @@ def always_live(rows: Iterable[Live]) -> dict[int, int]:
     for row in rows:
         sizes.setdefault((row.ipu, row.kind), []).append(row.bytes)
     result: dict[int, int] = {row.ipu: 0 for row in rows}
-    for (ipu, _), own in sizes.items():
-        result[ipu] += min(own) if len(own) == len(slots) else 0
+    for (ipu, _), totals in sizes.items():
+        result[ipu] += min(totals) if len(totals) == len(slots) else 0
     return result
 
 
 def remote_bytes(plan: Plan, figures: Sequence[StageFigures]) -> dict[str, int]:
     """Bytes of one replica in remote memory, by kind."""
     sums = dict.fromkeys(sorted(plan.offloaded), 0)
-    for entry, own in figures_of(plan, figures).values():
+    for entry, stage in figures_of(plan, figures).values():
         sizes = {
-            "state": state_bytes(plan, own)[1],
-            "weights": own.parameter_bytes,
-            "accumulators": own.accumulator_bytes,
-            "activations": plan.stash.fifo[entry.stage] * kept_bytes(plan, entry.stage, own),
+            "state": state_bytes(plan, stage)[1],
+            "weights": stage.parameter_bytes,
+            "accumulators": stage.accumulator_bytes,
+            "activations": plan.stash.fifo[entry.stage] * kept_bytes(plan, entry.stage, stage),
         }
         for kind in sums:
             sums[kind] += sizes[kind]
@@ -312,12 +312,12 @@ def transfers(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Transfer, ..
     for program in plan.programs:
         if program.phase in (Phase.INFEED, Phase.OUTFEED):
             continue
-        entry, own = table[program.stage, program.branch]
+        entry, stage = table[program.stage, program.branch]
         queued = plan.stash.fifo[entry.stage] > 0
         sizes = {
-            "weights": own.parameter_bytes,
-            "accumulators": own.accumulator_bytes,
-            "activations": kept_bytes(plan, entry.stage, own) * queued,
+            "weights": stage.parameter_bytes,
+            "accumulators": stage.accumulator_bytes,
+            "activations": kept_bytes(plan, entry.stage, stage) * queued,
         }
         for kind, size in sizes.items():
             if kind not in plan.offloaded or not size:
@@ -340,11 +340,11 @@ def _update_transfers(
     plan: Plan, table: Iterable[tuple[Entry, StageFigures]]
 ) -> tuple[Transfer, ...]:
     rows = []
-    for entry, own in table if plan.training else ():
+    for entry, stage in table if plan.training else ():
         sizes = {
-            "state": (state_bytes(plan, own)[1], ("in", "out")),
-            "weights": (own.parameter_bytes, ("in", "out")),
-            "accumulators": (own.accumulator_bytes, ("in",)),
+            "state": (state_bytes(plan, stage)[1], ("in", "out")),
+            "weights": (stage.parameter_bytes, ("in", "out")),
+            "accumulators": (stage.accumulator_bytes, ("in",)),
         }
         program = update_program(plan, entry)
         for kind, (size, ways) in sizes.items():

@@ -42,7 +42,7 @@ def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
     The latter are masks of dropout and explicit checkpoints.
     """
     saved: dict[int, int] = {}
-    kept: dict[int, int] = {}
+    checkpoint: dict[int, int] = {}
     for node in nodes(*tensors):
         for item in node.saved:
             if isinstance(item, Array):
@@ -51,10 +51,10 @@ def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
                     continue
                 saved[key] = nbytes
                 if node.primitive is ops.recomputation_checkpoint:
-                    kept[key] = nbytes
+                    checkpoint[key] = nbytes
             elif isinstance(item, np.ndarray):
-                saved[id(item)] = kept[id(item)] = item.nbytes
-    return sum(saved.values()), sum(kept.values())
+                saved[id(item)] = checkpoint[id(item)] = item.nbytes
+    return sum(saved.values()), sum(checkpoint.values())
 
 
 class StageMeter:
@@ -85,8 +85,8 @@ class StageMeter:
         received = {id(x): x for x in flight.arguments if isinstance(x, Tensor)}.values()
         inputs = sum(x.array.storage_bytes for x in received)
         elsewhere = {memory(x.kept)[0] for x in (*received, *used_variables(tensors))}
-        saved, kept = _saved(tensors, elsewhere)
-        row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": kept}
+        saved, checkpoint = _saved(tensors, elsewhere)
+        row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": checkpoint}
         if program.stage == 0:
             row["infeed_bytes"] = inputs
         if program.stage == self.plan.n_stages - 1:

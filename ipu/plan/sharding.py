@@ -48,14 +48,14 @@ def shards_of(worker: Worker, pairs: Pairs, replica: int, plan: Plan) -> Shards:
             shards.pairs.append((gradient, variable))
             continue
         start, stop = chunks(gradient.size, plan.replicas)[replica]
-        own = Variable(_chunk(variable.array, start, stop), worker.device, variable.name)
-        own.first = start
-        shards.chunks[variable.name] = own
-        shards.pairs.append((_chunk(gradient, start, stop), own))
-        kept = worker.slots.get(variable.name)
-        if kept is not None:
+        chunk = Variable(_chunk(variable.array, start, stop), worker.device, variable.name)
+        chunk.first = start
+        shards.chunks[variable.name] = chunk
+        shards.pairs.append((_chunk(gradient, start, stop), chunk))
+        slots = worker.slots.get(variable.name)
+        if slots is not None:
             shards.slots[variable.name] = tuple(
-                _chunk(slot, start, stop) if _is_like(slot, variable) else slot for slot in kept
+                _chunk(slot, start, stop) if _is_like(slot, variable) else slot for slot in slots
             )
     return shards
 
@@ -72,7 +72,7 @@ def _chunk(x: Array, start: int, stop: int) -> Array:
 def write_back(workers: Sequence[Worker], shards: Sequence[Shards]) -> None:
     """Every replica gathers the chunks of its variables."""
     for name in shards[0].chunks:
-        chunk_of = [each.chunks[name].array for each in shards]
+        chunk_of = [shard.chunks[name].array for shard in shards]
         for worker in workers:
             variable = worker.variables[name]
             variable.assign(_joined(chunk_of, variable, worker))
@@ -85,16 +85,16 @@ def gathered_slots(
 ) -> list[Slots]:
     """The slots of every replica, whole."""
     whole: list[Slots] = []
-    for worker, each, own in zip(workers, shards, after, strict=True):
-        slots = dict(own)
-        for name, chunk in each.chunks.items():
-            if name not in own:
+    for worker, shard, slots_after in zip(workers, shards, after, strict=True):
+        slots = dict(slots_after)
+        for name, chunk in shard.chunks.items():
+            if name not in slots_after:
                 continue
             variable = worker.variables[name]
             slots[name] = tuple(
                 _joined([parts[name][i] for parts in after], variable, worker)
                 if _is_like(slot, chunk) else slot
-                for i, slot in enumerate(own[name])
+                for i, slot in enumerate(slots_after[name])
             )
         whole.append(slots)
     return whole

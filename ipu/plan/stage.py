@@ -28,12 +28,12 @@ def as_values(outcome: Any) -> tuple[Any, ...]:
 def used_variables(values: Sequence[Any]) -> list[Variable]:
     """The trainable variables that values were computed from, in the order of their first use."""
     tensors = [value for value in values if isinstance(value, Tensor)]
-    seen: dict[int, Variable] = {}
+    variables: dict[int, Variable] = {}
     for node in reversed(nodes(*tensors)):
         for origin in node.inputs:
             if isinstance(origin, Variable) and origin.trainable:
-                seen.setdefault(id(origin), origin)
-    return list(seen.values())
+                variables.setdefault(id(origin), origin)
+    return list(variables.values())
 
 
 def check_arguments(run: Stage, number: int, arguments: Sequence[Any]) -> None:
@@ -144,9 +144,9 @@ class Flight:
             return [[] for _ in variables]
         sources = [*self.inlets.values(), *variables]
         summands = pull_back(targets, sources, watch)
-        for index, own in zip(self.inlets, summands[: len(self.inlets)], strict=True):
-            if own:
-                self.gradients[index] = own[0]
+        for index, summands_of_inlet in zip(self.inlets, summands[: len(self.inlets)], strict=True):
+            if summands_of_inlet:
+                self.gradients[index] = summands_of_inlet[0]
         self.drop(branch)
         return summands[len(self.inlets) :]
 

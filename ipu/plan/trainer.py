@@ -153,9 +153,9 @@ class Trainer(train.Trainer):
                 nearest=self.replica_identical_only,
             )
 
-        own = self.own_replicas
+        replicas = self.own_replicas
         self.group.prepare(worker)
-        return [worker(replica) for replica in own]
+        return [worker(replica) for replica in replicas]
 
     @property
     def own_replicas(self) -> range:
@@ -270,9 +270,9 @@ class Trainer(train.Trainer):
 
     @usual_arithmetic
     def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
-        own = worker.device.context(sum_.format).wrap(sum_.carrier)
+        total = worker.device.context(sum_.format).wrap(sum_.carrier)
         with worker.numbering.in_use(), averaging(variable):
-            return worker.device.multiply(own, 1 / self.plan.replicas)
+            return worker.device.multiply(total, 1 / self.plan.replicas)
 
     def _update(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool

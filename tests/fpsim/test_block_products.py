@@ -244,6 +244,10 @@ BAD = {
         lambda x, y: matmul(*[fp.Context("e4m3fn").array(np.ones((32, 32)))] * 2,
                             "B200_TC05_MXF8_F32"), TypeError, "takes blocks along K"),
     "context": (lambda x, y: matmul(x, y, "B200_TC05_MXF8_F32"), ValueError, "name one: context"),
+    "wide": (lambda x, y: fp.Context("binary64").matmul(x, y, "B200_TC05_MXF8_F32"), ValueError,
+             "narrower than the result in binary64"),
+    "fused": (lambda x, y: FP32.matmul(x, y, "B200_TC05_MXF8_F32", fused=True), ValueError,
+              "fused=True goes with Arrays"),
     "choice": (lambda x, y: FP32.matmul(x, y, "B200_TC05_MXF8_F32", scale=3), ValueError,
                "no choice of a product of blocks"),
     "dimensions": (

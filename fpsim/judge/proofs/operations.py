@@ -191,7 +191,8 @@ def _operation(
         name, "operation, under contracts" if contracts else "operation",
         f"{operation} of all {fmt.name} numbers is rounded once, with its flags",
         partial(_claim, operation, settings, bool(contracts)),
-        partial(_check, operation, settings), contracts, quick=name == "add e5m2 RNE",
+        partial(_check, operation, settings), contracts,
+        quick=name in ("multiply e5m2 RNE", "add binary16 RNE"),
         about="+, −, ×, ÷, √ and fma of all numbers of the format, with flags",
     )
 

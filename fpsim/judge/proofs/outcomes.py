@@ -108,6 +108,8 @@ def result_of(
     raised = choose(inexact & tiny, flags(_INEXACT | _UNDERFLOW, 8), raised)
     no = theory.truth(False)
     plain = ExpectedResult(Magnitude(value, exact.unit), negative, no, no, raised)
+    if settings.subnormals not in ("keep", "flush_results", "flush_both"):
+        raise ValueError(f"subnormals={settings.subnormals!r} is not specified here")
     if settings.subnormals != "keep":
         lost = ExpectedResult(
             Magnitude(zero, exact.unit), negative, no, no, flags(_INEXACT | _UNDERFLOW, 8)

@@ -17,6 +17,7 @@ def test_a_page_has_every_way_and_what_it_printed(tmp_path):
     for words in ("train.py: side by side", "accuracy 91 %", 'href="fp16/index.html"',
                   "exited with status 2", "64 ÷ 0"):
         assert words in text
+    assert text.count("exited with status") == 1
     assert "\n50\n" not in text  # only the last lines of a long output
 
 
