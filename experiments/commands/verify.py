@@ -184,7 +184,7 @@ def proof(
         return int(finding.differs)
     if only_list:
         for theorem in chosen:
-            click.echo(f"{theorem.kind:<14} {theorem.name}: {theorem.statement}")
+            click.echo(f"{theorem.kind:<24} {theorem.name}: {theorem.statement}")
     if page or only_list:
         return 0
     status = int(any(not known[t.name]["status"].startswith(PROVED) for t in chosen

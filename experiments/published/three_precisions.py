@@ -12,7 +12,7 @@ from fpsim.linalg import refine
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, Result, Row
 from ipu.experiments.published.claim import Claim, published, tables, within
-from ipu.run.verdict import Effect
+from ipu.run.verdict import Effect, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +41,8 @@ CLAIMS = [
               n=40, steps=10, how="GMRES, which applies A and the factors in FP64")),
 ]
 STEPS, BOUND = {"LU": 30, "GMRES": 10}, 2.0**-23
+#: Series below which limits on a grid may coincide by chance, and show no spread.
+FEWEST = 10
 #: Rows and columns, exponents of condition numbers, what is claimed.
 PARTS = {
     "LU": (100, np.arange(2.0, 6.1, 0.25), 4.0), "GMRES": (40, np.arange(6.0, 10.75, 0.5), 8.0),
@@ -100,9 +102,10 @@ def run(quick: bool, seed: int) -> Result:
             limits.append(_limit(part, mode, s))
             rows += [{"row": "system", "curve": part, "mode": mode, "seed": s, "exponent": float(e),
                       "solved": float(e < limits[-1])} for e in exponents]
-        spread = float(np.std(limits, ddof=1)) / math.sqrt(len(limits))
         half_step = float(exponents[1] - exponents[0]) / 2
-        effect = Effect(float(np.mean(limits)), 2 * spread + half_step)
+        mean = over_seeds(limits)
+        uncertainty = mean.uncertainty + half_step if len(limits) >= FEWEST else math.inf
+        effect = Effect(mean.value, uncertainty)
         rows.append(within(part, "log10 of the limit", f"about {claimed:g}", claimed - 1,
                            claimed + 1, effect))
         rows.append({"row": "limit", "curve": part, "exponent": effect.value})

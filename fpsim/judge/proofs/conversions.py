@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from fpsim.elementwise.apply import apply
 from fpsim.elementwise.constants import exact_width
 from fpsim.judge.oracle import OracleSettings, convert
 from fpsim.judge.proofs.compiled import answers, bits_of, told
@@ -21,6 +24,7 @@ from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.specification import magnitude_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
+from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_NONE
 from fpsim.records.formats import BINARY32, CATALOGUE, Format
 from fpsim.records.rounding import MODES, SR
 from fpsim.records.settings import Settings
@@ -33,6 +37,7 @@ _RANDOM_BITS = (8, 13, 16)
 _ABOUT = {
     "conversion": "every binary32 number into a format, in every mode: value, sign, NaN, flags",
     "conversion, given bits": "the same with the caller's own random bits",
+    "conversion, without flags": "the values of the kernels that tell no flags",
     "conversion, policies": "overflow, infinities, subnormals, tininess, quiet NaN: one choice "
     "at a time",
 }
@@ -53,8 +58,8 @@ def expected(x: Word, settings: Settings, word: Word | None) -> ExpectedResult:
     return special.where(body >= 0x7F800000, finite)
 
 
-def claim(settings: Settings, supplied: bool) -> SolverClaim:
-    """The kernel's step gives the outcome of the specification."""
+def claim(settings: Settings, supplied: bool, level: int = FLAGS_EACH) -> SolverClaim:
+    """The kernel's step gives the outcome of the specification; FLAGS_NONE tells no flags."""
     theory = Theory()
     x = theory.variable("x", 32)
     word = top = None
@@ -66,8 +71,12 @@ def claim(settings: Settings, supplied: bool) -> SolverClaim:
             r = settings.random_most
             premises.append(word < 1 << r)
             top = word << (32 - r)
-    step = replayed(TermBuilder(theory), "convert", settings, [x], word, supplied=supplied)
-    goal = agrees(step.code, step.flags, expected(x, settings, top))
+    step = replayed(
+        TermBuilder(theory), "convert", settings, [x], word, supplied=supplied, level=level
+    )
+    outcome = expected(x, settings, top)
+    flags = outcome.flags if level == FLAGS_NONE else step.flags
+    goal = agrees(step.code, flags, outcome)
     return SolverClaim(theory, goal, premises)
 
 
@@ -85,6 +94,26 @@ def check(settings: Settings, supplied: bool, point: Point) -> Finding:
     code, flags = convert(x, BINARY32, settings.format, oracle_settings(settings, word))
     found = answers("convert", settings, [x], word, supplied)
     return Finding(told(found), told({(bits_of(code, settings.format), int(flags))}))
+
+
+def check_without_flags(settings: Settings, point: Point) -> Finding:
+    """The compiled kernel that tells no flags and the oracle at a point."""
+    code, _ = convert(point["x"], BINARY32, settings.format, oracle_settings(settings))
+    x = np.array([point["x"]], np.uint32).view(np.float32)
+    out, _ = apply("convert", [x], settings, track=False)
+    return Finding(
+        told({(int(out.view(np.uint32)[0]), 0)}), told({(bits_of(code, settings.format), 0)})
+    )
+
+
+def _without_flags(fmt: Format, rounding: Any) -> Theorem:
+    settings, kind = Settings(fmt, rounding), "conversion, without flags"
+    return Theorem(
+        f"convert {fmt.name} {rounding} without flags", kind,
+        f"the kernel that tells no flags converts every binary32 number into {fmt.name} as well",
+        partial(claim, settings, False, FLAGS_NONE), partial(check_without_flags, settings),
+        about=_ABOUT[kind],
+    )
 
 
 def conversion(
@@ -140,3 +169,5 @@ def theorems() -> Iterator[Theorem]:
             if mode.stochastic:
                 yield conversion(fmt, mode, "given bits", supplied=True)
         yield from _policies(fmt)
+        for rounding in ("RNE", "RTP"):
+            yield _without_flags(fmt, rounding)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from fpsim.elementwise.constants import exact_width
 from fpsim.judge.oracle import elementwise_word
 from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.terms import Theory, Truth, Word, both, choose
@@ -28,7 +29,7 @@ from fpsim.kernels.random import words as random_words
 from fpsim.products import spread_sums
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.by_unit.window import _middle, _sums
-from fpsim.records.formats import BINARY16, BINARY32
+from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.records.rounding import RNE, RTZ
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit
@@ -252,6 +253,32 @@ def _lanes_hold() -> SolverClaim:
     return SolverClaim(theory, both(theory.truth(_lane_holds(unit)) for unit in _units()))
 
 
+def _formats() -> Iterator[Format]:
+    """Formats of every width that binary32 may hold, with usual and unusual biases."""
+    for exponent_bits in range(2, 9):
+        for precision in range(2, 24):
+            for moved in (-20, -3, 0, 3, 20):
+                bias = (1 << (exponent_bits - 1)) - 1 + moved
+                try:
+                    yield Format.custom(exponent_bits, precision, bias=bias)
+                except ValueError:
+                    continue  # a range beyond what any format may have
+
+
+def _product_fits(fmt: Format) -> bool:
+    """Whether the lanes that multiplication picks hold every product of the format exactly."""
+    if exact_width("multiply", Settings(fmt), 4) == 64:
+        return True
+    largest, quantum = Fraction(fmt.max), Fraction(2) ** (fmt.emin - fmt.precision + 1)
+    below = largest * largest < Fraction(2) ** 128
+    return below and 2 * fmt.precision <= 24 and quantum * quantum >= Fraction(1, 2**149)
+
+
+def _products_fit() -> SolverClaim:
+    theory = Theory()
+    return SolverClaim(theory, both(theory.truth(_product_fits(fmt)) for fmt in _formats()))
+
+
 def theorems() -> Iterator[Theorem]:
     """Layouts of random words, parts of sums, lanes of units."""
     about = "no two roundings of an operation share a random number; the loops run on terms"
@@ -275,5 +302,10 @@ def theorems() -> Iterator[Theorem]:
         "lanes of windowed units", "lanes",
         "the lanes that the dispatcher picks hold every sum of a call, of all terms and windows",
         _lanes_hold, quick=True,
-        about="no sum of a call leaves the lanes that the dispatcher picks (every unit tried)",
+        about="no sum of a call, no product leaves the lanes that are picked (all cases tried)",
+    )
+    yield Theorem(
+        "lanes of products", "lanes",
+        "where multiplication picks lanes of 32 bits they hold every product of the format",
+        _products_fit, quick=True,
     )

@@ -15,7 +15,9 @@ from ipu.experiments.published.gallery import claims, claims_of, write_gallery
 YES, NO, OPEN = "REPRODUCED", "NOT REPRODUCED", "CANNOT BE TOLD"
 
 #: Verdicts of whole runs where they differ from those of quick ones.
-WHOLE = {"narrow_underflow": [YES, YES, YES], "frozen_soil": [YES, YES]}
+WHOLE = {
+    "narrow_underflow": [YES, YES, YES], "frozen_soil": [YES, YES], "three_precisions": [YES, OPEN],
+}
 #: Each file with its verdicts, in a quick run.
 KNOWN = {
     "half_matrix_products": [YES],
@@ -27,7 +29,7 @@ KNOWN = {
     "chunked_sums": [OPEN],
     "narrow_underflow": [YES],  # of three files the first
     "euler_stagnation": [YES, YES, YES],
-    "three_precisions": [YES, YES],
+    "three_precisions": [OPEN, OPEN],  # a few seeds decide nothing
     "frozen_soil": [OPEN, YES],  # the short run does not reach the end
     "fp8_promotion": [OPEN, YES],
     "eight_bits": [YES, OPEN],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from ipu.frontends.tensorflow.engine.measuring import _stage
 from ipu.frontends.tensorflow.pipelining.checks import planned
 from ipu.frontends.tensorflow.pipelining.options import PipelineSchedule
 from ipu.plan.cycles import timeline
@@ -68,7 +71,7 @@ def test_cycles_and_variables_do_not_depend_on_the_cut(four):
 
 
 @pytest.mark.source("S0-26")
-def test_replicas_are_those_that_run():
+def test_replicas_are_those_that_run(four):
     def average(loss):
         inner = ipu.optimizers.CrossReplicaOptimizer(momentum())
         return ipu.pipelining_ops.OptimizerFunctionOutput(inner, loss)
@@ -76,6 +79,19 @@ def test_replicas_are_those_that_run():
     own = costs(pipelined(optimizer_function=average), ipus=8)
     assert (own.plan.replicas, len(own.plan.ipus)) == (2, 4)
     assert any(event.kind == "reduce" for event in timeline(*own))
+    for name in ("forward_cycles", "backward_cycles"):  # those of one replica
+        assert column(own, name) == column(four, name)
+
+
+def test_a_node_without_a_mark_belongs_where_its_inputs_come_from():
+    """Gradients of several stages are summed in the earliest, what follows runs in the latest."""
+    inputs = [(Phase.BACKWARD, 2, 0), (Phase.BACKWARD, 1, 0), (Phase.FORWARD, 0, 0)]
+    assert _stage(SimpleNamespace(direction="backward"), inputs, 3) == 1
+    assert _stage(SimpleNamespace(direction="backward"), inputs[2:], 3) == 0
+    assert _stage(SimpleNamespace(direction="backward"), [], 3) == 3
+    forward = [(Phase.FORWARD, 0, 0), (Phase.FORWARD, 2, 0)]
+    assert _stage(SimpleNamespace(direction="forward"), forward, 3) == 2
+    assert _stage(SimpleNamespace(direction="forward"), [], 3) == 0
 
 
 def held(own):
