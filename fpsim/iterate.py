@@ -73,7 +73,7 @@ def iterate(context: Any, step: Callable[..., Any], x: Any, n: int, watch: Any) 
     _check(context, arrays, n)
     kept = _watched(watch, n, sum(a.carrier.nbytes for a in arrays))
     program = _traced(context, step, arrays)
-    run = _Run(context, program, n, kept)
+    run = _Steps(context, program, n, kept)
     fixed = run.all(step, [a.shape for a in arrays])
     many = isinstance(x, (tuple, list))
 
@@ -204,7 +204,7 @@ def _compiled(
     )
 
 
-class _Run:
+class _Steps:
     """Steps of a program; the context changes at the end alone, or before a step that traps."""
 
     def __init__(self, context: Any, program: _Program, n: int, kept: list[int]) -> None:
