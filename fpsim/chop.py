@@ -184,10 +184,12 @@ class Chop:
         """Whether the magnitude goes up, where there is a tail."""
         if self.round == 1:
             nearer: NDArray[np.bool_] = 2 * tail > one
-            return nearer | ((2 * tail == one) & ((bits & one) != 0))
+            tie_up: NDArray[np.bool_] = (2 * tail == one) & ((bits & one) != 0)
+            nearer |= tie_up
+            return nearer
         if self.round < 5:
             outward: NDArray[np.bool_] = x > 0 if self.round == 2 else x < 0
-            return outward & (self.round < 4)
+            return outward if self.round < 4 else np.zeros(x.shape, np.bool_)
         # What is infinite or NaN has a fraction that is no number, and takes a random one too.
         drawing = np.flatnonzero((tail != 0) | ~finite)
         up = np.zeros(x.shape, np.bool_)
