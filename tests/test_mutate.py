@@ -73,7 +73,7 @@ def test_counts_of_changes(text, count):
 
 
 def test_no_two_mutants_of_a_file_are_the_same():
-    for path in ("fpsim/records/flags.py", "ipu/learn/patterns.py", "experiments/lab/store.py"):
+    for path in ("fpsim/records/flags.py", "ipu/learn/policy.py", "experiments/lab/store.py"):
         text = (ROOT / path).read_text(encoding="utf-8")
         mutants = list(mutants_of(path, text))
         assert len(mutants) > 10

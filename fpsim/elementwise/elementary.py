@@ -99,7 +99,7 @@ def _block(name: str, x: Wide, settings: Settings) -> tuple[Wide, bool]:
 
 def _is_ordinary(edges: _Edges, x: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Where the enclosures give the value."""
-    ordinary = np.isfinite(x)
+    ordinary: NDArray[np.bool_] = np.isfinite(x)
     if not edges.negative:
         ordinary &= x > 0
     elif edges.odd:

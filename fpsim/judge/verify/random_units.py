@@ -33,13 +33,15 @@ from fpsim.records.formats import (
     Format,
 )
 from fpsim.records.rounding import RNE, RTP, RTZ, SR, Rounding
-from fpsim.records.settings import SUBNORMALS, Settings
+from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from fpsim.records.units import MatrixUnit
 
 __all__ = ["KINDS", "SHAPES", "UnitTrial", "Shape", "codes_of", "draw_case", "named_case", "ties"]
 
 Codes = NDArray[np.uint32]
 Random = np.random.Generator
+#: Rules for subnormals that products have; the other one is for single operations.
+_SUBNORMALS = tuple(policy for policy in SUBNORMALS if policy != ZERO_OR_NORMAL)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _policies(rng: Random, partials: Format, rounding: Rounding) -> Settings:
     fmt = _pick(rng, narrow) if narrow and rng.random() < 0.3 else partials
     overflows = ["nan", "saturate", *["infinity"] * (fmt.has_infinity and partials.has_infinity)]
     return Settings(
-        fmt, rounding, _pick(rng, overflows), _pick(rng, SUBNORMALS),
+        fmt, rounding, _pick(rng, overflows), _pick(rng, _SUBNORMALS),
         _pick(rng, ["after", "before"]), quiet_nan_raises=bool(rng.integers(2)),
     )
 
@@ -189,7 +191,7 @@ def draw_case(rng: Random, shape: Shape, number: int) -> UnitTrial:
     return UnitTrial(
         unit, a, b, _policies(rng, unit.partials, shape.stores),
         int(rng.integers(-12, 13)) if scaled else 0,
-        _pick(rng, SUBNORMALS) if rng.random() < 0.5 else None, shape.replay,
+        _pick(rng, _SUBNORMALS) if rng.random() < 0.5 else None, shape.replay,
         kind,
     )
 

@@ -54,9 +54,9 @@ LISTS: dict[str, tuple[str, ...]] = {
 #: first, and those that Python computes.
 _COUNTED, _OF_HOST = (_STEP, "mu_products"), ("mus", "etas")
 #: Options that no row has: unusual where they are set.
-_UNUSUAL = (
+_UNUSUAL = frozenset((
     "capturable", "differentiable", "has_complex", "has_sparse_grad", "grad_scale", "found_inf",
-)
+))
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _DTYPES = (torch.float32, *HALVES)
 
@@ -94,11 +94,11 @@ class StepRows:
             yield
 
     def _named(self, name: str, torchs: Callable[..., None]) -> Callable[..., None]:
-        row, parameters = UPDATES[f"torch {name}"], signature(torchs)
+        row, names = UPDATES[f"torch {name}"], tuple(signature(torchs).parameters)
 
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
-            arguments = parameters.bind(*args, **kwargs).arguments
+            arguments = dict(zip(names, args, strict=False)) | kwargs
             if self.takes(name, row, arguments):
                 self._run(name, row, arguments)
             else:
@@ -112,13 +112,17 @@ class StepRows:
         """Whether the row computes the step of a group; else torch's operations do."""
         if not self._program.layers.in_update or torch.is_grad_enabled():
             return False
-        if torch._C._len_torch_dispatch_stack() != 1 or any(arguments.get(o) for o in _UNUSUAL):
+        if torch._C._len_torch_dispatch_stack() != 1:
             return False
         lists = ("params", "grads", *LISTS[name])
-        options = arguments.keys() - {*lists, *_UNUSUAL}
-        if options != set(row.numbers):
-            return False
-        if not all(isinstance(arguments[o], (bool, int, float)) for o in options):
+        options = arguments.keys() - lists
+        for option in options:  # no generators, which are calls: this runs in every step
+            value = arguments[option]
+            if option in _UNUSUAL and value:
+                return False
+            if option not in _UNUSUAL and not isinstance(value, (bool, int, float)):
+                return False
+        if options - _UNUSUAL != set(row.numbers):
             return False
         call = self._program.call(f"torch.optim.{name}")
         rows = zip(*(arguments[x] or [None] * len(arguments["params"]) for x in lists), strict=True)

@@ -78,6 +78,26 @@ except StoppedError as error:
     assert (status, lines) == (3, ["DAMAGED 0 True"] * 2)
 
 
+@pytest.mark.tier("full")
+def test_a_message_in_parts_above_the_limit_tells_what_has_come():
+    status, lines, _ = mpirun(
+        2,
+        """
+import ipu.members.mpi_transport as module
+module._LONGEST = 4
+transport = connect(cluster)
+transport.limit = 10
+if rank == 0:
+    transport.send(1, bytes(16))
+try:
+    transport.receive(1 - rank)
+except StoppedError as error:
+    print(error.reason.kind.name, error.reason.rank, "12 bytes" in str(error))
+""",
+    )
+    assert (status, lines) == (3, ["DAMAGED 0 True"] * 2)
+
+
 def test_all_workers_tell_why_a_training_stopped():
     status, lines, _ = mpirun(
         3,

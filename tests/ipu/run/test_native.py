@@ -26,6 +26,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.trainer import Trainer as PlanTrainer
 from ipu.run import machine
 from ipu.run.changes import Changes
+from ipu.run.options import RunOptions
 
 X = np.random.default_rng(1).normal(size=(8, 6))
 LABELS = np.arange(8) % 3
@@ -69,8 +70,14 @@ def test_a_watched_training_has_the_same_bits_and_tells_every_result():
         (layer, step, m) for step in range(3) for m in range(2) for layer in ("body", "head")
     ]
     assert {e.place.layer for e in products} == {"body", "head"}
+    assert {e.place.replica for e in events} == {0}
     assert {e.direction for e in events} == {"forward", "backward"}
     assert run.report()["layers"] == {}
+    events.clear()
+    trainer.forward(X)
+    assert {(e.direction, e.place.step, e.place.micro_batch) for e in events} == {
+        ("evaluation", 3, 0)
+    }
 
 
 def test_a_report_has_layers_directions_and_losses(tmp_path):
@@ -240,6 +247,23 @@ def test_a_user_still_observes_updates():
     trainer.step(X, LABELS)
     assert len(names) == 4
     assert set(run.report()["swallowed"]) == {"body", "head"}
+
+
+def test_every_argument_reaches_the_options_and_the_device():
+    arguments = {
+        "policy": "mixed", "sr": True, "seed": 5, "count": True, "target": "mk1", "nanoo": True,
+        "traps": True, "preset": "exact", "f32_denormals": "ieee", "max_nan": "propagate",
+        "sums": "chain", "changes": Changes(eps=1e-3),
+    }
+    run = machine(**arguments)
+    assert run.options == RunOptions(**arguments, ties="all")
+    assert (run.device.target.name, run.device.source.seed, run.device.counts) == ("mk1", 5, {})
+    assert run.device.control == run.options.control
+    chosen = run.device.options
+    assert (chosen.preset, chosen.f32_denormals, chosen.max_nan, chosen.sums) == (
+        "exact", "ieee", "propagate", "chain"
+    )
+    assert (run.seed, run.is_counting, run.way.changes) == (5, True, Changes(eps=1e-3))
 
 
 @pytest.mark.parametrize("run", [3, "fp16", object()])

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.ipu.frontends.tensorflow.framework import current, ipu, tf
+from tests.ipu.frontends.tensorflow.framework import Choices, current, ipu, tf
 
 from fpsim import BINARY16  # isort: skip
 from fpsim.tf import machine  # isort: skip
@@ -188,6 +188,17 @@ def test_bad_arguments_are_refused_in_a_sentence(choice, error, text):
     with pytest.raises(error, match=text):
         machine(**choice)
     assert current() is before
+
+
+def test_every_argument_reaches_the_choices_of_a_run():
+    arguments = {
+        "policy": "mixed", "sr": True, "seed": 5, "count": True, "target": "mk1", "ties": "first",
+        "nanoo": True, "traps": True, "found_inf": "status", "preset": "exact",
+        "f32_denormals": "ieee", "max_nan": "propagate", "sums": "chain",
+    }
+    run = machine(**arguments)
+    assert run.options == Choices(**arguments)
+    assert (run.device.target.name, run.device.options.preset) == ("mk1", "exact")
 
 
 def test_what_is_no_function_watches_nothing():

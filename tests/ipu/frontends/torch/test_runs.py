@@ -10,6 +10,8 @@ from tests.ipu.frontends.torch.framework import machine, mlp, torch, train
 from fpsim import BINARY16  # isort: skip
 from ipu.learn import SGD, Trainer, dense  # isort: skip
 from ipu.run import machine as native_machine  # isort: skip
+from ipu.run.changes import Changes  # isort: skip
+from ipu.run.options import RunOptions  # isort: skip
 from ipu.run import OperationEvent, Run  # isort: skip
 
 
@@ -40,6 +42,19 @@ def test_a_watched_run_has_the_same_bits():
             train(net, (6,), 3, optimiser=torch.optim.Adam)
         weights.append([p.detach().numpy().tobytes() for p in net.parameters()])
     assert weights[0] == weights[1]
+
+
+def test_every_argument_reaches_the_options_of_a_session():
+    arguments = {
+        "policy": "mixed", "sr": True, "seed": 5, "count": True, "target": "mk1", "ties": "all",
+        "nanoo": True, "traps": True, "found_inf": "status", "preset": "exact",
+        "f32_denormals": "ieee", "max_nan": "propagate", "sums": "chain",
+        "changes": Changes(eps=1e-3),
+    }
+    run = machine(**arguments, step=4)
+    assert run.options == RunOptions(**arguments)
+    assert (run.first_step, run.device.target.name) == (4, "mk1")
+    assert run.device.options.preset == "exact"
 
 
 def test_what_is_no_function_watches_nothing():

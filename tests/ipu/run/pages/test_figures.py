@@ -145,3 +145,25 @@ def test_the_range_of_updates_holds_all_sizes_and_the_usual_ones(sizes, limits):
     panels = {axes.get_title(loc="left") or axes.get_title(): axes
               for axes in overview_figure(report).axes}
     assert panels["Updates in ulps of their weight"].get_xlim() == limits
+
+
+@pytest.mark.parametrize(
+    ("counts", "emin", "limits"),
+    [
+        ({0: 5}, -14, (-24, 15)),  # the range of binary16, subnormal numbers too
+        ({0: 5}, -126, (0, 1)),
+        ({-7: 5, 30: 9}, -126, (-7, 30)),
+        ({-70: 5, 80: 9}, -126, (-60, 60)),
+        ({-7: 1, 30: 100_000}, -126, (0, 30)),  # one value of so many is in no one's way
+    ],
+)
+def test_the_axis_of_exponents_holds_what_matters(counts, emin, limits):
+    report = make_report()
+    precision, emax, name = (11, 15, "binary16") if emin == -14 else (24, 127, "binary32")
+    row = {"layer": "net.a", "format": name, "counts": counts, "zeros": 0, "nonfinite": 0,
+           "emin": emin, "emax": emax, "precision": precision}
+    report["exponents"] = {kind: [] for kind in report["exponents"]} | {"weights": [row]}
+    low, high = exponent_figure(report).axes[0].get_xlim()
+    margin = limits[0] - low
+    assert margin > 0
+    assert (low + margin, high - margin) == limits
