@@ -249,7 +249,7 @@ class Array(NumpyProtocols):
     # Copies and selection -------------------------------------------------------------------
 
     def copy(self) -> Array:
-        return Array(self.carrier.copy(), self.context)
+        return self.like(self.carrier.copy())
 
     __copy__ = copy
 
@@ -260,22 +260,22 @@ class Array(NumpyProtocols):
         return _restore, (self.context, self.to_numpy())
 
     def reshape(self, *shape: Any) -> Array:
-        return Array(self.carrier.reshape(*shape), self.context)
+        return self.like(self.carrier.reshape(*shape))
 
     def transpose(self, *axes: Any) -> Array:
-        return Array(self.carrier.transpose(*axes), self.context)
+        return self.like(self.carrier.transpose(*axes))
 
     def ravel(self) -> Array:
-        return Array(self.carrier.ravel(), self.context)
+        return self.like(self.carrier.ravel())
 
     def flatten(self) -> Array:
-        return Array(self.carrier.flatten(), self.context)
+        return self.like(self.carrier.flatten())
 
     def squeeze(self, axis: Axis = None) -> Array:
-        return Array(self.carrier.squeeze(axis), self.context)
+        return self.like(self.carrier.squeeze(axis))
 
     def take(self, indices: Any, axis: int | None = None) -> Array:
-        return Array(np.asarray(self.carrier.take(indices, axis)), self.context)
+        return self.like(np.asarray(self.carrier.take(indices, axis)))
 
     @property
     def T(self) -> Array:
@@ -292,10 +292,10 @@ class Array(NumpyProtocols):
 
     @property
     def mT(self) -> Array:
-        return Array(self.carrier.mT, self.context)
+        return self.like(self.carrier.mT)
 
     def __getitem__(self, index: Any) -> Array:
-        return Array(np.asarray(self.carrier[index]), self.context)
+        return self.like(np.asarray(self.carrier[index]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         (carrier,) = self.context.core.carriers((value,))

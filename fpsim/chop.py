@@ -1,11 +1,36 @@
-"""What programs written for MATLAB and the Manchester codes need to be ported line by line."""
+"""What programs written for MATLAB and the Manchester codes need to be ported line by line.
+
+`Chop` is the rounding of plain arrays that chop.m does, with its options under its names and with
+what it does at the ends of the range: the magnitudes below the smallest number are first rounded to
+t digits and then to {0, smallest}, mode 5 saturates and mode 6 overflows, every zero is +0.
+
+Evidence  DOCUMENTED: the text of chop.m and roundit.m (higham/chop, version with `randfunc`), and
+          for `release="2019"` of their versions of 2019. Checked against pychop 0.6.2 where both
+          define a result.
+Source    Higham & Pranesh, SIAM J. Sci. Comput. 41 (2019) C585.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["MatlabRandom"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Chop", "MatlabRandom", "matlab_rand"]
+
+#: t and emax of chop's formats.
+_FORMATS = {
+    ("q43", "fp8-e4m3"): (4, 7), ("q52", "fp8-e5m2"): (3, 15), ("h", "half", "fp16"): (11, 15),
+    ("b", "bfloat16"): (8, 127), ("s", "single", "fp32"): (24, 127),
+    ("d", "double", "fp64"): (53, 1023),
+}
+_BY_NAME = {name: params for names, params in _FORMATS.items() for name in names}
+_RELEASES = ("current", "2019")
+
+#: Fraction digits of binary64, and a power of two that makes its subnormals normal.
+_FRACTION, _UP = 52, 2.0**200
 
 
 class MatlabRandom:
@@ -36,3 +61,177 @@ class MatlabRandom:
     def randi(self, largest: int, *shape: int) -> NDArray[np.int64]:
         """Whole numbers from 1 to the largest."""
         return np.floor(largest * self.rand(*shape)).astype(np.int64) + 1
+
+    def randn(self, *shape: int) -> NDArray[np.float64]:
+        """Refused: MATLAB's normal numbers come from a ziggurat whose tables are not published."""
+        raise NotImplementedError(
+            f"randn{shape} is not offered: MATLAB's stream of normal numbers is not known here; "
+            "save the matrix in MATLAB and load it (scipy.io.loadmat)"
+        )
+
+
+def matlab_rand(seed: int, *shape: int) -> NDArray[np.float64]:
+    """What `rng(seed); rand(shape)` gives in MATLAB; `MatlabRandom` goes on where it ends.
+
+    >>> matlab_rand(1, 3, 1).round(4).ravel().tolist()
+    [0.417, 0.7203, 0.0001]
+    """
+    return MatlabRandom(seed).rand(*shape)
+
+
+class Chop:
+    """chop.m's rounding of plain arrays: `fp16 = Chop(format="h"); y = fp16(x)`.
+
+    format      q43, q52, h, b, s, d or their long names; c with `params` = (t, emax).
+    subnormal   1: subnormal numbers; 0: none, the default for bfloat16 alone. Without them the
+                results are {0, smallest normal number} by the mode, not by flushing.
+    round       1 to nearest, ties to even; 2 up; 3 down; 4 toward zero; 5 stochastic, in
+                proportion; 6 stochastic, both sides alike.
+    flip, p     1: in each result, with probability p, one bit of the significand is flipped.
+    explim      0: exponents have no limits but binary64's.
+    randfunc    of a number n: n numbers from 0 to 1, for modes 5 and 6. `random.rand` of a
+                `MatlabRandom` where None; elements take them by columns, as in MATLAB, those that
+                change alone, subnormal ones last.
+    random      the `MatlabRandom` behind randfunc and flips.
+    release     "2019": that year's rule, which flushes subnormals and overflows in every mode.
+
+    Rounding    in binary64, also of a float32 array, whose results are float32.
+    Raises      ValueError for options that chop.m does not know, and for flips of what is infinite.
+
+    >>> half = Chop(format="h", round=2)
+    >>> half([0.1, 1e-9, 7e4]).tolist()
+    [0.10003662109375, 5.960464477539063e-08, inf]
+    """
+
+    def __init__(
+        self, format: str = "h", *, subnormal: int | None = None, round: int = 1, flip: int = 0,
+        p: float = 0.5, explim: int = 1, params: tuple[int, int] | None = None,
+        randfunc: Callable[[int], ArrayLike] | None = None, random: MatlabRandom | None = None,
+        release: str = "current",
+    ) -> None:
+        if format in ("c", "custom") and params is not None:
+            t, emax = params
+            most = 25 if round == 1 else _FRACTION
+            if not (2 <= t <= most and 1 <= emax <= 1023):
+                raise ValueError(f"params={params}; chop takes t up to {most}, emax up to 1023")
+        elif not isinstance(format, str) or format not in _BY_NAME:
+            names = ", ".join(_BY_NAME)
+            raise ValueError(f"format={format!r} is not known; use {names}, or c with params=")
+        else:
+            t, emax = _BY_NAME[format]
+        two = (0, 1)
+        choices = (("round", round, range(1, 7)), ("flip", flip, two), ("explim", explim, two))
+        subnormal = int(format not in ("b", "bfloat16")) if subnormal is None else subnormal
+        for name, value, allowed in (*choices, ("subnormal", subnormal, two)):
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r} is not an option of chop; use {list(allowed)}")
+        if release not in _RELEASES:
+            raise ValueError(f"release={release!r} is not known; use {' or '.join(_RELEASES)}")
+        self.t, self.emax, self.emin = int(t), int(emax), 1 - int(emax)
+        self.round, self.subnormal, self.flip, self.p = round, subnormal, flip, p
+        self.explim, self.release = explim, release
+        self.random = MatlabRandom(1) if random is None else random
+        self.randfunc = randfunc or (lambda n: self.random.rand(n, 1))
+        self.xmin = 2.0**self.emin
+        self.xmins = float(np.ldexp(1.0, self.emin + 1 - self.t))
+        self.xmax = float(np.ldexp(2 - 2.0 ** (1 - self.t), self.emax))
+
+    @property
+    def u(self) -> float:
+        """The unit roundoff, 2**-t."""
+        return 2.0**-self.t
+
+    def __call__(self, x: ArrayLike) -> NDArray[Any]:
+        """x with each number rounded; shape and type of x, which is float64 or float32."""
+        given = np.asarray(x)
+        if given.dtype.kind not in "fiu" or given.dtype.itemsize > 8:
+            raise TypeError(f"x has dtype {given.dtype}; chop takes real arrays of up to 64 bits")
+        flat = given.astype(np.float64).ravel(order="F")
+        result = self._rounded(flat)
+        if self.explim or self.release == "2019":
+            result = self._limited(flat, result)
+        shaped = result.reshape(given.shape[::-1]).T
+        return shaped.astype(np.float32 if given.dtype == np.float32 else np.float64)
+
+    def _rounded(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """To t digits, or to fewer where a number of the format is subnormal."""
+        _, e = np.frexp(np.abs(x))
+        below = self.emin - (e - 1)
+        limited = bool(self.explim) or self.release == "2019"
+        subnormal = limited & (below > 0) & (below < self.t) & (x != 0)
+        result, dropped = x.copy(), _FRACTION + 1 - self.t + np.where(subnormal, below, 0)
+        for part in (~subnormal, subnormal):
+            result[part] = self._integers(x[part], dropped[part])
+        return result
+
+    def _integers(self, x: NDArray[np.float64], dropped: NDArray[Any]) -> NDArray[np.float64]:
+        """Numbers without so many of their last digits, rounded by the mode: roundit.m."""
+        tiny = np.abs(x) < 2.0**-1022
+        scale = np.where(tiny, _UP, 1.0)
+        bits = (x * scale).view(np.int64)
+        one, finite = np.int64(1) << dropped, np.isfinite(x)
+        tail = np.where(finite, bits & (one - 1), 0)
+        down = bits - tail
+        up = self._goes_up(x, bits, tail, one, finite)
+        result = np.where(tail != 0, np.where(up, down + one, down), bits).view(np.float64)
+        result = result / scale
+        return self._flipped(result, x, dropped) if self.flip else result
+
+    def _goes_up(
+        self, x: NDArray[Any], bits: NDArray[Any], tail: NDArray[Any], one: NDArray[Any],
+        finite: NDArray[Any],
+    ) -> NDArray[np.bool_]:
+        """Whether the magnitude goes up, where there is a tail."""
+        if self.round == 1:
+            nearer: NDArray[np.bool_] = 2 * tail > one
+            return nearer | ((2 * tail == one) & ((bits & one) != 0))
+        if self.round < 5:
+            outward: NDArray[np.bool_] = x > 0 if self.round == 2 else x < 0
+            return outward & (self.round < 4)
+        # What is infinite or NaN has a fraction that is no number, and takes a random one too.
+        drawing = np.flatnonzero((tail != 0) | ~finite)
+        up = np.zeros(x.shape, np.bool_)
+        if drawing.size:
+            random = np.asarray(self.randfunc(drawing.size), np.float64).ravel()
+            up[drawing] = random <= ((tail / one)[drawing] if self.round == 5 else 0.5)
+        return up
+
+    def _flipped(
+        self, result: NDArray[np.float64], x: NDArray[Any], dropped: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """One of the t - 1 last digits flipped, in a share p of the numbers."""
+        if not np.isfinite(result).all():
+            raise ValueError("x has infinities or NaN, in which chop flips no bit; leave them out")
+        chosen = self.random.rand(result.size, 1).ravel() <= self.p
+        if not chosen.any():
+            return result
+        digits = self.random.randi(self.t - 1, int(chosen.sum()), 1).ravel()
+        _, e = np.frexp(x)
+        place = np.where(x == 0, 1, e) - _FRACTION - 1 + dropped
+        whole = np.ldexp(np.abs(result[chosen]), -place[chosen]).astype(np.int64)
+        flipped = np.ldexp((whole ^ (1 << (digits - 1))).astype(np.float64), place[chosen])
+        result = result.copy()
+        result[chosen] = np.where(result[chosen] < 0, -flipped, flipped)
+        return result
+
+    def _limited(self, x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Results at the ends of the range; x is what was rounded to c."""
+        c, beyond = c.copy(), np.abs(x) > self.xmax
+        boundary = np.ldexp(2 - 2.0**-self.t, self.emax) if self.emax < 1023 else np.inf
+        if self.release == "2019" or self.round in (1, 6):
+            c = np.where(np.abs(x) >= boundary, np.copysign(np.inf, x), c)
+        else:
+            stays = self.round >= 4
+            outward = (x > 0) if self.round == 2 else (x < 0)
+            at_end = np.where(outward & ~np.bool_(stays), np.inf, self.xmax)
+            c = np.where(beyond & ~np.isinf(x), np.copysign(at_end, x), c)
+        if self.release == "2019":
+            least = self.xmin if self.subnormal == 0 else self.xmins
+            return np.where(np.abs(x) < least, 0.0, c)
+        least = self.xmin if self.subnormal == 0 else self.xmins
+        small = np.abs(c) < least
+        if self.round == 1:
+            goes = np.abs(c) >= least / 2 if self.subnormal == 0 else np.abs(c) > least / 2
+        else:
+            goes = (c > 0) if self.round == 2 else (c < 0) & (self.round == 3)
+        return np.where(small, np.where(goes, np.copysign(least, c), 0.0), c)

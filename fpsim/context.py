@@ -11,7 +11,7 @@ Source    IEEE 754-2019 §4, §5, §7 and §9; docs/semantics.md §2 to §5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from fpsim.elementwise import codes, integers
 from fpsim.elementwise.inputs import Scalar, decimal, floats
 from fpsim.elementwise.progressions import progression
 from fpsim.elementwise.sizes import checked_number, checked_shape
+from fpsim.iterate import Iteration, iterate
 from fpsim.quantizers import quantize_in
 from fpsim.records.blocks import Block
 from fpsim.records.flags import Flags
@@ -364,6 +365,28 @@ class Context:
         (2, <Flags.INEXACT: 1>)
         """
         return quantize_in(self.core, x, block, axis, rounding, transform, flags=flags)
+
+    def iterate(
+        self, step: Callable[..., Any], x: Any, n: int, watch: Any = None
+    ) -> Iteration:
+        """x = step(x), n times, as one kernel: the step is called twice to see what it does.
+
+        step    a function of Arrays of this context that returns the next ones: + - * /, sqrt, fma,
+                whole powers, negative, absolute, and whatever moves numbers; Arrays and numbers
+                from outside are constants.
+        x       an Array, or a tuple of them, which step takes as arguments and returns; unchanged.
+        watch   every how many steps the state is kept, or numbers of steps.
+
+        Rounding  of each operation, as if called in a loop; flags, random bits, traps and numbers
+                  of operations too. It ends where a step changes nothing, and could not have.
+        Raises    TypeError for a step that does more, or asks for a number.
+
+        >>> half = Context("binary16")
+        >>> run = half.iterate(lambda x: x * 0.5 + 1, half.array([0.0, 5.0]), 10**6, watch=[0, 1])
+        >>> run.x.tolist(), run.fixed, run.watched.tolist()
+        ([2.0, 2.0], 12, [[0.0, 5.0], [1.0, 3.5]])
+        """
+        return iterate(self, step, x, n, watch)
 
     def to_integers(self, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers of 8 to 64 bits, rounded to whole numbers by this context's rounding.

@@ -163,6 +163,11 @@ class Core(State):
         )
         return self.wrapped(values, out)
 
+    def signed(self, name: str, carrier: Carrier, out: Out = None) -> Array:
+        """negative or absolute: the sign bit alone changes, nothing is raised."""
+        values = comparisons.with_sign(name, carrier, self.settings)
+        return self.exact(name, [carrier], values, np.zeros(carrier.shape, np.uint8), out)
+
     def compare(
         self, name: str, x: Operand, y: Operand, signalling: bool | None = None
     ) -> NDArray[np.bool_]:

@@ -156,8 +156,7 @@ def _with_subnormals(settings: Settings) -> tuple[Settings, Settings]:
 def with_sign(core: Core, name: str, x: Operand, out: Out) -> Array:
     """negative or absolute: the sign bit alone changes."""
     (a,) = core.carriers((x,))
-    values = compare.with_sign(name, a, core.settings)
-    return core.exact(name, [a], values, np.zeros(a.shape, np.uint8), out)
+    return core.signed(name, a, out)
 
 
 def copysign(core: Core, x: Operand, y: Operand, out: Out) -> Array:

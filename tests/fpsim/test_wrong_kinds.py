@@ -67,6 +67,7 @@ MAKERS: dict[str, dict[str, Any]] = {
     "arange": {"start": 0, "stop": 2, "step": 1},
     "linspace": {"start": 0, "stop": 1, "num": 3, "endpoint": True},
     "unpack": {"packed": np.float16([1])}, "wrap": {"values": np.float32([1]), "copy": True},
+    "iterate": {"step": lambda x: x * 0.5, "x": VECTOR, "n": 3, "watch": 1},
     "spawn": {"k": 1}, "in_format": {"fmt": fp.BFLOAT16},
     "power": {"x": MATRIX, "n": 2}, "to_integers": {"x": MATRIX, "dtype": "int8"},
     "dot": {"x": VECTOR, "y": VECTOR, "fused": False, "kahan": False}, "constant": {"value": 1.0},

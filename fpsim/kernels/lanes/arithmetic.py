@@ -23,6 +23,7 @@ __all__ = [
     "clear_inexact",
     "floats_like",
     "fused",
+    "is_index",
     "inexact",
     "item",
     "long_to_float",
@@ -206,6 +207,16 @@ def plus(typingctx: Any, i: Any, k: Any) -> Any:
         return builder.add(*args)
 
     return types.intp(types.intp, types.intp), codegen
+
+
+@instruction
+def is_index(typingctx: Any, i: Any, k: Any) -> Any:
+    """Whether two indices are the same."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.icmp_signed("==", *args)
+
+    return types.boolean(types.intp, types.intp), codegen
 
 
 @instruction
