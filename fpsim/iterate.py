@@ -93,6 +93,8 @@ def _check(context: Any, arrays: Sequence[Any], n: int) -> None:
     core: Core = context.core
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ValueError(f"n={n!r} is not a number of steps; use a whole number from 0 on")
+    if not arrays:
+        raise TypeError("x is empty; give an Array of this context, or a tuple of them")
     for a in arrays:
         if not isinstance(a, Array) or a.context is not context:
             raise TypeError(f"x={type(a).__name__} is not an Array of this context; use ctx.array")
