@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["plot", "run", "tables"]
 
 QUESTION = "Do uniform, normal and heavy-tailed data want more exponent bits, in that order?"
-BUDGET = 60
+BUDGET = 20
 DEFAULT = False
 
 _SOURCE = (

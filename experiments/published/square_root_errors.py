@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["plot", "run", "tables"]
 
 QUESTION = "Do errors of stochastic rounding grow as the root of n?"
-BUDGET = 150
+BUDGET = 60
 DEFAULT = False
 
 _SURVEY = (
