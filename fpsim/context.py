@@ -728,7 +728,7 @@ class Context:
 
         >>> half = Context("binary16")
         >>> half.sin(half.array([0.5, 65504.0]))
-        Array([ 0.47949219, -0.95947266], binary16)
+        Array([0.47949219, 0.97558594], binary16)
         """
         return operations.elementary_function(self.core, "sin", x, out)
 
