@@ -81,7 +81,7 @@ ARGUMENTS: list[Callable[[Operands], tuple[Any, ...]]] = [
     lambda o: (o.x[[7, 1, 1, 7]].reshape(2, 2),),
     lambda o: (o.matrix.codes().view(np.int8), o.matrix.codes().view(np.int8).T),
     lambda o: (lambda x: x * x, o.x, 2), lambda o: (np.tile(o.x.values, 8), "mxfp8"),
-    lambda o: ("ij,ij->i", o.matrix, o.matrix),
+    lambda o: ("ij,ij->i", o.matrix, o.matrix), lambda o: ("mxfp8",),
 ]
 
 
