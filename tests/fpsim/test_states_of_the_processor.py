@@ -156,7 +156,8 @@ def calls() -> Iterator[tuple[str, Call]]:
     for name in methods(fp.Array):
         if name not in NAMES:
             yield f"Array.{name}", of_array(name)
-    for function in sorted(offered() - {np.save}, key=lambda f: f.__name__):
+    # np.empty without `like` gives numpy's memory as it is.
+    for function in sorted(offered() - {np.save, np.empty}, key=lambda f: f.__name__):
         yield (
             f"numpy.{function.__name__}",
             first_accepted(function.__name__, lambda o, f=function: f),
