@@ -46,7 +46,8 @@ test-deep: $(VENV)/has-test
 test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  tests/ipu/frontends tests/fpsim/test_torch.py ipu/frontends fpsim/torch.py \
+	  tests/ipu/frontends tests/fpsim/test_torch.py tests/fpsim/test_torchao.py ipu/frontends \
+	  fpsim/torch.py \
 	  tests/experiments/commands/programs/test_torch.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
 	  tests/experiments/training/test_half_networks.py \
@@ -84,7 +85,8 @@ test-distributed:
 test-proofs:
 	$(MAKE) --no-print-directory VENV=.venv-proofs .venv-proofs/has-test-proofs
 	FPSIM_TIER=quick .venv-proofs/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
-	  tests/fpsim/judge/proofs fpsim/judge/proofs tests/experiments/commands/test_verify.py
+	  tests/fpsim/judge/proofs fpsim/judge/proofs tests/experiments/commands/test_verify.py \
+	  tests/test_blocks.py
 
 test-frontends:
 	@worst=0; for name in torch tensorflow distributed; do \

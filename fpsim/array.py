@@ -102,7 +102,7 @@ class Array(NumpyProtocols):
         The codes have the width of `format`; `to_numpy` packs them.
 
         >>> import fpsim as fp
-        >>> x = fp.Context("binary16").array([1.0, 2.0])
+        >>> x = fp.Context("binary16", asarray="allow").array([1.0, 2.0])
         >>> x.dtype.name, x.itemsize, x.nbytes, np.asarray(x).dtype.name
         ('float32', 4, 8, 'float32')
         >>> x.format.bits, x.to_numpy().dtype.name, x.storage_bytes

@@ -158,13 +158,18 @@ INSTEAD = {
         ("testfloat_gen -rnear_even f16_add", "cat sums.txt", "an installed TestFloat"),
         ("f32_to_i32.minMag.txt.gz", "to_i32.txt", "an installed TestFloat"),
         ("V100_fp16.npz", "recorded.npz", "hardware"),
+        ("proof --quick", "proof --list", "a minute"),
+        ("proof convert binary16", "proof --list", "minutes"),
     ],
 }
 
 #: Library that a block needs -> the library whose environment runs it.
-HOME = {"torch": "torch", "tensorflow": "tensorflow"} | dict.fromkeys(
+HOME = {"torch": "torch", "tensorflow": "tensorflow", "bitwuzla": "bitwuzla"} | dict.fromkeys(
     ("grpc", "mpi4py", "distributed"), "distributed"
 )
+
+#: The target of make for each of these environments.
+TARGETS = {home: f"test-{home}" for home in HOME.values()} | {"bitwuzla": "test-proofs"}
 
 # What runs ---------------------------------------------------------------------------------------
 
@@ -189,6 +194,8 @@ class Task:
             return "tensorflow"
         if "torch" in text:
             return "torch"
+        if "verify proof" in text:
+            return "bitwuzla"
         if "transport" in text and "fpsim poprun" in text:
             return "mpi4py" if "mpi" in text else "grpc"
         if "TF_CONFIG" in text or "bench collectives" in text:
@@ -294,7 +301,7 @@ def prepare(folder: Path, page: str) -> None:
 def test_a_block_runs(task, site, tmp_path):
     installed = {library for library in HOME.values() if find_spec(library) is not None}
     if task.extra and HOME[task.extra] not in installed:
-        pytest.skip(f"it needs {task.extra}; run: make test-{HOME[task.extra]}")
+        pytest.skip(f"it needs {task.extra}; run: make {TARGETS[HOME[task.extra]]}")
     if not task.extra and installed:
         pytest.skip("it needs no framework; run: make test")
     prepare(tmp_path, task.page)

@@ -101,7 +101,7 @@ def measure(plan: Plan, seed: int, steps: int = 1, optimizer: Optimizer | None =
 
 
 def rows_of_figures(figures: Sequence[StageFigures]) -> list[Row]:
-    """A row for each stage; the sizes of a state's tensors are one word.
+    """A row a stage; the sizes of a state's tensors are one word, the largest variables JSON.
 
     >>> figures = StageFigures(state_bytes=12, state_tensors=(8, 4), forward_cycles=3)
     >>> figures_of_rows(rows_of_figures([figures])) == (figures,)
@@ -113,6 +113,7 @@ def rows_of_figures(figures: Sequence[StageFigures]) -> list[Row]:
         for one in fields(stage_figures):
             row[one.name] = getattr(stage_figures, one.name)
         row["state_tensors"] = " ".join(["sizes", *map(str, stage_figures.state_tensors)])
+        row["largest"] = json.dumps(stage_figures.largest)
         rows.append(row)
     return rows
 
@@ -125,6 +126,7 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
             one.name: row[one.name] for one in fields(StageFigures) if row.get(one.name) is not None
         }
         numbers["state_tensors"] = tuple(map(int, str(row["state_tensors"]).split()[1:]))
+        numbers["largest"] = tuple((name, size) for name, size in json.loads(str(row["largest"])))
         read.append(StageFigures(**numbers))
     return tuple(read)
 

@@ -53,7 +53,7 @@ def operation_loops(fmt: Format) -> defaultdict[str, LoopCost]:
     >>> from fpsim import BINARY16
     >>> loops = operation_loops(BINARY16)
     >>> loops["sqrt"], loops["convert"] == loops["sign"]
-    (Loop(cycles=23, elements=4), True)
+    (LoopCost(cycles=23, elements=4), True)
     """
     loops = defaultdict(lambda: _loop("add", fmt), {verb: _loop(verb, fmt) for verb in RATES})
     loops.update({name: loops[verb] for name, verb in _VERBS.items()})

@@ -35,6 +35,7 @@ WORKS = {
     "mpi": "from ipu.members.mpi_transport import import_mpi; import_mpi()",
     "dask": "import distributed",
     "distributed": "import distributed, grpc, mpi4py.MPI",
+    "proofs": "import fpsim.judge.proofs.theorem",
 }
 
 #: A wheel of the project that has the name fpsim on the package index.

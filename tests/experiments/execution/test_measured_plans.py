@@ -24,6 +24,7 @@ from ipu.plan.plan import Plan
 OWN = StageFigures(
     parameter_bytes=400, state_bytes=8, state_tensors=(8,), accumulator_bytes=400, input_bytes=64,
     output_bytes=6400, saved_bytes=128, forward_cycles=1000, backward_cycles=2000, update_cycles=3,
+    largest=(("dense/kernel, all", 400), ("bias", 8)),
 )
 
 

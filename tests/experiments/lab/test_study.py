@@ -30,7 +30,7 @@ EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def example() -> str:
-    (code,) = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
+    code, *_ = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
     return code
 
 

@@ -25,7 +25,8 @@ VALUES: dict[str, Any] = {
 
 #: Verbs that layers and front ends call with what they have made themselves.
 INSIDE = {
-    "obey", "raise_flags", "rounded", "exact", "partials_for", "select_positive", "conv2d",
+    "counting_apart", "obey", "raise_flags", "rounded", "exact", "partials_for", "select_positive",
+    "conv2d",
     "conv2d_input_gradient", "conv2d_weight_gradient", "naming", "rounding", "shard",
 }
 

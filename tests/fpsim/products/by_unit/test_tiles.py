@@ -227,4 +227,4 @@ def test_small_memory_is_kept_by_shape_and_is_bounded():
     assert not np.shares_memory(tiles._memory(plain, "right", (48,))[0], values)
     for n in range(1, 200):
         tiles._memory(plain, "left", (n,))
-    assert len(tiles._kept.__dict__) <= tiles._MOST_KEPT
+    assert len(tiles._per_thread.__dict__) <= tiles._MOST_KEPT
