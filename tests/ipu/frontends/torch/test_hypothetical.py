@@ -25,7 +25,7 @@ def matrices(fmt, seed=0):
         ("V100_F16_F32", "f16", fp.BINARY16, fp.BINARY16),
         ("A100_TF32_F32", "c=tf32,out=f32", fp.TF32, fp.BINARY32),
         ("H100_E4M3_F32", "c=e4m3fn,out=f32", fp.E4M3FN, fp.BINARY32),
-        ("B200_E5M2_F16", "c=e5m2,out=f16", fp.E5M2, fp.BINARY16),
+        ("B200_MMA_E5M2_F16", "c=e5m2,out=f16", fp.E5M2, fp.BINARY16),
     ],
 )
 def test_a_product_is_that_of_the_unit(unit, policy, fmt, out):
