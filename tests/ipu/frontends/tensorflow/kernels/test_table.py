@@ -53,6 +53,7 @@ WITHOUT_ROWS = {
     "numbers move, are compared or chosen, or are constants": (
         "kernels.moving.", "kernels.arithmetic", "kernels.host",
     ),
+    "the host computes": ("scopes",),
     "graphs inside of graphs": ("kernels.control", "kernels.enqueue", "engine."),
     "variables hold values": ("kernels.variables", "operations.capture"),
     "replicas do it together: the row is ops.add, in the order of a plan": (
