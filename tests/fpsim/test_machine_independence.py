@@ -214,7 +214,7 @@ def test_an_edited_callee_is_compiled_anew(tmp_path):
 
 
 IMPORT_EVERYTHING = """
-import ctypes, importlib, mmap, pkgutil, platform
+import ctypes, importlib, importlib.util, mmap, pkgutil, platform
 from numba.core import event
 
 def mxcsr():
@@ -227,11 +227,14 @@ def mxcsr():
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.addressof(code))(ctypes.addressof(word))
     return word.value & ~0x3F  # without the sticky flags
 
+extras = ["fpsim.tf", "fpsim.torch"]
+if importlib.util.find_spec("bitwuzla") is None:
+    extras.append("fpsim.judge.proofs")
 before = mxcsr()
 with event.install_recorder("numba:compile") as compilations:
     import fpsim
     for module in pkgutil.walk_packages(fpsim.__path__, "fpsim."):
-        if module.name not in ("fpsim.tf", "fpsim.torch"):  # of optional extras
+        if not module.name.startswith(tuple(extras)):
             importlib.import_module(module.name)
 imported, compiled = mxcsr(), len(compilations.buffer)
 with event.install_recorder("numba:compile") as compilations:
