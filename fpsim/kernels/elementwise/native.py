@@ -12,7 +12,7 @@ from __future__ import annotations
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE
-from fpsim.kernels.elementwise.special import ADD, DIVIDE, FMA, MULTIPLY, SQRT, SUBTRACT
+from fpsim.kernels.elementwise.special import FMA, SQRT, processors_answer
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load_float, stream_float
@@ -22,23 +22,10 @@ from fpsim.kernels.lanes.vectors import (
     or_lanes,
     select,
     sign_like,
-    sqrt,
     umax,
 )
 
 __all__ = ["flags_of", "native_step", "native_summary"]
-
-
-def _by_processor(op, x, y, z):
-    if op == ADD:
-        return x + y
-    if op == SUBTRACT:
-        return x - y
-    if op == MULTIPLY:
-        return x * y
-    if op == DIVIDE:
-        return x / y
-    return fused(x, y, z) if op == FMA else sqrt(x)
 
 
 def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events):
@@ -47,7 +34,8 @@ def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events):
     u = load_float(x, xi, rule.drop)
     v = u if op == SQRT else load_float(y, yi, rule.drop)
     w = load_float(z, zi, rule.drop) if op == FMA else u
-    bits = as_bits(_by_processor(op, u, v, w))
+    result = fused(u, v, w) if op == FMA else processors_answer(op, u, v, w)
+    bits = as_bits(result)
     magnitude = bits & ~sign
     bits = select(magnitude > infinity_like(sign), rule.nan_set, bits)
     stream_float(out, oi, bits, streaming)

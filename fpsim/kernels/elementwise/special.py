@@ -20,6 +20,7 @@ __all__ = [
     "OPERATIONS",
     "SQRT",
     "SUBTRACT",
+    "processors_answer",
     "resolve",
 ]
 
@@ -37,8 +38,10 @@ class Special(NamedTuple):
     flags: int
 
 
-def _native(op, x, y, z):
-    """The processor's answer: right about which of NaN, infinity or number it is."""
+def processors_answer(op, x, y, z):
+    """By the processor's own operations, x * y + z with two: right about which of NaN, infinity or
+    number a result is.
+    """
     if op == ADD:
         return x + y
     if op == SUBTRACT:
@@ -70,7 +73,7 @@ def resolve(op, x, y, z, signalling, rule):
     """What the rules say of operands x, y, z; `signalling`: the lanes with a signalling NaN."""
     zero = rule.drop ^ rule.drop
     sign, infinity = sign_like(zero), infinity_like(zero)
-    native = _native(op, x, y, z)
+    native = processors_answer(op, x, y, z)
     bits = as_bits(native)
     result_nan = is_nan(native)
     operand_nan = is_nan(x)
