@@ -18,13 +18,13 @@ from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.scaled_units import ScaledUnit
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 from fpsim.records.units import MatrixUnit, find_unit
 from fpsim.state.draws import draw_places
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
-__all__ = ["block_matmul", "last_factor"]
+__all__ = ["block_matmul", "last_factor", "start_of"]
 
 
 @usual_arithmetic
@@ -62,7 +62,7 @@ def block_matmul(
         )
     shape = a.shape[0], b.shape[1]
     memory = None if out is None else core.checked_target(out, shape)
-    start = _start(record, accumulator, shape)
+    start = None if accumulator is None else start_of(record, accumulator, shape)
     places = draw_places(core, range(_calls(record, a.shape[1]) + 1), shape)
     values, flags = multiply_scaled(record, _operand(a), _operand(b), start)
     values = _scaled(values, last_factor(a, b), flags)
@@ -170,9 +170,11 @@ def _check_operand(unit: ScaledUnit, name: str, x: BlockArray, axis: int) -> Non
         )
 
 
-def _start(unit: ScaledUnit, accumulator: Array | None, shape: tuple[int, int]) -> Carrier | None:
-    if accumulator is None:
-        return None
+def start_of(unit: MatrixUnit | ScaledUnit, accumulator: Array, shape: Shape) -> Carrier:
+    """What a product through a unit begins with.
+
+    Raises    TypeError for another format than the unit's partials, ValueError for another shape.
+    """
     if not isinstance(accumulator, Array) or accumulator.format != unit.partials:
         kind = accumulator.format if isinstance(accumulator, Array) else type(accumulator).__name__
         raise TypeError(f"unit {unit} has {unit.partials} partials, got {kind} for accumulator")

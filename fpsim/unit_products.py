@@ -14,7 +14,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.block_array import BlockArray
-from fpsim.block_products import block_matmul
+from fpsim.block_products import block_matmul, start_of
 from fpsim.core import HasCore, Out, core_of
 from fpsim.products import k_split as ranges_of_k
 from fpsim.products.by_unit.dispatch import multiply
@@ -158,7 +158,7 @@ def matmul(
     x, y = a.carrier, b.carrier
     whole = x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]
     shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
-    start = None if accumulator is None else _start(call.unit, accumulator, shape)
+    start = None if accumulator is None else start_of(call.unit, accumulator, shape)
     places = NO_PLACES
     if out is not None:
         call.check_out(shape)
@@ -335,12 +335,3 @@ def _check_result(unit: MatrixUnit, settings: Settings) -> None:
             f"overflow='infinity' rules the partials of unit {unit} too, and {fmt} has no "
             "infinity; use a context with overflow='saturate' or 'nan'"
         )
-
-
-def _start(unit: MatrixUnit, accumulator: Array, shape: Shape) -> Carrier:
-    if not isinstance(accumulator, Array) or accumulator.format != unit.partials:
-        kind = accumulator.format if isinstance(accumulator, Array) else type(accumulator).__name__
-        raise TypeError(f"unit {unit} has {unit.partials} partials, got {kind} for accumulator")
-    if accumulator.shape != shape:
-        raise ValueError(f"accumulator has shape {accumulator.shape}, the result has shape {shape}")
-    return accumulator.carrier
