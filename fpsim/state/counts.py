@@ -37,6 +37,9 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         self.tensor = ""
         #: Whether operations count now.
         self.is_on = True
+        #: Elements by tensor, operation and flag, in order of time, since a reader emptied it;
+        #: None: nobody reads it.
+        self.raised: Counter[tuple[str, str, str]] | None = None
 
     @usual_arithmetic
     def add(
@@ -58,7 +61,10 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             row["subnormals"] += small - zeros
         raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
         for flag, name in _NAMES.items():
-            row[name] += int(np.count_nonzero(marks & flag)) if raised & flag else 0
+            n = int(np.count_nonzero(marks & flag)) if raised & flag else 0
+            row[name] += n
+            if n and self.raised is not None:
+                self.raised[self.tensor, operation, name] += n
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

@@ -145,7 +145,7 @@ class Tensor:
             list_operation(listing, device.tensor or name, primitive.name, arrays, options)
         output, saved = primitive.forward(device, *arrays, **options)
         if device.watch is not None:
-            device.watch(primitive, output)
+            device.watch(primitive, output, arrays)
         result = Tensor(output, device, name)
         if any(x.needs_gradient for x in inputs):
             for passing in primitive.passing:
@@ -380,7 +380,7 @@ def pull_back(
             with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
                 for origin, summand in _pull_back(device, node, gradient):
                     if device.watch is not None:
-                        device.watch(node.primitive, summand)
+                        device.watch(node.primitive, summand, [gradient, *_arrays(node.saved)])
                     if watch is not None:
                         watch(node, summand)
                     if id(origin) in leaves:

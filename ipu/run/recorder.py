@@ -7,7 +7,8 @@ random bits, or changes a value, so a run that is recorded has the same bits as 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.run.account import split_name
+from ipu.run.births import Births, Origins
 from ipu.run.exponents import Exponents, Histogram
 from ipu.run.updates import Updates
 
@@ -37,6 +39,7 @@ class Recorder:
     updates    of parameters, by layer.
     losses     where backward passes began, by step of the optimiser, divided by the loss scale.
     scale      the loss scale that the program has now, as far as the front end sees it.
+    births     where numbers left their format, and what became of it.
 
     >>> recorder = Recorder()
     >>> recorder.loss(0, 2.0); recorder.loss(0, 4.0); recorder.loss(1, 1.0)
@@ -51,10 +54,13 @@ class Recorder:
         self.results = Exponents()
         self.updates = Updates()
         self.scale = 1.0
+        self.births = Births()
         #: Losses that were not computed, because nothing reads them.
         self.unread: set[str] = set()
         #: The largest number that a scale multiplies and that is no gradient, by name and format.
         self.bounds: dict[tuple[str, Format], float] = {}
+        #: The largest size of an update beside the largest of its parameter, by step.
+        self.jumps: dict[int, float] = {}
         self._weights = Exponents()
         self._losses: dict[int, list[float]] = {}
         self._first: dict[str, dict[str, Any]] = {}
@@ -62,6 +68,34 @@ class Recorder:
     def result(self, name: str, array: Array) -> None:
         """The result of an operation of a layer and direction."""
         self.results.add(name, array.format, array.carrier)
+
+    def operation(
+        self, step: int, name: str, operation: str, array: Array, operands: Sequence[Array]
+    ) -> None:
+        """An operation of a layer and direction is done; the flags since the last one are its."""
+        counts = self.counts
+        if counts is None or counts.raised is None or not counts.is_on:
+            return
+        flags: Counter[str] = Counter()
+        for (tensor, verb, flag), n in counts.raised.items():
+            if flag in _EXCEPTIONS and flag not in self._first:
+                self._note_first(flag, step, tensor, verb, n, self.births.line())
+            if tensor == counts.tensor:
+                flags[flag] += n
+            else:
+                self.births.untold(verb, (*split_name(tensor), step), flag, n)
+        if counts.raised:
+            counts.raised.clear()
+        self.births.see(operation, (*split_name(name), step), array, operands, flags)
+
+    def _note_first(
+        self, flag: str, step: int, tensor: str, verb: str, n: int, line: str = ""
+    ) -> None:
+        layer, direction = split_name(tensor)
+        self._first[flag] = {
+            "flag": flag, "step": step, "layer": layer, "direction": direction,
+            "operation": verb, "times": n, "line": line,
+        }
 
     def weights(self, layer: str, key: Hashable, fmt: Format, values: NDArray[Any]) -> None:
         """The values of a parameter of a layer; later ones take the place of earlier ones.
@@ -76,11 +110,20 @@ class Recorder:
     ) -> None:
         """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
         self.updates.add(layer, fmt, before, term, after)
+        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (term, before)]
+        if sizes[1]:
+            step = self.births.where()[2]
+            self.jumps[step] = max(self.jumps.get(step, 0.0), sizes[0] / sizes[1])
         self.weights(layer, key, fmt, after)
 
-    def loss(self, step: int, value: float) -> None:
-        """A backward pass of a step began at this value; while it is not finite nothing counts."""
+    def loss(self, step: int, value: float, origins: Origins | None = None) -> None:
+        """A backward pass of a step began at this value; while it is not finite nothing counts.
+
+        origins    the births that the loss comes from, where the front end knows them.
+        """
         is_finite = math.isfinite(value)
+        if not is_finite:
+            self.births.ended(step, origins)
         self.uncounted += not is_finite
         if self.counts is not None:
             self.counts.is_on = is_finite
@@ -99,15 +142,11 @@ class Recorder:
             # Rows stand in the order in which operations first ran.
             row = next((key for key, counters in counts.items() if counters[flag]), None)
             if row is not None:
-                layer, direction = split_name(row[0])
-                self._first[flag] = {
-                    "flag": flag, "step": step, "layer": layer, "direction": direction,
-                    "operation": row[1], "times": counts[row][flag],
-                }
+                self._note_first(flag, step, *row, counts[row][flag])
 
     @property
     def first(self) -> list[dict[str, Any]]:
-        """The first of each kind of exception, the earliest before the others."""
+        """The first of each kind of exception, in order of time."""
         return sorted(self._first.values(), key=lambda row: int(row["step"]))
 
     @property

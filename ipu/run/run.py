@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ class OperationEvent(NamedTuple):
     operation    the front end's name of it.
     place        where its random bits belong: step, micro-batch, replica.
     array        the values, which nobody may change.
+    operands     what it was computed of, as far as the front end tells.
     """
 
     operation: str
@@ -50,6 +52,7 @@ class OperationEvent(NamedTuple):
     direction: str
     place: Place
     array: Array
+    operands: tuple[Array, ...] = ()
 
 
 class Run(ABC):
@@ -72,6 +75,8 @@ class Run(ABC):
         self.is_counting = options.count
         self.account = Account()
         self.recorder = Recorder()
+        self.recorder.births.line = self.user_line
+        self.recorder.births.where = self._where
         #: Names of layers that have run, as patterns of the policy may match them.
         self.layer_names: set[str] = set()
         self._watchers: list[Callable[[OperationEvent], object]] = []
@@ -86,6 +91,8 @@ class Run(ABC):
         """
         if self.recorder.counts is None:
             self.recorder.counts = device.counts
+            if device.counts is not None:
+                device.counts.raised = Counter()
         device.counts = self.recorder.counts  # before there are contexts, which count there
         for fmt in self.formats:
             device.context(fmt)
@@ -113,15 +120,28 @@ class Run(ABC):
             raise TypeError(f"see={see!r} is no function; give one that takes an OperationEvent")
         self._watchers.append(see)
 
-    def result(self, name: str, operation: str, array: Array) -> None:
-        """An operation has this result.
+    def _where(self) -> tuple[str, str, int]:
+        """Layer, direction and step of the operation that runs now."""
+        return *split_name(self.device.tensor), self.place.step
+
+    def user_line(self) -> str:
+        """FILE:LINE of the user's program now, where the front end knows it."""
+        return ""
+
+    def result(
+        self, name: str, operation: str, array: Array, operands: Sequence[Array] = ()
+    ) -> None:
+        """An operation has this result, of these operands.
 
         name    of its layer and direction, as the device counts them.
         """
         if self.is_counting:
             self.recorder.result(name, array)
+            self.recorder.operation(self.place.step, name, operation, array, operands)
         if self._watchers:
-            event = OperationEvent(operation, *split_name(name), self.place, array)
+            event = OperationEvent(
+                operation, *split_name(name), self.place, array, tuple(operands)
+            )
             for see in self._watchers:
                 see(event)
 

@@ -14,11 +14,15 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.learn.policy import Policy
 from ipu.machine.device import Device
 from ipu.run.account import counted_name
+from ipu.run.births import SATURATED, ZERO
 
 if TYPE_CHECKING:
     from ipu.run.run import Run
 
 __all__ = ["Site"]
+
+#: What a constant is from then on that changes so in a format.
+_EXCURSIONS = {"zero": ZERO, "overflow": SATURATED}
 
 
 @dataclass(slots=True)
@@ -65,6 +69,14 @@ class Site:
         """FILE:LINE of the user's program, where the front end knows it."""
         return ""
 
-    def note_constant(self, fmt: Format, value: float, change: str) -> None:
-        """A number did not fit into a format."""
+    def note_constant(
+        self, fmt: Format, value: float, change: str, rounded: Array | None = None
+    ) -> None:
+        """A number did not fit into a format, in which it is `rounded`."""
         self.run.account.constant(self.layer, self.direction, fmt, value, change, self.line)
+        kind = _EXCURSIONS.get(change)
+        if rounded is not None and kind is not None and self.run.is_counting:
+            births = self.run.recorder.births
+            where = self.layer, self.direction, self.run.place.step
+            birth = births.constant(where, fmt, value, change, self.line)
+            births.note(rounded, {kind: birth})

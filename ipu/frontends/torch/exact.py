@@ -130,7 +130,9 @@ class Move:
     def plain(self, args: Any, kwargs: Any) -> Any:
         """Where every tensor holds the format of its data type."""
         self._account.add("exact", self._name, 0)
-        return self._func(*args, **kwargs)
+        result = self._func(*args, **kwargs)
+        self._memory.moved(tensors_of(args, kwargs), result)
+        return result
 
     def marked(self, args: Any, kwargs: Any) -> Any:
         """Where float32 tensors hold formats of the policy."""
@@ -144,6 +146,7 @@ class Move:
         if self._written:
             return self._into(args, kwargs, len(held) > 1)
         result = self._func(*args, **kwargs)
+        memory.moved(flat, result)
         if held and None not in formats:
             fmt, is_gradient = widest(held), any(map(memory.is_gradient, flat))
             copies_root = is_gradient and fmt == BINARY32 and any(map(memory.is_root, flat))

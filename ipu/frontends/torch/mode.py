@@ -306,6 +306,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     def _store(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """Copy what was computed into a tensor, which keeps its format."""
         memory = self._memory
+        memory.moved((source,), target)
         held = memory.format_of(target)
         source_format = memory.format_of(source)
         if held is source_format and held is not None:

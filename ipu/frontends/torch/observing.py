@@ -67,6 +67,12 @@ class Observer:
             layer = self._layers.layer_of(parameter)
             self._run.recorder.weights(layer, id(parameter), fmt, host_values(parameter))
 
+    def note_reached(self, parameter: torch.Tensor) -> None:
+        """A parameter was updated: what its numbers come from has reached the weights."""
+        layer = self._layers.layer_of(parameter) or "optimizer"
+        for birth in self._memory.origins(parameter).values():
+            birth.weights = birth.weights or layer
+
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
         """What to do after an operation in place on these arguments; None for nothing."""
         target = args[0] if args and self._run.is_counting else None
@@ -85,6 +91,7 @@ class Observer:
         if self._run.is_counting:
             layer = self._layers.layer_of(parameter) or "optimizer"
             after = host_values(parameter) if after is None else after
+            self.note_reached(parameter)
             self._run.recorder.update(layer, id(parameter), fmt, before, added, after)
 
     def note_move(

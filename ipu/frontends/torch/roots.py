@@ -53,7 +53,7 @@ class Roots:
         if stored(root) is None:
             return
         value = float(root.detach())
-        self._recorder.loss(self._step(), value / self._scale)
+        self._recorder.loss(self._step(), value / self._scale, self._memory.origins(root))
         fmt = FORMATS.get(root.dtype)
         if fmt is not None:
             layer = self._layers.layer_of_node(root.grad_fn) or "loss"

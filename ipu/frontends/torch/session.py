@@ -26,6 +26,7 @@ from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
+from ipu.frontends.torch.errors import user_line
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
@@ -110,6 +111,8 @@ class Session(Run):
         self.observer = Observer(self, self.memory, self.layers)
         if self.is_watched:
             self.memory.watch = self.note_result
+        if self.is_counting:
+            self.memory.births = self.recorder.births
         self.roots = Roots(
             options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
@@ -221,6 +224,7 @@ class Session(Run):
             entry = calls[key] = self._new_call(*key)
         call, place, name = entry
         self._operation = operation
+        self.memory.operands.clear()
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
         device.tensor = name
@@ -462,9 +466,13 @@ class Session(Run):
         super().watch(see)
         self.memory.watch = self.note_result
 
-    def note_result(self, array: Array) -> None:
-        """The operation that runs now has this result."""
-        self.result(self.device.tensor, self._operation, array)
+    def note_result(self, array: Array, operands: Sequence[Array]) -> None:
+        """The operation that runs now has this result, of these operands."""
+        self.result(self.device.tensor, self._operation, array, operands)
+
+    def user_line(self) -> str:
+        """FILE:LINE of the program, of whose frames the innermost outside of libraries."""
+        return user_line()
 
     # Recomputation --------------------------------------------------------------------------
 

@@ -214,6 +214,7 @@ class StepRows:
         for verb, before, operands, factor, value in moves:
             program.observer.note_move(parameter, verb, before, operands, factor, value)
         self._write(parameter, updated.value)
+        program.observer.note_reached(parameter)
         return after
 
     def _format(self, x: torch.Tensor, name: str, call: Call) -> Format:
@@ -233,9 +234,9 @@ class StepRows:
         self._write(slot, array)
         return slot
 
-    @staticmethod
-    def _write(x: torch.Tensor, array: Array) -> None:
+    def _write(self, x: torch.Tensor, array: Array) -> None:
         x.detach().copy_(torch.from_numpy(array.carrier))
+        self._memory.stored(array, x)
 
     def _stopped(self, error: Exception, operation: str, call: Call) -> None:
         """Tell once where the program was stopped; the step has not happened."""

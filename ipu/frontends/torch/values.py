@@ -12,7 +12,7 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -43,6 +43,7 @@ from fpsim.records.formats import (
 )
 from ipu.machine.device import Device
 from ipu.run.account import fit
+from ipu.run.births import Birth, Births, Origins
 
 __all__ = [
     "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
@@ -62,7 +63,7 @@ FORMATS = HALVES | EIGHTHS
 V = TypeVar("V")
 
 #: Names of what a storage remembers.
-_FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+_FORMAT, _SAVED, _ORIGINS = "_fpsim_format", "_fpsim_saved", "_fpsim_origins"
 _NOTHING = (None, None, False)
 #: Constants that are remembered; learning rates may change in every step.
 _CONSTANTS = 4096
@@ -166,8 +167,12 @@ class Memory:
         self._contexts: dict[int, Context] = {}
         self._constants: dict[tuple[type, float, int], tuple[Array, str]] = {}
         self._formats: list[Format] = []  # keeps them alive, so that no other gets their identity
-        #: Called with the result of each operation.
-        self.watch: Callable[[Array], None] | None = None
+        #: Called with the result of each operation and its operands.
+        self.watch: Callable[[Array, Sequence[Array]], None] | None = None
+        #: Arrays that the operation that runs now has read.
+        self.operands: list[Array] = []
+        #: Of the run, where it counts.
+        self.births: Births | None = None
         #: Formats that backward passes computed in since the last step.
         self.of_passes: set[Format] = set()
         #: A gradient scaler multiplies a loss.
@@ -267,13 +272,50 @@ class Memory:
         session, saved = getattr(x.untyped_storage(), _SAVED, (None, None))
         return saved if session is self else None
 
+    # Births -----------------------------------------------------------------------------------
+
+    def origins(self, x: torch.Tensor) -> Origins:
+        """The births that the elements of a tensor come from."""
+        session, origins = getattr(x.untyped_storage(), _ORIGINS, (None, {}))
+        return origins if session is self else {}
+
+    def moved(self, sources: Iterable[torch.Tensor], target: Any) -> None:
+        """A tensor, or each of several, holds numbers of others now."""
+        if self.births is None or not self.births.has_any:
+            return
+        origins: dict[str, Birth] = {}
+        for x in sources:
+            origins |= self.origins(x)
+        for x in target if isinstance(target, (tuple, list)) else (target,):
+            if isinstance(x, torch.Tensor) and (origins or self.origins(x)):
+                setattr(x.untyped_storage(), _ORIGINS, (self, origins))
+
+    def stored(self, array: Array, target: torch.Tensor) -> Origins:
+        """A tensor holds the numbers of an array now; what they come from."""
+        if self.births is None or not self.births.has_any:
+            return {}
+        origins = self.births.of(array)
+        setattr(target.untyped_storage(), _ORIGINS, (self, origins))
+        return origins
+
     # Arrays ---------------------------------------------------------------------------------
 
     def read(self, x: torch.Tensor, fmt: Format) -> Array:
         """A tensor as an array in this format; from another one by a cast of the device."""
+        array = self._read(x, fmt)
+        if self.watch is not None:
+            self.operands.append(array)
+            if self.births is not None and (origins := self.origins(x)):
+                self.births.note(array, origins)
+        return array
+
+    def _read(self, x: torch.Tensor, fmt: Format) -> Array:
         held = self.format_of(x)
         if held is None:
-            return self.device.from_host(_host_values(x), fmt)
+            values = _host_values(x)
+            if self.births is not None:
+                self.births.integers(values, fmt)
+            return self.device.from_host(values, fmt)
         values = x.detach() if x.requires_grad else x
         if x.dtype is not torch.float32:
             values = values.float()
@@ -315,14 +357,18 @@ class Memory:
         if self.in_pass:
             self.of_passes.add(array.format)
         if self.watch is not None:
-            self.watch(array)
+            self.watch(array, self.operands)
         carrier = array.carrier
         flags = carrier.flags
         if not (flags.c_contiguous and flags.owndata and flags.writeable):
             carrier = np.array(carrier, order="C")
         result = torch.from_numpy(carrier)
         if dtype is not torch.float32:
-            return result.to(dtype)
+            result = result.to(dtype)
+        if self.births is not None and (origins := self.births.of(array)):
+            setattr(result.untyped_storage(), _ORIGINS, (self, origins))
+        if dtype is not torch.float32:
+            return result
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result

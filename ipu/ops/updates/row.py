@@ -52,13 +52,13 @@ class Around(NamedTuple):
     """What a front end adds to an equation; nothing of it changes a value.
 
     constant    makes a number in a format, and tells of one that does not fit.
-    watch       told of each result of an operation.
+    watch       told of each result of an operation, and of its operands.
     moved       told of each sum that moves the variable.
     format      of every operation; None: the widest of its operands.
     """
 
     constant: Callable[[float, Format], Any] | None = None
-    watch: Callable[[Array], None] | None = None
+    watch: Callable[[Array, Sequence[Array]], None] | None = None
     moved: Moved | None = None
     format: Format | None = None
 

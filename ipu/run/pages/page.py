@@ -10,6 +10,7 @@ from typing import Any
 
 from fpsim.state.files import write_whole
 from ipu.run.advising import Advised
+from ipu.run.causes import find_causes, harmless
 from ipu.run.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
 
 __all__ = ["headline", "plain", "read_report", "where_rows", "write_run"]
@@ -76,33 +77,25 @@ def _happened(report: Mapping[str, Any]) -> str:
         return "Nothing was computed on the machine."
     if not report["counted"]:
         return "This session did not count; use count=True."
-    if not report["first"]:
-        lost = sum(row["swallowed"] for row in report["swallowed"].values())
-        nonzero = sum(row["nonzero"] for row in report["swallowed"].values())
-        text = "No overflow, invalid operation or division by zero was counted."
-        if nonzero:
-            text += f" {lost / nonzero:.1%} of the updates left their parameter as it was."
-        return text
-    row = report["first"][0]
-    where = row["layer"] or "operations outside of modules"
-    text = (
-        f"{_EVENTS[row['flag']]} began in step {row['step']}, in the {row['operation']} of {where} "
-        f"({row['direction']}): {row['times']} results."
+    causes = find_causes(report)
+    if causes:
+        return f"{causes[0].sentence}."
+    dead = harmless(report)
+    if dead:
+        row = dead[0]
+        where = " and ".join(name.removeprefix("aten.").lstrip("_") for name in row["deaths"])
+        return (
+            f"No harm was found: {row['count']:,} results of {row['operation']} left the range of "
+            f"{row['format']}, and die in {where}."
+        )
+    if report["first"]:
+        return "No harm was found: what left its range came from outside and was not computed with."
+    text = "No overflow, invalid operation or division by zero was counted."
+    lost = sum(row["swallowed"] for row in report["swallowed"].values())
+    nonzero = sum(row["nonzero"] for row in report["swallowed"].values())
+    return text + (
+        f" {lost / nonzero:.1%} of the updates left their parameter as it was." if nonzero else ""
     )
-    zero = next((c for c in report["constants"] if c["becomes"] == "zero" and (
-        c["layer"] == row["layer"] or c["direction"] == row["direction"] == "optimizer")), None)
-    if row["flag"] == "DIVBYZERO" and zero is not None:
-        text += f" The constant {zero['value']:g} of that place is zero in {zero['format']}."
-    losses = report["losses"]
-    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
-    if bad is not None:
-        text += f" The loss is not finite from step {bad} on."
-    return text
-
-
-_EVENTS = {
-    "OVERFLOW": "Overflow", "DIVBYZERO": "Division by zero", "INVALID": "Invalid operations",
-}
 
 
 def where_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -179,8 +179,14 @@ class Call(Site):
             return float(value)
         rounded, change = self.memory.constant(value, fmt)
         if change:
-            self.note_constant(fmt, float(value), change)
+            self.note_constant(fmt, float(value), change, rounded)
+            self.memory.operands.append(rounded)
         return rounded
+
+    @property
+    def line(self) -> str:
+        """FILE:LINE of the user's program."""
+        return self.run.user_line()
 
     # Results --------------------------------------------------------------------------------
 

@@ -1,0 +1,434 @@
+"""Where numbers leave their format: births, what carries them on, and where they die.
+
+A NaN, an infinity, a saturated number, a division by zero, a number flushed to zero and an addition
+that changes nothing are *born* in one operation; an operation that has one among its operands only
+carries it on, and is counted apart. Every array remembers the births that its elements come from,
+so that of a loss that is not finite the way back to the first excursion is known. A birth dies in
+an operation whose result is the same as that of the number itself would be, as a masked score in a
+softmax does; one that only ever died did no harm.
+
+Elements are compared where operands have the shape of the result. Of products and reductions whose
+operands hold a NaN, an infinity or a saturated number, all such results count as carried on.
+
+Source    IEEE 754-2019 §7 (exceptions); Lam et al., FlowFPX (births, flow and deaths).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.records.formats import Format
+
+__all__ = [
+    "ABSORBED", "CONSTANT", "DIVISION", "INFINITY", "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth",
+    "Births", "Origins",
+]
+
+NAN, INFINITY, SATURATED, ZERO = "NaN", "infinity", "saturation", "flush to zero"
+DIVISION, ABSORBED, CONSTANT, INTEGERS = "division by zero", "absorption", "constant", "integers"
+
+#: Births that the elements of an array come from, by kind.
+Origins = Mapping[str, "Birth"]
+
+#: Words in the names of operations in which a number beyond the largest dies: the limit is the same.
+_KILLERS = (
+    "softmax", "sigmoid", "tanh", "relu", "max", "min", "clamp", "exp", "erf", "gelu", "hardtanh",
+    "where", "greater", "less", "equal",
+)
+#: Of these the result at a saturated operand is the limit only where the operand is negative.
+_ONE_SIDED = ("softmax", "exp", "relu", "gelu")
+_ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
+
+
+@dataclass(eq=False)
+class Birth:
+    """Excursions of one kind that are born in one place: an operation of a layer and direction.
+
+    step       of the first.
+    line       of the user's program at the first, where it is known.
+    detail     what made it, in words: "of a negative number", or a constant's value.
+    count      elements in all steps, of `results` that the operation had.
+    causes     births among the operands of the first.
+    deaths     operations that ended it, and how often; `spread`: those that computed on with it.
+    weights    the layer whose weights it reached first.
+    """
+
+    kind: str
+    step: int
+    layer: str
+    direction: str
+    operation: str
+    format: str
+    line: str = ""
+    detail: str = ""
+    count: int = 0
+    results: int = 0
+    number: int = 0
+    causes: tuple[Birth, ...] = ()
+    deaths: Counter[str] = field(default_factory=Counter)
+    spread: int = 0
+    weights: str = ""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether every operation that read it gave the result of the number itself."""
+        return self.kind not in (NAN, DIVISION) and bool(self.deaths) and not self.spread
+
+    def as_row(self) -> dict[str, Any]:
+        """Plain data, causes by their numbers."""
+        return {
+            "number": self.number, "kind": self.kind, "step": self.step, "layer": self.layer,
+            "direction": self.direction, "operation": self.operation, "format": self.format,
+            "line": self.line, "detail": self.detail, "count": self.count,
+            "results": self.results, "causes": [birth.number for birth in self.causes],
+            "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
+        }
+
+
+class Births:
+    """The births of a run, in order of time.
+
+    >>> from fpsim import BINARY16, Context
+    >>> births, half = Births(), Context(BINARY16, count=True)
+    >>> x, y = half.array([6e4, 1.0]), half.array([6e4, 1.0])
+    >>> births.see("add", ("net", "forward", 0), half.add(x, y), (x, y), {"OVERFLOW": 1})
+    >>> [(b.kind, b.layer, b.count) for b in births]
+    [('infinity', 'net', 1)]
+    """
+
+    def __init__(self) -> None:
+        self._births: dict[tuple[str, ...], Birth] = {}
+        #: By identity of the carrier, whose reference tells when it is gone.
+        self._origins: dict[int, tuple[weakref.ref[Any], Origins]] = {}
+        #: Elements that operations carried on, by kind.
+        self.carried: Counter[str] = Counter()
+        #: Of the first loss that is not finite, and its step.
+        self.symptom: tuple[int, Origins] | None = None
+        #: The line of the user's program now, and its layer, direction and step.
+        self.line: Callable[[], str] = str
+        self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "forward", 0)
+
+    def __iter__(self) -> Iterator[Birth]:
+        return iter(self._births.values())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The births as plain data, in order of time."""
+        return [birth.as_row() for birth in self]
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything was born."""
+        return bool(self._births)
+
+    def symptom_row(self) -> dict[str, Any]:
+        """The first loss that is not finite: its step, and the births that it comes from."""
+        if self.symptom is None:
+            return {}
+        step, origins = self.symptom
+        return {"step": step, "births": {kind: birth.number for kind, birth in origins.items()}}
+
+    # Memory -----------------------------------------------------------------------------------
+
+    def of(self, array: Array) -> Origins:
+        """What the elements of an array come from; of a view, those of its base."""
+        if not self._origins:
+            return {}
+        carrier: Any = array.carrier
+        while carrier is not None:
+            entry = self._origins.get(id(carrier))
+            if entry is not None and entry[0]() is carrier:
+                return entry[1]
+            carrier = getattr(carrier, "base", None)
+        return {}
+
+    def note(self, array: Array, origins: Origins) -> None:
+        """The elements of an array come from these births."""
+        carrier = array.carrier
+        key = id(carrier)
+        if origins:
+            self._origins[key] = weakref.ref(carrier), origins
+        else:
+            self._origins.pop(key, None)
+
+    # Events -----------------------------------------------------------------------------------
+
+    def constant(
+        self, where: tuple[str, str, int], fmt: Format, value: float, change: str, line: str = ""
+    ) -> Birth:
+        """A number of the program is another one in its format."""
+        return self._born(CONSTANT, where, f"{value:g}", fmt, 1, 1, (), change, line)
+
+    def integers(self, values: NDArray[Any], fmt: Format) -> None:
+        """Whole numbers from outside that the format rounds to others are no positions any more."""
+        if not values.size or fmt.precision >= 24:
+            return
+        sizes = np.abs(values[np.isfinite(values)])
+        if not sizes.size or not 2.0**fmt.precision < sizes.max() <= fmt.max:
+            return
+        if (sizes != np.floor(sizes)).any():
+            return
+        ulp = np.exp2(np.floor(np.log2(np.maximum(sizes, 1))) + 1 - fmt.precision)
+        n = int(np.count_nonzero(np.remainder(sizes, np.maximum(ulp, 1))))
+        if n:
+            self._born(INTEGERS, self.where(), "convert", fmt, n, int(values.size), (),
+                       f"{float(sizes.max()):g}")
+
+    def untold(self, verb: str, where: tuple[str, str, int], flag: str, n: int) -> None:
+        """An operation whose result nobody told raised a flag on so many elements.
+
+        Invalid operations may have read a NaN: they are births where there was none before.
+        """
+        kind = {"OVERFLOW": SATURATED, "DIVBYZERO": DIVISION, "INVALID": NAN}.get(flag)
+        if kind is None or (kind == NAN and any(b.kind in (NAN, INFINITY) for b in self)):
+            return
+        birth = self._born(kind, where, verb, None, n, 0, (), "")
+        birth.spread += 1
+
+    def see(
+        self, operation: str, where: tuple[str, str, int], array: Array,
+        operands: Sequence[Array], flags: Mapping[str, int],
+    ) -> None:
+        """An operation has this result, of these operands, and raised flags on so many elements.
+
+        where    layer, direction and step.
+        """
+        inherited = [self.of(x) for x in operands]
+        is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
+        if not flags and not is_sum and not any(inherited):
+            return
+        result = _Result(self, operation, where, array, operands, inherited, flags)
+        origins = result.origins()
+        if is_sum and where[1] != "backward":
+            origins |= result.absorbed()
+        self.note(array, origins)
+
+    def ended(self, step: int, origins: Origins | None = None) -> None:
+        """A loss is not finite; the first is the symptom whose cause is sought."""
+        if self.symptom is None:
+            self.symptom = step, origins or {}
+
+    def _born(
+        self, kind: str, where: tuple[str, str, int], operation: str, fmt: Format | None, n: int,
+        results: int, causes: tuple[Birth, ...], detail: str, line: str | None = None,
+    ) -> Birth:
+        layer, direction, step = where
+        name = "" if fmt is None else fmt.name
+        key = kind, layer, direction, operation, name
+        birth = self._births.get(key)
+        if birth is None:
+            birth = self._births[key] = Birth(
+                kind, step, layer, direction, operation, name,
+                line or self.line(), detail, number=len(self._births), causes=causes,
+            )
+        birth.count += n
+        birth.results += results
+        return birth
+
+
+def _base(operation: str) -> str:
+    """The verb of an operation's name.
+
+    >>> _base("aten.add_.Tensor"), _base("AddV2"), _base("aten.add")
+    ('add', 'addv2', 'add')
+    """
+    parts = operation.lower().split(".")
+    return (parts[1] if len(parts) > 1 else parts[0]).rstrip("_")
+
+
+@dataclass
+class _Result:
+    """One result beside its operands."""
+
+    births: Births
+    operation: str
+    where: tuple[str, str, int]
+    array: Array
+    operands: Sequence[Array]
+    inherited: Sequence[Origins]
+    flags: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        self.values: NDArray[Any] = np.asarray(self.array.carrier)
+        self.fmt = self.array.format
+        self.alike = [
+            x.carrier for x in self.operands
+            if _fits(np.shape(x.carrier), self.values.shape)
+        ]
+
+    def origins(self) -> dict[str, Birth]:
+        """What its elements come from: births here, or those of operands."""
+        origins: dict[str, Birth] = {}
+        division = self._division()
+        for kind, is_of in _TESTS.items():
+            mask = is_of(self.values, self.fmt)
+            n = int(np.count_nonzero(mask))
+            before = self._before(kind)
+            if not n:
+                if before is not None:
+                    self._read(kind, before)
+                continue
+            born = self._births_among(mask, is_of)
+            self.births.carried[kind] += n - born
+            if born and self._is_raised(kind):
+                causes = (division,) if division and kind != NAN else self._causes(kind)
+                origins[kind] = self.births._born(
+                    kind, self.where, self.operation, self.fmt, born, self.values.size, causes,
+                    self._detail(kind),
+                )
+            elif before is not None:
+                origins[kind] = before
+        self._hidden_overflow(origins)
+        self._lost_terms(origins)
+        zero = self._zero()
+        return origins | ({ZERO: zero} if zero else {})
+
+    def absorbed(self) -> dict[str, Birth]:
+        """Terms of a sum that left the other one as it was."""
+        if len(self.alike) != 2:
+            return {}
+        x, y = (np.broadcast_to(v, self.values.shape) for v in self.alike)
+        inside = np.isfinite(self.values) & (np.abs(self.values) < float(self.fmt.max))
+        terms = inside & (x != 0) & (y != 0)
+        n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
+        if not n:
+            return {}
+        return {ABSORBED: self.births._born(
+            ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(terms)), (), "",
+        )}
+
+    # Parts ------------------------------------------------------------------------------------
+
+    def _lost_terms(self, origins: dict[str, Birth]) -> None:
+        """Terms that were absorbed by a mask die with it; else the result has them from operands."""
+        for x, before in zip(self.operands, self.inherited, strict=True):
+            birth = before.get(ABSORBED)
+            if birth is None or not _fits(np.shape(x.carrier), self.values.shape):
+                continue
+            sizes = np.abs(x.carrier)
+            large = sizes >= 0.5 * np.max(sizes, initial=0)
+            if self._is_killer() and not self.values[large & (x.carrier < 0)].any() and (
+                not (large & (x.carrier > 0)).any()
+            ):
+                birth.deaths[self.operation] += 1
+            else:
+                origins[ABSORBED] = birth
+
+    def _is_killer(self) -> bool:
+        name = _base(self.operation)
+        return "backward" not in name and any(word in name for word in _KILLERS)
+
+    def _division(self) -> Birth | None:
+        n = self.flags.get("DIVBYZERO", 0)
+        if not n:
+            return None
+        zero = self._before(ZERO)
+        return self.births._born(
+            DIVISION, self.where, self.operation, self.fmt, n, self.values.size,
+            (zero,) if zero else (), "",
+        )
+
+    def _births_among(self, mask: NDArray[np.bool_], is_of: Callable[..., Any]) -> int:
+        """Those of these elements that no operand has; saturated ones may come of infinities."""
+        for x in self.operands:
+            carrier = np.asarray(x.carrier)
+            bad = ~np.isfinite(carrier) | is_of(carrier, x.format)
+            if not bad.any():
+                continue
+            if not _fits(carrier.shape, mask.shape):
+                return 0
+            same = np.isnan(carrier) | is_of(carrier, x.format)
+            mask = mask & ~np.broadcast_to(same, mask.shape)
+        return int(np.count_nonzero(mask))
+
+    def _is_raised(self, kind: str) -> bool:
+        if kind == NAN:
+            return bool(self.flags.get("INVALID") or self.flags.get("OVERFLOW"))
+        return bool(self.flags.get("OVERFLOW") or self.flags.get("DIVBYZERO"))
+
+    def _before(self, kind: str) -> Birth | None:
+        """The birth of this kind among those of the operands; a constant before others."""
+        rows = [origins[kind] for origins in self.inherited if kind in origins]
+        return min(rows, key=lambda b: (b.kind != CONSTANT, b.number), default=None)
+
+    def _causes(self, kind: str) -> tuple[Birth, ...]:
+        kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)
+        rows = (self._before(k) for k in kinds if k != kind)
+        return tuple(birth for birth in rows if birth is not None)
+
+    def _detail(self, kind: str) -> str:
+        """Of a NaN: what its operands were."""
+        if kind != NAN or not self.operands:
+            return ""
+        base = _base(self.operation)
+        if any(word in base for word in ("sqrt", "log", "pow")):
+            return "of a negative number"
+        return ""
+
+    def _read(self, kind: str, birth: Birth) -> None:
+        """Operands hold it and the result does not."""
+        if kind == NAN:
+            birth.deaths[self.operation] += 1
+            return
+        is_one_sided = any(word in _base(self.operation) for word in _ONE_SIDED)
+        if self._is_killer() and (not is_one_sided or self._is_negative()):
+            birth.deaths[self.operation] += 1
+        else:
+            birth.spread += 1
+
+    def _is_negative(self) -> bool:
+        largest = float(self.fmt.max)
+        return not any(bool((np.asarray(x.carrier) >= largest).any()) for x in self.operands)
+
+    def _hidden_overflow(self, origins: Mapping[str, Birth]) -> None:
+        """An overflow inside of the operation that its result does not show."""
+        n = self.flags.get("OVERFLOW", 0)
+        is_shown = origins or self.flags.get("DIVBYZERO") or self._holds_excursions()
+        if n and not is_shown:
+            birth = self.births._born(
+                SATURATED, self.where, self.operation, self.fmt, n, self.values.size, (), "inside",
+            )
+            birth.spread += 1
+
+    def _holds_excursions(self) -> bool:
+        return any(
+            bool(is_of(np.asarray(x.carrier), x.format).any())
+            for x in self.operands for is_of in _TESTS.values()
+        )
+
+    def _zero(self) -> Birth | None:
+        """A zero that was flushed here, or that an operand brought."""
+        zeros = int(np.count_nonzero(self.values == 0))
+        if not zeros:
+            return None
+        before, n = self._before(ZERO), min(self.flags.get("UNDERFLOW", 0), zeros)
+        if before is not None and before.kind == CONSTANT:
+            return before
+        if n:
+            return self.births._born(
+                ZERO, self.where, self.operation, self.fmt, n, self.values.size,
+                (), "",
+            )
+        return before
+
+
+def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Whether operands of a shape broadcast to the result."""
+    try:
+        return np.broadcast_shapes(shape, result) == result
+    except ValueError:
+        return False
+
+
+_TESTS: dict[str, Callable[[NDArray[Any], Format], NDArray[np.bool_]]] = {
+    NAN: lambda values, fmt: np.isnan(values),
+    INFINITY: lambda values, fmt: np.isinf(values),
+    SATURATED: lambda values, fmt: np.abs(values) == float(fmt.max),
+}

@@ -1,0 +1,348 @@
+"""What hurt a run: causes, each once, the one that explains the most harm first.
+
+A cause is read off the births of a report (`ipu.run.births`), its losses, gradients and updates. A
+loss that is not finite is traced back to the first excursion; where every loss is finite the rules
+below are asked in this order: a loss that grows before any number has left its range, numbers that
+saturate and are computed on with, gradients that vanish, updates that change nothing, sums that
+lose their terms, whole numbers that are rounded. Bounds are shares from which on the harm of the
+programs in tests/ipu/frontends/torch/hospital could be told from rounding that does none.
+
+Evidence    ASSUMED: the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ipu.run.births import (
+    ABSORBED,
+    CONSTANT,
+    DIVISION,
+    INFINITY,
+    INTEGERS,
+    NAN,
+    SATURATED,
+    ZERO,
+)
+
+__all__ = ["Cause", "find_causes", "harmless", "is_pass", "name_of"]
+
+Report = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+#: A loss so many times its first value, while every number is in its range, diverges by itself.
+_GROWTH = 20.0
+#: An update so many times as large as the weights is no rounding's.
+_JUMP = 8.0
+#: Share of the gradients' digits that are lost to subnormal numbers and zero.
+_DIGITS = 0.05
+#: Share of updates that leave their parameter as it was.
+_SWALLOWED = 0.2
+#: Share of the terms of a sum that change nothing, and how many there are at least.
+_ABSORBED, _TERMS = 0.5, 8
+#: Directions of a pass forward.
+_FORWARD = ("forward", "evaluation", "recompute", "other")
+_EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause.
+
+    kind        "constant", "division", "invalid", "overflow", "gradients overflow", "diverges",
+                "gradients vanish", "updates", "sums", "integers", "outside".
+    sentence    what happened, with the symptom.
+    row         of the birth that it begins with; {} where the cause is no single operation.
+    harm        1 for numbers that left their range; else the share of digits, updates or terms.
+    """
+
+    kind: str
+    sentence: str
+    row: Row
+    harm: float = 1.0
+
+    @property
+    def layer(self) -> str:
+        """Where it begins."""
+        return str(self.row.get("layer", ""))
+
+
+def find_causes(report: Report) -> list[Cause]:
+    """The causes of a report, the first explains the most harm."""
+    births = _births(report)
+    causes: list[Cause] = []
+    symptom = _symptom(report, births)
+    if symptom is not None:
+        causes.append(symptom)
+    grown = _diverges(report, births)
+    if grown is not None:
+        return [grown]
+    rules: tuple[Callable[[Report, Sequence[Row]], Iterator[Cause]], ...] = (
+        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers,
+    )
+    if symptom is not None:  # what was told by its symptom is no second cause
+        rules = (_swallowed, _constants)
+    others = [cause for rule in rules for cause in rule(report, births)]
+    causes.extend(sorted(others, key=lambda cause: -cause.harm))
+    return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
+
+
+def harmless(report: Report) -> list[Row]:
+    """Births that died in operations whose results they did not change."""
+    return [row for row in report.get("births", ()) if row["harmless"]]
+
+
+def is_pass(direction: str) -> bool:
+    """Whether operations of this direction belong to a pass forward."""
+    return direction in _FORWARD
+
+
+def _births(report: Report) -> list[Row]:
+    """Those of the report; of a front end that tells no operations, its first flags."""
+    births = list(report.get("births", ()))
+    if births:
+        return births
+    kinds = {"OVERFLOW": SATURATED, "DIVBYZERO": DIVISION, "INVALID": NAN}
+    return [
+        {"number": i, "kind": kinds[row["flag"]], "step": row["step"], "layer": row["layer"],
+         "direction": row["direction"], "operation": row["operation"], "format": "",
+         "line": row.get("line", ""), "detail": "", "count": row["times"], "results": 0,
+         "causes": [], "deaths": {}, "harmless": False, "weights": ""}
+        for i, row in enumerate(report.get("first", ()))
+    ]
+
+
+# A loss that is not finite ------------------------------------------------------------------------
+
+
+def _symptom(report: Report, births: Sequence[Row]) -> Cause | None:
+    """The way back from the first loss that is not finite."""
+    losses = report.get("losses", ())
+    bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if bad is None:
+        return None
+    bad = report.get("symptom", {}).get("step", bad)
+    named = report.get("symptom", {}).get("births", {})
+    ends = [births[named[kind]] for kind in (NAN, INFINITY, SATURATED) if kind in named]
+    if not ends:
+        ends = [row for row in births if row["kind"] in _EXCURSIONS]
+        ends.sort(key=lambda row: (row["step"], row["number"]))
+    value = "NaN" if math.isnan(_at(losses, bad)) else "infinite"
+    begin = f"The loss is {value} from step {bad} on"
+    if not ends:
+        return Cause("outside", f"{begin}, and no operation made it: the data or the first "
+                     "weights hold a number that is not finite", {})
+    return _chain(begin, ends[0], report, births)
+
+
+def _at(losses: Sequence[float], step: int) -> float:
+    bad = [loss for loss in losses if not math.isfinite(loss)]
+    return bad[0] if bad else losses[min(step, len(losses) - 1)]
+
+
+def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause:
+    """The sentence from a birth back to the first excursion, and forward again."""
+    path = [end]
+    while path[0]["causes"] and len(path) < 8:
+        path.insert(0, births[path[0]["causes"][0]])
+    division = next((row for row in births if row["kind"] == DIVISION and (
+        _place(row) == _place(path[-1]) or (len(path) == 1 and row is end))), None)
+    constant = path[0] if path[0]["kind"] == CONSTANT else None
+    if division is not None and division is not path[-1]:
+        path.insert(len(path) - 1, division)
+    if constant is None and division is not None:
+        constant = _zero_constant(division, report)
+        path = path if constant is None else [constant, *path]
+    clauses = [_clause(row) for row in path if row["kind"] != NAN or len(path) == 1 or row["detail"]]
+    text = ", so ".join(clauses)
+    weights = path[-1]["weights"]
+    if weights:
+        text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
+    first = path[0]
+    kind = "constant" if constant is not None else {
+        DIVISION: "division", NAN: "invalid", ZERO: "division",
+    }.get(first["kind"], "overflow")
+    if kind == "overflow" and first["direction"] == "backward":
+        kind = "gradients overflow"
+    return Cause(kind, f"{begin}: {text}", first)
+
+
+_VALUES = {NAN: "NaN", INFINITY: "infinite", SATURATED: "the largest number", DIVISION: "infinite"}
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return row["layer"], row["direction"], row["operation"], row["step"]
+
+
+def _zero_constant(division: Row, report: Report) -> Row | None:
+    """The constant that is zero where an optimiser divides, of front ends that tell no operands."""
+    row = next((c for c in report.get("constants", ()) if c["becomes"] == "zero" and c["value"] > 0 and (
+        c["layer"] == division["layer"]
+        or c["direction"] == division["direction"] == "optimizer")), None)
+    return None if row is None else {
+        "kind": CONSTANT, "operation": f"{row['value']:g}", "format": row["format"],
+        "detail": "zero", "layer": row["layer"], "direction": row["direction"], "step": 0,
+        "line": row.get("line", ""), "count": row["times"], "results": row["times"], "causes": [],
+        "weights": "",
+    }
+
+
+def _clause(row: Row) -> str:
+    """What happened in one birth."""
+    if row["kind"] == CONSTANT:
+        what = {"zero": "is zero", "one": "is 1", "overflow": "is beyond the largest number"}
+        return f"the constant {row['operation']} {what.get(row['detail'], 'changes')} in " \
+               f"{row['format']}"
+    fmt = row["format"] or "its format"
+    verb = {
+        NAN: f"is invalid{' ' + row['detail'] if row['detail'] else ''}",
+        INFINITY: f"overflows {fmt}", SATURATED: f"overflows {fmt}",
+        DIVISION: "divides by zero", ZERO: f"underflows to zero in {fmt}",
+    }[row["kind"]]
+    return f"{name_of(row)} {verb} ({_where(row)})"
+
+
+def name_of(row: Row) -> str:
+    """The operation of a birth, and its layer."""
+    operation = str(row["operation"]).removeprefix("aten.").lstrip("_")
+    layer = row["layer"]
+    if layer in ("", "optimizer", row["operation"]):
+        return f"the {operation}"
+    return f"the {operation} of {layer}"
+
+
+def _where(row: Row) -> str:
+    line = f", {row['line']}" if row.get("line") else ""
+    return f"{row['direction']}, step {row['step']}{line}"
+
+
+def _share(row: Row) -> str:
+    return f"{row['count']:,} of {row['results']:,} results" if row["results"] else (
+        f"{row['count']:,} results"
+    )
+
+
+# Losses that are finite ---------------------------------------------------------------------------
+
+
+def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
+    """A loss that has grown before any number left its range."""
+    losses = report.get("losses", ())
+    if not losses or not math.isfinite(losses[0]):
+        return None
+    bound = _GROWTH * abs(losses[0])
+    index = next((i for i, x in enumerate(losses) if not abs(x) <= bound), None)
+    if index is None:
+        return None
+    step, grown = index + report.get("first_step", 0), f"{losses[0]:.3g} to {losses[index]:.3g}"
+    first = min((row["step"] for row in births if row["kind"] in (*_EXCURSIONS, CONSTANT) and not (
+        row["harmless"])), default=math.inf)
+    jumps = {int(k): jump for k, jump in report.get("jumps", {}).items() if jump > _JUMP}
+    jump = min((k for k in jumps if k < min(first, step)), default=None)
+    if jump is not None:
+        what = (f"the update of step {jump} is {jumps[jump]:.0f} times as large as the weights, "
+                f"and the loss goes from {grown} in step {step}")
+    elif first > step:
+        what = f"the loss grew from {grown} in step {step}"
+    else:
+        return None
+    return Cause(
+        "diverges", f"The training diverges: {what}, before any number left the range of its "
+        "format, so binary32 is expected to diverge too", {},
+    )
+
+
+def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Numbers beyond the largest one that the program computes on with."""
+    rows = [r for r in births if r["kind"] in _EXCURSIONS and not r["harmless"]]
+    if not rows:
+        return
+    first = min(rows, key=lambda row: (row["step"], row["number"]))
+    clause = _clause(first)
+    n = f"{_share(first)}"
+    if first["kind"] in (DIVISION, NAN):
+        constant = _zero_constant(first, report) if first["kind"] == DIVISION else None
+        begin = f"{_clause(constant)}, so " if constant else ""
+        named = first if constant is None else constant
+        kind = "constant" if constant else "division" if first["kind"] == DIVISION else "invalid"
+        yield Cause(kind, _capital(f"{begin}{clause}: {n}"), named)
+    elif first["direction"] == "backward":
+        yield Cause("gradients overflow", f"Gradients overflow, the loss scale is too high: "
+                    f"{clause}, {n}", first)
+    else:
+        yield Cause("overflow", _capital(f"{clause}: {n}"), first)
+
+
+def _vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Gradients that underflow."""
+    flushed = [r for r in births if r["kind"] == ZERO and r["direction"] == "backward"]
+    first = min(flushed, key=lambda row: (row["step"], row["number"]), default={})
+    begins = f": it begins where {_clause(first)}" if first else ""
+    gradients = report.get("exponents", {}).get("gradients", ())
+    numbers = sum(sum(h["counts"].values()) for h in gradients if h["format"] != "binary32")
+    zeros = sum(h["zeros"] for h in gradients if h["format"] != "binary32")
+    if flushed and zeros and not numbers:
+        yield Cause("gradients vanish", f"Every gradient is zero{begins}", first)
+        return
+    scales = report.get("loss_scale") or {}
+    if not scales or scales["best"] is None:
+        return
+    now, then = scales["lost"]
+    if now - then > _DIGITS:
+        yield Cause("gradients vanish", f"Gradients underflow: {now:.0%} of their digits are lost "
+                    f"to subnormal numbers and zero{begins}", first, now)
+
+
+def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    rows = report.get("swallowed", {})
+    nonzero = sum(row["nonzero"] for row in rows.values())
+    lost = sum(row["swallowed"] for row in rows.values())
+    if nonzero and lost > _SWALLOWED * nonzero:
+        worst = max(rows, key=lambda name: rows[name]["share"])
+        yield Cause("updates", f"{lost / nonzero:.0%} of {nonzero:,} updates left their parameter "
+                    f"as it was, most of them in {worst} ({rows[worst]['share']:.0%})",
+                    {"layer": worst}, lost / nonzero)
+
+
+def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Factors that decay nothing."""
+    for row in report.get("constants", ()):
+        is_one_in_binary32 = abs(abs(row["value"]) - 1) < 2.0**-25
+        if row["becomes"] == "one" and row["direction"] == "optimizer" and not is_one_in_binary32:
+            yield Cause(
+                "constant", f"The factor {row['value']:g} of the optimiser's averages is 1 in "
+                f"{row['format']} ({row['times']} times), so they forget nothing",
+                {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
+                 "format": row["format"]},
+            )
+            return
+
+
+def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Sums whose terms are too small to change them."""
+    rows = [
+        r for r in births if r["kind"] == ABSORBED and not r["harmless"] and r["count"] >= _TERMS
+        and r["count"] > _ABSORBED * r["results"]
+    ]
+    if rows:
+        worst = max(rows, key=lambda row: row["count"])
+        yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
+                    f"terms of {name_of(worst)} left the sum unchanged in {worst['format']} "
+                    f"({_where(worst)})", worst, worst["count"] / worst["results"])
+
+
+def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Positions and counts that the format has not."""
+    row = next((r for r in births if r["kind"] == INTEGERS), None)
+    if row is not None:
+        yield Cause("integers", f"Whole numbers up to {row['detail']} are rounded: {row['format']} "
+                    f"does not hold {row['count']:,} of them, positions or counts "
+                    f"({row['layer'] or 'outside of modules'}, {_where(row)})", row,
+                    row["count"] / row["results"])
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
