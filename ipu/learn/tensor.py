@@ -380,7 +380,7 @@ def pull_back(
             with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
                 for origin, summand in _pull_back(device, node, gradient):
                     if device.watch is not None:
-                        device.watch(node.primitive, summand, [gradient, *_arrays(node.saved)])
+                        device.watch(node.primitive, summand, (gradient,))
                     if watch is not None:
                         watch(node, summand)
                     if id(origin) in leaves:

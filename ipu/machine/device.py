@@ -15,7 +15,7 @@ Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers, primit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -169,9 +169,9 @@ class Device:
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._tensor = self._suffix = ""
-        #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and
-        #: its result; see `ipu.run`.
-        self.watch: Callable[[Any, Array], object] | None = None
+        #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has,
+        #: its result and its operands; see `ipu.run`.
+        self.watch: Callable[[Any, Array, Sequence[Array]], object] | None = None
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
         self._rows: dict[tuple[object, ...], LedgerRow] = {}

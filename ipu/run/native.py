@@ -119,12 +119,12 @@ class NativeRun(Run):
         micro_batch = cell if region in (Region.BATCH, Region.ACCUMULATE) else 0
         return Place(number >> 40, micro_batch, 0, *split_name(self.device.counted_as))
 
-    def _note_result(self, row: Primitive, array: Array) -> None:
-        """A row of the table, or its gradient, has this result."""
+    def _note_result(self, row: Primitive, array: Array, operands: Sequence[Array]) -> None:
+        """A row of the table, or its gradient, has this result, of these operands."""
         kind = "exact" if row.unit == "none" else "host" if row.name in HOST else "machine"
         self.account.add(kind, row.name, array.size)
         if kind != "exact" and self.is_watched:
-            self.result(self.device.counted_as, row.name, array)
+            self.result(self.device.counted_as, row.name, array, operands)
 
     def note_loss(self, loss: Array) -> None:
         """A backward pass of a step is about to begin at this loss, without its scale."""

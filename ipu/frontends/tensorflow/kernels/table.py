@@ -100,7 +100,7 @@ class NodeSite(Site):
         rounded = self.device.context(fmt).constant(value)
         change = fit(value, float(rounded.carrier), fmt)
         if change:
-            self.note_constant(fmt, value, change)
+            self.note_constant(fmt, value, change, rounded)
         return rounded
 
     def note_on_host(self, size: int) -> None:

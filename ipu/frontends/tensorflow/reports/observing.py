@@ -69,8 +69,15 @@ def _kind(node: Node, entry: KernelEntry | None) -> str:
 def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
     account, operation, name, told = site.run.account, site.node.type, site.name, site.run.result
 
+    def line() -> str:
+        return site.line
+
+
+    births = site.run.recorder.births
+
     def noted_run(*values: Any) -> Any:
         before = account.noted
+        births.line = line
         result = run(*values)
         arrays = [x for x in (result if isinstance(result, tuple) else (result,))
                   if isinstance(x, Array)]
@@ -79,8 +86,9 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
             size = sum(x.size for x in arrays) if written is None else written.size
             account.add(kind, operation, size)
         if kind != "exact":
+            operands = [x for x in values if isinstance(x, Array)]
             for x in arrays:
-                told(name, operation, x)
+                told(name, operation, x, operands)
         return result
 
     return noted_run
