@@ -144,7 +144,8 @@ class Processes(Group):
         self, jobs: Sequence[Summands], numberings: Sequence[Numbering], order: Order | str,
         ring: Ring | str,
     ) -> list[Array]:
-        everyone = dict(zip(self.own(self.replicas), numberings, strict=True)) | self._stand_ins
+        here = dict(zip(self.own(self.replicas), numberings, strict=True))
+        everyone = here | self._stand_ins
         for stand_in in self._stand_ins.values():
             stand_in.step = numberings[0].step
         return all_reduce(self.channel, self.owners, jobs, everyone, order, ring)

@@ -216,8 +216,8 @@ class Trainer(train.Trainer):
             if meter is not None:
                 meter.spent(loop)
             gathered = [pipeline.gathered() for pipeline in pipelines]
-            own = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
-            losses = self.group.agree(np.array(own), statistic)
+            table = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
+            losses = self.group.agree(np.array(table), statistic)
             if self.plan.replicas > 1:
                 gathered = self._reduced(gathered)
         return float(np.mean(losses)), gathered
@@ -251,7 +251,7 @@ class Trainer(train.Trainer):
         joined = buckets(kinds, plan.buffer_size)
         jobs = [
             Summands(
-                [_joined([each.pairs[v][0] for v in bucket]) for each in gathered], bucket[0],
+                [_joined([of.pairs[v][0] for v in bucket]) for of in gathered], bucket[0],
                 first[bucket[0]][1].name,
             )
             for bucket in joined
@@ -261,12 +261,12 @@ class Trainer(train.Trainer):
             start = 0
             for v in bucket:
                 gradient = first[v][0]
-                own = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
+                total = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
                 start += gradient.size
-                for worker, each, means in zip(self.workers, gathered, pairs, strict=True):
-                    variable = each.pairs[v][1]
-                    means.append((self._mean(own, worker, variable), variable))
-        return [Gathered(mean, each.updates) for mean, each in zip(pairs, gathered, strict=True)]
+                for worker, of, means in zip(self.workers, gathered, pairs, strict=True):
+                    variable = of.pairs[v][1]
+                    means.append((self._mean(total, worker, variable), variable))
+        return [Gathered(mean, of.updates) for mean, of in zip(pairs, gathered, strict=True)]
 
     @usual_arithmetic
     def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
@@ -304,15 +304,15 @@ class Trainer(train.Trainer):
             if not (plan.shard_state and self.optimizer.elementwise and here):
                 return super()._update(gathered, following, applied=applied)
             shards = [
-                shards_of(worker, each.pairs, r, plan)
-                for r, (worker, each) in enumerate(zip(self.workers, gathered, strict=True))
+                shards_of(worker, of_worker.pairs, r, plan)
+                for r, (worker, of_worker) in enumerate(zip(self.workers, gathered, strict=True))
             ]
             after = [
                 worker.update(
-                    shard.pairs, each.updates, self, following, applied=applied, observe=None,
+                    shard.pairs, of_worker.updates, self, following, applied=applied, observe=None,
                     slots=shard.slots,
                 )
-                for worker, each, shard in zip(self.workers, gathered, shards, strict=True)
+                for worker, of_worker, shard in zip(self.workers, gathered, shards, strict=True)
             ]
             write_back(self.workers, shards)
             return gathered_slots(self.workers, shards, after)

@@ -105,15 +105,15 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
 
     def _rebatched(self, pieces: Iterator[Any]) -> Iterator[Any]:
         """Whole batches of the pieces that workers load; what does not fill one is left out."""
-        kept: list[Any] = []
+        pending: list[Any] = []
         count = 0
         for piece in pieces:
-            kept.append(piece)
+            pending.append(piece)
             count += len(flatten(piece)[0])
             if count >= self._samples:
-                whole, rest = _split(kept, self._samples)
+                whole, rest = _split(pending, self._samples)
                 yield whole
-                kept, count = ([rest], count - self._samples) if rest is not None else ([], 0)
+                pending, count = ([rest], count - self._samples) if rest is not None else ([], 0)
 
     def terminate(self) -> None:
         """End the workers; torch does so with the iterator."""

@@ -411,9 +411,9 @@ def _functional(func: Any, written: list[int]) -> Any:
 
 def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
     """Operations of other libraries, other devices and random ones have no rule."""
-    known = func._schema.name.startswith("aten::")
+    is_aten = func._schema.name.startswith("aten::")
     foreign = any(map(is_foreign, tensors_of(args, kwargs)))
-    if not known or foreign or torch.Tag.nondeterministic_seeded in func.tags:
+    if not is_aten or foreign or torch.Tag.nondeterministic_seeded in func.tags:
         raise refusal(func, call)
 
 

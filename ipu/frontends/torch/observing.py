@@ -105,7 +105,7 @@ class Losses(Protocol):
     def note_scale(self, scale: float) -> None:
         """A gradient scaler multiplies a loss."""
 
-    def root_gradient(self, root: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
+    def root_gradient(self, root: torch.Tensor, incoming: torch.Tensor | None) -> torch.Tensor:
         """The first gradient of a backward pass; `given` by the program, or None for ones."""
 
     def scaling(self) -> AbstractContextManager[None]:

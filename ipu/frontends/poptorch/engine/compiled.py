@@ -62,8 +62,8 @@ class Compiled:
     @property
     def halves(self) -> bool:
         """Whether operations on float16 and float32 tensors compute in float16."""
-        chosen = self.options.Precision.half_float_casting
-        return bool(chosen is not HalfFloatCastingBehavior.HalfUpcastToFloat)
+        casting = self.options.Precision.half_float_casting
+        return bool(casting is not HalfFloatCastingBehavior.HalfUpcastToFloat)
 
     @property
     def all_replicas(self) -> int:
@@ -135,11 +135,11 @@ class Compiled:
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
         """Buffers are as before afterwards."""
-        kept = self._buffers()
+        copies = self._buffers()
         try:
             yield
         finally:
-            _restore(kept)
+            _restore(copies)
 
     def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(b, b.detach().clone()) for model in self.models for b in model.buffers()]
@@ -154,11 +154,11 @@ class Compiled:
         outputs: list[Any] = []
         with self.machine.running():
             for start in range(0, len(batches), share):
-                kept = self._buffers()
+                copies = self._buffers()
                 try:
                     outputs += self._round(batches[start : start + share])
                 except BaseException:
-                    _restore(kept)
+                    _restore(copies)
                     raise
         return outputs
 
@@ -283,7 +283,7 @@ def _is_running(options: Any, types: dict[int, torch.dtype], count: int) -> bool
     return torch.float16 in types.values()
 
 
-def _restore(kept: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _restore(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     with torch.no_grad():
-        for buffer, values in kept:
+        for buffer, values in copies:
             buffer.copy_(values)

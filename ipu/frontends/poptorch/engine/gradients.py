@@ -107,14 +107,14 @@ class Gradients:
             if self._count == 1 and start is None:
                 self._sums[replica][key] = value
                 return
-            kept, factor = self._accumulation.factors(micro_batch)
+            decay, factor = self._accumulation.factors(micro_batch)
             before = self._sums[replica].get(key)
             if before is None:
                 fmt = format_of(self._types[key])
                 zeros = self._machine.device.zeros(value.shape, fmt)
                 before = zeros if start is None else start
             self._sums[replica][key] = added(
-                before, self._machine.device, [value], kept, factor * share
+                before, self._machine.device, [value], decay, factor * share
             )
 
     def of(self, parameter: torch.Tensor) -> list[Array]:

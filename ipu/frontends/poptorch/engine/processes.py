@@ -128,8 +128,8 @@ class Processes:
 
     def add(self, histogram: EdgeHistogram) -> None:
         """A statistic of this process's gradients becomes that of all."""
-        own = f"{histogram.upper} {histogram.lower}".encode()
-        rows = self.members.channel.gather(own, "a histogram")
+        text = f"{histogram.upper} {histogram.lower}".encode()
+        rows = self.members.channel.gather(text, "a histogram")
         counts = [tuple(map(int, row.split())) for row in rows]
         histogram.upper = sum(upper for upper, _ in counts)
         histogram.lower = sum(lower for _, lower in counts)
@@ -148,12 +148,12 @@ class ReplicasOfProcesses(Replicas):
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
         """The sum over all replicas, on the model's device; its order is that of the run."""
         device = self._machine.device
-        for each in self._sums.devices:
-            each.control = device.control
+        for stand_in in self._sums.devices:
+            stand_in.control = device.control
         jobs = [Summands(gradients, variable, f"parameter {variable}")]
         (total,) = self._sums.of(jobs, self._machine.session.step)
-        for each in self._sums.devices:
-            device.status_word |= each.status_word
+        for stand_in in self._sums.devices:
+            device.status_word |= stand_in.status_word
         return Array(total.carrier, device.context(total.format))
 
 
@@ -192,20 +192,20 @@ def join(options: Options, session: Session) -> Processes | None:
 
 def _cluster(options: Options) -> Cluster:
     """What the launcher says, which the options must agree with."""
-    own, count = options.Distributed.processId, options.Distributed.numProcesses
+    process, count = options.Distributed.processId, options.Distributed.numProcesses
     local = options.replication_factor
     cluster = Cluster.from_environment()
     if cluster is None and all(name in os.environ for name in MPI_NAMES):
-        cluster = Cluster(own, count, count * local, transport="mpi")
+        cluster = Cluster(process, count, count * local, transport="mpi")
     if cluster is None:
         raise ValueError(
             f"num_processes={count}, and nothing has started other processes; start the program "
             f"with: fpsim poprun --num-instances {count} --num-replicas {count * local} …"
         )
-    if (cluster.rank, cluster.size) != (own, count):
+    if (cluster.rank, cluster.size) != (process, count):
         raise ValueError(
-            f"options.Distributed has process {own} of {count}, and this one is {cluster.rank} of "
-            f"{cluster.size}; use popdist.poptorch.Options()"
+            f"options.Distributed has process {process} of {count}, and this one is "
+            f"{cluster.rank} of {cluster.size}; use popdist.poptorch.Options()"
         )
     if cluster.local_replicas != local:
         raise ValueError(

@@ -74,13 +74,13 @@ class Updater:
         """Warns once where the program changed an argument that the device has not."""
         if self._has_warned:
             return
-        for own, taken in zip(self.optimizer.param_groups, self._taken, strict=False):
-            name = next((n for n in own if n != "params" and own[n] != taken.get(n)), None)
+        for group, taken in zip(self.optimizer.param_groups, self._taken, strict=False):
+            name = next((n for n in group if n != "params" and group[n] != taken.get(n)), None)
             if name is not None:
                 self._has_warned = True
                 warnings.warn(
-                    f"the optimiser's {name} is {own[name]}, and {taken.get(name)} on the device; "
-                    "changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
+                    f"the optimiser's {name} is {group[name]}, and {taken.get(name)} on the "
+                    "device; changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
                 )
                 return
 
@@ -217,10 +217,10 @@ class Updater:
         for name, dtype in slots_of(self.optimizer, group).items():
             fmt = format_of(dtype)
             shape = () if name == "step" else tuple(parameter.shape)
-            kept = state.get(name)
+            slot = state.get(name)
             slots[name] = (
-                device.zeros(shape, fmt) if kept is None
-                else device.from_host(kept.detach().float().numpy(), fmt)
+                device.zeros(shape, fmt) if slot is None
+                else device.from_host(slot.detach().float().numpy(), fmt)
             )
         return slots
 
