@@ -48,7 +48,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.sharding import gathered_slots, shards_of, write_back
 from ipu.plan.stage import as_values
 
-__all__ = ["Trainer", "chain"]
+__all__ = ["PlanTrainer", "Trainer", "chain"]
 
 
 def chain(plan: Plan) -> Callable[[Tensor], Tensor]:
@@ -65,7 +65,7 @@ def chain(plan: Plan) -> Callable[[Tensor], Tensor]:
     return model
 
 
-class Trainer(train.Trainer):
+class PlanTrainer(train.Trainer):
     """A training by a plan, with the rules of `ipu.learn.train.Trainer`.
 
     plan         stages, schedule, micro-batches, replicas.
@@ -80,10 +80,10 @@ class Trainer(train.Trainer):
     >>> from ipu.learn.nn import dense, relu
     >>> from ipu.learn.optim import SGD
     >>> stages = [lambda x: relu(dense(x, 4, "first")), lambda x: dense(x, 2, "second")]
-    >>> trainer = Trainer(SGD(0.1), plan=Plan(stages, count=4))
+    >>> trainer = PlanTrainer(SGD(0.1), plan=Plan(stages, count=4))
     >>> x, labels = np.eye(8), np.arange(8) % 2
     >>> loss = trainer.step(x, labels)
-    >>> whole = Trainer(SGD(0.1), plan=Plan([lambda x: stages[1](stages[0](x))], count=4))
+    >>> whole = PlanTrainer(SGD(0.1), plan=Plan([lambda x: stages[1](stages[0](x))], count=4))
     >>> loss == whole.step(x, labels)
     True
     """
@@ -337,6 +337,10 @@ class Trainer(train.Trainer):
                 worker.device.program = ""
 
 
+#: The old name of `PlanTrainer`, for one version.
+Trainer = PlanTrainer
+
+
 def _joined(gradients: Sequence[Array]) -> Array:
     """Several gradients of one format as one flat tensor."""
     if len(gradients) == 1:
@@ -350,7 +354,7 @@ def _check_choices(plan: Plan, observe: Observer | None, random: str, **switches
     if not isinstance(plan, Plan):
         raise TypeError(f"plan={plan!r} is not a plan; use Plan([stage, …], count=…)")
     if not plan.training:
-        raise ValueError("plan has training=False; a Trainer needs the backward stages too")
+        raise ValueError("plan has training=False; a PlanTrainer needs the backward stages too")
     if random != "philox":
         raise ValueError(
             f"random={random!r} goes on from operation to operation, and a plan moves these; "

@@ -21,7 +21,7 @@ from ipu import ops
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.gradients import as_array
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.processes import join
 from ipu.frontends.poptorch.engine.update import Updater, taken
 from ipu.frontends.poptorch.enums import ConnectionType
@@ -128,7 +128,10 @@ class PoplarExecutor:
         )
         seed = options.random_seed if options.exists("random_seed") else 0
         previous = self._executor
-        machine = previous.machine if previous else Machine(control, seed, precision.partials_type)
+        machine = (
+            previous.machine if previous
+            else PoptorchMachine(control, seed, precision.partials_type)
+        )
         updater = None
         if self._training:
             assert self._optimizer is not None

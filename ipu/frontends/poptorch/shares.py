@@ -17,10 +17,10 @@ from torch.utils.data import Dataset
 
 from ipu.frontends.poptorch.options import Options
 
-__all__ = ["Share"]
+__all__ = ["ProcessShare"]
 
 
-class Share(Dataset):  # type: ignore[misc]
+class ProcessShare(Dataset):  # type: ignore[misc]
     """This process's samples.
 
     step       samples of one call.

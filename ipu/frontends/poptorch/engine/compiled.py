@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.gradients import MicroBatchGradients, ReplicaAdditions
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.metering import Meter
 from ipu.frontends.poptorch.engine.micro_batch import MicroBatch
-from ipu.frontends.poptorch.engine.processes import Processes, ReplicasOfProcesses
+from ipu.frontends.poptorch.engine.processes import PoptorchProcesses, ProcessAdditions
 from ipu.frontends.poptorch.engine.scaling import LossScaling
 from ipu.frontends.poptorch.engine.stages import Stages, Tracer, plan_of
 from ipu.frontends.poptorch.engine.update import Updater
@@ -46,8 +46,8 @@ class Compiled:
     """
 
     def __init__(
-        self, models: list[torch.nn.Module], options: Options, machine: Machine,
-        updater: Updater | None, processes: Processes | None = None,
+        self, models: list[torch.nn.Module], options: Options, machine: PoptorchMachine,
+        updater: Updater | None, processes: PoptorchProcesses | None = None,
     ) -> None:
         self.options, self.machine, self.updater = options, machine, updater
         #: Those that train the model together; None for this one alone.
@@ -87,8 +87,8 @@ class Compiled:
         )
         self._replicate()
         self.replicas = (
-            Replicas(self.machine, self.plan.replicas) if self.processes is None
-            else ReplicasOfProcesses(self.machine, self.processes, self.plan.order)
+            ReplicaAdditions(self.machine, self.plan.replicas) if self.processes is None
+            else ProcessAdditions(self.machine, self.processes, self.plan.order)
         )
         self.meter = Meter(self.plan, self.machine, self._names)
         self.scaling = None
@@ -198,7 +198,9 @@ class _Round:
         self._seed = scale / compiled.all_replicas if mean else scale
         self._unscale = 1 / (scale * plan.count) if mean and not running else 1 / scale
         how = Reduction.RUNNING_MEAN if running else Reduction.SUM
-        self._gradients = Gradients(machine, plan.count, plan.replicas, how, updater.types)
+        self._gradients = MicroBatchGradients(
+            machine, plan.count, plan.replicas, how, updater.types
+        )
         compiled.scaling.begin()
 
     def run(self, m: int, replica: int) -> None:

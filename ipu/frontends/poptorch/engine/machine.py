@@ -19,10 +19,10 @@ from ipu.machine.device import Device
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, number
 
-__all__ = ["Machine"]
+__all__ = ["PoptorchMachine"]
 
 
-class Machine:
+class PoptorchMachine:
     """A session, entered when a model is called.
 
     control           what the options switch on, in the session of a program too.

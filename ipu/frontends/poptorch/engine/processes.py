@@ -24,11 +24,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from ipu.frontends.poptorch.categories import MPI_NAMES
-from ipu.frontends.poptorch.engine.gradients import Replicas, twin
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.gradients import ReplicaAdditions, twin
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.torch.program import settings_of
-from ipu.frontends.torch.replicas.several import Replicas as Peers
+from ipu.frontends.torch.replicas.several import SeveralReplicas as Peers
 from ipu.frontends.torch.session import Session
 from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.members.cluster import Cluster
@@ -39,7 +39,7 @@ from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order, check_order
 
-__all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
+__all__ = ["CHECK_EVERY", "PoptorchProcesses", "ProcessAdditions", "join"]
 
 #: Updates from one comparison of the weights to the next.
 CHECK_EVERY = 100
@@ -47,7 +47,7 @@ CHECK_EVERY = 100
 _joined: Members | None = None
 
 
-class Processes:
+class PoptorchProcesses:
     """This process among those that train a model.
 
     local        replicas of each; total: of all.
@@ -135,10 +135,12 @@ class Processes:
         histogram.lower = sum(lower for _, lower in counts)
 
 
-class ReplicasOfProcesses(Replicas):
+class ProcessAdditions(ReplicaAdditions):
     """Sums over the replicas of several processes."""
 
-    def __init__(self, machine: Machine, processes: Processes, order: Order | str) -> None:
+    def __init__(
+        self, machine: PoptorchMachine, processes: PoptorchProcesses, order: Order | str
+    ) -> None:
         super().__init__(machine, 1)
         self._sums = ReplicaSums(
             processes.members.channel, processes.total, lambda: twin(machine.device),
@@ -166,7 +168,7 @@ def _bytes(x: torch.Tensor) -> bytes:
 # Joining ------------------------------------------------------------------------------------------
 
 
-def join(options: Options, session: Session) -> Processes | None:
+def join(options: Options, session: Session) -> PoptorchProcesses | None:
     """The processes that options name, joined; None for one alone.
 
     Raises    ValueError where nothing has started them, or the options say other numbers;
@@ -187,7 +189,7 @@ def join(options: Options, session: Session) -> Processes | None:
             cluster, ["poptorch", f"order: {order}", *settings_of(session)]
         )
     session.listing = members.program
-    return Processes(members, options.replication_factor, cluster.order)
+    return PoptorchProcesses(members, options.replication_factor, cluster.order)
 
 
 def _cluster(options: Options) -> Cluster:
