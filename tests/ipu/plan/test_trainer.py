@@ -71,7 +71,6 @@ def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
         assert outcome(plan) == reference, plan
 
 
-@pytest.mark.source("S0-38")
 @pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
 def test_skips_and_shared_layers_are_cut_without_a_change(policy):
     reference = outcome(Plan(SKIP[1], count=8), policy=policy)

@@ -25,7 +25,6 @@ def flat(batches):
     return [x for batch in batches for x in batch]
 
 
-@pytest.mark.source("S3-18")
 def test_blocks_follow_each_other_and_fill_whole_calls():
     """A call takes 6 samples: of 27 each process has 12, and 3 are left out."""
     loaders = [samples(process, size=27) for process in range(2)]
