@@ -199,15 +199,15 @@ class Chop:
 
     def __call__(self, x: ArrayLike) -> NDArray[Any]:
         """x with each number rounded; shape and type of x, which is float64 or float32."""
-        given = _array_of(x)
-        if given.dtype.kind not in "fiu" or given.dtype.itemsize > 8:
-            raise TypeError(f"x has dtype {given.dtype}; chop takes real arrays of up to 64 bits")
-        flat = given.astype(np.float64).ravel(order="F")
+        array = _array_of(x)
+        if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+            raise TypeError(f"x has dtype {array.dtype}; chop takes real arrays of up to 64 bits")
+        flat = array.astype(np.float64).ravel(order="F")
         result = self._rounded(flat)
         if self.explim or self.release == "2019":
             result = self._limited(flat, result)
-        shaped = result.reshape(given.shape[::-1]).T
-        return shaped.astype(np.float32 if given.dtype == np.float32 else np.float64)
+        shaped = result.reshape(array.shape[::-1]).T
+        return shaped.astype(np.float32 if array.dtype == np.float32 else np.float64)
 
     def _rounded(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """To t digits, or to fewer where a number of the format is subnormal."""
@@ -265,16 +265,16 @@ class Chop:
         """One of the t - 1 last digits flipped, in a share p of the numbers."""
         if not np.isfinite(result).all():
             raise ValueError("x has infinities or NaN, in which chop flips no bit; leave them out")
-        chosen = self.random.rand(result.size, 1).ravel() <= self.p
-        if not chosen.any():
+        hit = self.random.rand(result.size, 1).ravel() <= self.p
+        if not hit.any():
             return result
-        digits = self.random.randi(self.t - 1, int(chosen.sum()), 1).ravel()
+        digits = self.random.randi(self.t - 1, int(hit.sum()), 1).ravel()
         _, e = np.frexp(x)
         place = np.where(x == 0, 1, e) - _FRACTION - 1 + dropped
-        whole = np.ldexp(np.abs(result[chosen]), -place[chosen]).astype(np.int64)
-        flipped = np.ldexp((whole ^ (1 << (digits - 1))).astype(np.float64), place[chosen])
+        whole = np.ldexp(np.abs(result[hit]), -place[hit]).astype(np.int64)
+        flipped = np.ldexp((whole ^ (1 << (digits - 1))).astype(np.float64), place[hit])
         result = result.copy()
-        result[chosen] = np.where(result[chosen] < 0, -flipped, flipped)
+        result[hit] = np.where(result[hit] < 0, -flipped, flipped)
         return result
 
     def _limited(self, x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -143,8 +143,8 @@ class Context:
         return Context(**(choices | changes))
 
     def _choices(self) -> dict[str, Any]:
-        kept = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
-        return self.settings.choices() | kept
+        others = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
+        return self.settings.choices() | others
 
     def in_format(self, fmt: Format | str) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.

@@ -24,7 +24,8 @@ DEFAULT = False
 
 _SOURCE = (
     "M. Croci and M. B. Giles, Effects of round-to-nearest and stochastic rounding in the "
-    "numerical solution of the heat equation in low precision, IMA J. Numer. Anal. 43 (2023), abstract"
+    "numerical solution of the heat equation in low precision, IMA J. Numer. Anal. 43 (2023), "
+    "abstract"
 )
 _SETUP = (
     "forward Euler and centred differences on 0 to 1, fixed ends, u + dt/h^2 (u'' h^2), dt/h^2 = "

@@ -112,10 +112,10 @@ def run(quick: bool, seed: int) -> Result:
         rows.append(within(part, "log10 of the limit", f"about {claimed:g}", claimed - 1,
                            claimed + 1, effect))
         rows.append({"row": "limit", "curve": part, "exponent": effect.value})
-    found = {r["curve"]: r["exponent"] for r in rows if r.get("row") == "limit"}
+    reached = {r["curve"]: r["exponent"] for r in rows if r.get("row") == "limit"}
     sentence = (
-        f"Half of the systems are solved to 10^{found['LU']:.1f} by substitution and to "
-        f"10^{found['GMRES']:.1f} by GMRES."
+        f"Half of the systems are solved to 10^{reached['LU']:.1f} by substitution and to "
+        f"10^{reached['GMRES']:.1f} by GMRES."
     )
     return published(CLAIMS, rows, sentence, "c=f16,work=f32,residual=f64", (ELEMENTWISE,))
 
