@@ -88,7 +88,8 @@ class MatlabRandom:
         if max(map(abs, ends)) > _LARGEST_WHOLE:
             raise ValueError(f"largest={largest!r} is beyond 2**53 - 1, where MATLAB's randi ends")
         count = float(ends[1]) - float(ends[0]) + 1
-        return np.floor(count * self.rand(*shape)).astype(np.int64) + ends[0]
+        steps: NDArray[np.int64] = np.floor(count * self.rand(*shape)).astype(np.int64)
+        return steps + int(ends[0])
 
     def randn(self, *shape: int) -> NDArray[np.float64]:
         """Refused: MATLAB's normal numbers come from a ziggurat whose tables are not published."""

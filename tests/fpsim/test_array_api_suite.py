@@ -1,7 +1,7 @@
 """The array API standard's own tests, where they are installed (**differential**).
 
 `FPSIM_ARRAY_API_TESTS` names a clone of github.com/data-apis/array-api-tests with its submodules
-and requirements. What fails by design is what docs/arrays.md lists, and what follows from its rules.
+and requirements. What fails by design is what docs/arrays.md lists, and what its rules imply.
 """
 
 from __future__ import annotations
