@@ -70,7 +70,7 @@ class _Program(NamedTuple):
 def iterate(context: Any, step: Callable[..., Any], x: Any, n: int, watch: Any) -> Iteration:
     """n steps from x; what is refused is refused before anything has changed."""
     arrays = list(x) if isinstance(x, (tuple, list)) else [x]
-    _check(context, arrays, n)
+    _check(context, step, arrays, n)
     watched_steps = _watched(watch, n, sum(a.carrier.nbytes for a in arrays))
     program = _traced(context, step, arrays)
     run = _Steps(context, program, n, watched_steps)
@@ -89,8 +89,10 @@ def iterate(context: Any, step: Callable[..., Any], x: Any, n: int, watch: Any) 
     return Iteration(shaped(run.values), fixed, watched)
 
 
-def _check(context: Any, arrays: Sequence[Any], n: int) -> None:
+def _check(context: Any, step: Any, arrays: Sequence[Any], n: int) -> None:
     core: Core = context.core
+    if not callable(step):
+        raise TypeError(f"step={step!r} is no function; give one that takes and returns the state")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ValueError(f"n={n!r} is not a number of steps; use a whole number from 0 on")
     if not arrays:
