@@ -142,8 +142,6 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
 
 def _rounding(cause: Cause, report: Report, base: Way) -> Remedy:
     """Stochastic rounding, or parameters in binary32."""
-    if base.sr:
-        return "Keep parameters in binary32", (_with_parameters(base),)
     return "Round stochastically, or keep parameters in binary32", (
         replace(base, sr=True), _with_parameters(base),
     )

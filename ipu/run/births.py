@@ -7,7 +7,7 @@ so that of a loss that is not finite the way back to the first excursion is know
 an operation whose result is the same as that of the number itself would be, as a masked score in a
 softmax does; one that only ever died did no harm.
 
-Elements are compared where operands have the shape of the result. Of products and reductions whose
+Elements are compared where the operation goes element by element. Of products and reductions whose
 operands hold a NaN, an infinity or a saturated number, all such results count as carried on.
 
 Source    IEEE 754-2019 §7 (exceptions); Lam et al., FlowFPX (births, flow and deaths).
@@ -38,13 +38,18 @@ DIVISION, ABSORBED, CONSTANT, INTEGERS = "division by zero", "absorption", "cons
 #: Births that the elements of an array come from, by kind.
 Origins = Mapping[str, "Birth"]
 
-#: Words in the names of operations in which a number beyond the largest dies: the limit is the same.
+#: Words in the names of operations in which a number beyond the largest dies, as its limit does.
 _KILLERS = (
     "softmax", "sigmoid", "tanh", "relu", "max", "min", "clamp", "exp", "erf", "gelu", "hardtanh",
     "where", "greater", "less", "equal",
 )
 #: Of these the result at a saturated operand is the limit only where the operand is negative.
 _ONE_SIDED = ("softmax", "exp", "relu", "gelu")
+#: Words in the names of operations whose results are computed of several elements of an operand.
+_JOINT = (
+    "mm", "matmul", "conv", "dot", "linear", "einsum", "softmax", "norm", "cum", "pool", "loss",
+    "lstm", "gru", "fft", "attention",
+)
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
 
 
@@ -278,7 +283,7 @@ class _Result:
             born = self._births_among(mask, is_of)
             self.births.carried[kind] += n - born
             if born and self._is_raised(kind):
-                causes = (division,) if division and kind != NAN else self._causes(kind)
+                causes = (division,) if division else self._causes(kind)
                 origins[kind] = self.births._born(
                     kind, self.where, self.operation, self.fmt, born, self.values.size, causes,
                     self._detail(kind),
@@ -307,7 +312,7 @@ class _Result:
     # Parts ------------------------------------------------------------------------------------
 
     def _lost_terms(self, origins: dict[str, Birth]) -> None:
-        """Terms that were absorbed by a mask die with it; else the result has them from operands."""
+        """Terms that a mask absorbed die with it; else the result has them from operands."""
         for x, before in zip(self.operands, self.inherited, strict=True):
             birth = before.get(ABSORBED)
             if birth is None or not _fits(np.shape(x.carrier), self.values.shape):
@@ -342,16 +347,18 @@ class _Result:
             bad = ~np.isfinite(carrier) | is_of(carrier, x.format)
             if not bad.any():
                 continue
-            if not _fits(carrier.shape, mask.shape):
+            if self._is_joint() or not _fits(carrier.shape, mask.shape):
                 return 0
             same = np.isnan(carrier) | is_of(carrier, x.format)
             mask = mask & ~np.broadcast_to(same, mask.shape)
         return int(np.count_nonzero(mask))
 
+    def _is_joint(self) -> bool:
+        return any(word in _base(self.operation) for word in _JOINT)
+
     def _is_raised(self, kind: str) -> bool:
-        if kind == NAN:
-            return bool(self.flags.get("INVALID") or self.flags.get("OVERFLOW"))
-        return bool(self.flags.get("OVERFLOW") or self.flags.get("DIVBYZERO"))
+        names = ("OVERFLOW", "DIVBYZERO", "INVALID") if kind == NAN else ("OVERFLOW", "DIVBYZERO")
+        return any(self.flags.get(name) for name in names)
 
     def _before(self, kind: str) -> Birth | None:
         """The birth of this kind among those of the operands; a constant before others."""

@@ -84,7 +84,7 @@ def find_causes(report: Report) -> list[Cause]:
         _saturated, _vanished, _swallowed, _constants, _absorbed, _integers,
     )
     if symptom is not None:  # what was told by its symptom is no second cause
-        rules = (_swallowed, _constants)
+        rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
@@ -151,12 +151,13 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause
     division = next((row for row in births if row["kind"] == DIVISION and (
         _place(row) == _place(path[-1]) or (len(path) == 1 and row is end))), None)
     constant = path[0] if path[0]["kind"] == CONSTANT else None
-    if division is not None and division is not path[-1]:
+    if division is not None and division not in path:
         path.insert(len(path) - 1, division)
     if constant is None and division is not None:
         constant = _zero_constant(division, report)
         path = path if constant is None else [constant, *path]
-    clauses = [_clause(row) for row in path if row["kind"] != NAN or len(path) == 1 or row["detail"]]
+    is_alone = len(path) == 1
+    clauses = [_clause(row) for row in path if row["kind"] != NAN or is_alone or row["detail"]]
     text = ", so ".join(clauses)
     weights = path[-1]["weights"]
     if weights:
@@ -178,10 +179,10 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 
 def _zero_constant(division: Row, report: Report) -> Row | None:
-    """The constant that is zero where an optimiser divides, of front ends that tell no operands."""
-    row = next((c for c in report.get("constants", ()) if c["becomes"] == "zero" and c["value"] > 0 and (
-        c["layer"] == division["layer"]
-        or c["direction"] == division["direction"] == "optimizer")), None)
+    """The constant that is zero where it divides, of front ends that tell no operands."""
+    zeros = [c for c in report.get("constants", ()) if c["becomes"] == "zero" and c["value"] > 0]
+    row = next((c for c in zeros if c["layer"] == division["layer"] or (
+        c["direction"] == division["direction"] == "optimizer")), None)
     return None if row is None else {
         "kind": CONSTANT, "operation": f"{row['value']:g}", "format": row["format"],
         "detail": "zero", "layer": row["layer"], "direction": row["direction"], "step": 0,
@@ -297,6 +298,9 @@ def _vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Updates that nearest rounding ends; stochastically rounded ones arrive in the mean."""
+    if report.get("stochastic_rounding"):
+        return
     rows = report.get("swallowed", {})
     nonzero = sum(row["nonzero"] for row in rows.values())
     lost = sum(row["swallowed"] for row in rows.values())

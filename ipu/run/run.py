@@ -189,6 +189,10 @@ class Run(ABC):
         unreached     what to add to a program of which nothing reached the machine; "" for others.
         layers        counters by layer and direction; this and the next need `count=True`.
         first         where overflow, division by zero and invalid operations began.
+        births        where numbers left their format, in order of time (`ipu.run.births`).
+        carried       elements that later operations computed of such, by kind.
+        symptom       the first loss that is not finite, and the births that it comes from.
+        jumps         the largest update beside its parameter's largest number, by step.
         exponents     histograms of weights, activations, gradients, updates, by layer and format.
         swallowed     updates that left their parameter as it was, by layer.
         loss_scale    present, highest safe and best.

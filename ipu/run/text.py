@@ -59,6 +59,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"first {COUNTERS[row['flag']]}: step {row['step']}, {row['operation']} in "
             f"{row['layer'] or 'outside of modules'} ({row['direction']}), {row['times']} results"
         )
+    yield from _birth_lines(report)
     yield from _layer_lines(report["layers"])
     for constant in report["constants"][:_ROWS]:
         yield (
@@ -88,6 +89,26 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"{unit['products']} products"
         )
     yield from report.get("plan", ())
+
+
+def _birth_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Where numbers left their format, in order of time; what only carried them on."""
+    births = report.get("births", ())
+    for row in births[:_ROWS]:
+        line = f", {row['line']}" if row["line"] else ""
+        died = ", ".join(row["deaths"])
+        yield (
+            f"born: {row['kind']} in {row['operation']} of {row['layer'] or 'no module'} "
+            f"({row['direction']}, step {row['step']}{line}), {row['count']:,} times"
+            + (f"; harmless, it dies in {died}" if row["harmless"] else "")
+        )
+    if len(births) > _ROWS:
+        yield f"… and {len(births) - _ROWS} more births"
+    carried = {kind: n for kind, n in report.get("carried", {}).items() if n}
+    if carried:
+        yield "carried on by later operations: " + ", ".join(
+            f"{n:,} of {kind}" for kind, n in carried.items()
+        )
 
 
 def _outside_lines(names: Sequence[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fpsim.state.files import write_whole
 from ipu.run.advising import Advised
-from ipu.run.causes import find_causes, harmless
+from ipu.run.causes import find_causes, harmless, name_of
 from ipu.run.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
 
 __all__ = ["headline", "plain", "read_report", "where_rows", "write_run"]
@@ -85,7 +85,7 @@ def _happened(report: Mapping[str, Any]) -> str:
         row = dead[0]
         where = " and ".join(name.removeprefix("aten.").lstrip("_") for name in row["deaths"])
         return (
-            f"No harm was found: {row['count']:,} results of {row['operation']} left the range of "
+            f"No harm was found: {row['count']:,} results of {name_of(row)} left the range of "
             f"{row['format']}, and die in {where}."
         )
     if report["first"]:

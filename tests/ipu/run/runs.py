@@ -11,7 +11,7 @@ from ipu.run.recorder import Recorder
 from ipu.run.report import describe
 from ipu.run.text import Report
 
-__all__ = ["make_report", "quiet_report", "trained_report"]
+__all__ = ["born", "make_report", "quiet_report", "trained_report"]
 
 ABOUT = {
     "policy": "p=f16,c=f16,part=f32", "stochastic_rounding": False, "changes": "", "steps": 2,
@@ -41,6 +41,8 @@ def make_report() -> Report:
     account.add("host", "aten.cos", 1)
     assert device.counts is not None
     recorder.step_done(0, device.counts)
+    recorder.births.untold("divide", ("optimizer", "optimizer", 0), "DIVBYZERO", 64)
+    next(iter(recorder.births)).weights = "net.a"
     recorder.loss(0, 2.0)
     recorder.loss(1, float("nan"))
     return Report(describe(account, device, recorder, ABOUT))
@@ -56,3 +58,12 @@ def trained_report() -> Report:
 def quiet_report() -> Report:
     """Of a run that did not count."""
     return Report(describe(Account(), Device(), None, ABOUT))
+
+
+def born(kind: str, **about: object) -> dict[str, object]:
+    """A birth as a report has it."""
+    return {
+        "number": 0, "kind": kind, "step": 0, "layer": "net.a", "direction": "forward",
+        "operation": "aten.mul", "format": "binary16", "line": "", "detail": "", "count": 3,
+        "results": 8, "causes": [], "deaths": {}, "harmless": False, "weights": "",
+    } | about

@@ -8,7 +8,7 @@ import pytest
 
 from ipu.run.advice import exceptions, find_advice
 from ipu.run.ways import Way
-from tests.ipu.run.runs import make_report, quiet_report
+from tests.ipu.run.runs import born, make_report, quiet_report
 
 HALF = Way.parse("fp16")
 
@@ -20,7 +20,10 @@ def report():
     for directions in calm["layers"].values():
         for row in directions.values():
             row.update(dict.fromkeys(row, 0))
-    calm.update(constants=[], first=[], loss_scale={}, swallowed={})
+    calm.update(
+        constants=[], first=[], births=[], losses=[2.0, 1.0], loss_scale={}, swallowed={},
+        symptom={},
+    )
     return calm
 
 
@@ -38,73 +41,77 @@ def test_a_calm_run_needs_nothing(report):
 
 
 def test_an_eps_of_zero_is_named_with_its_divisions(report):
+    report["births"] = [born("division by zero", layer="optimizer", direction="optimizer",
+                             operation="torch.optim.adam")]
     report["constants"] = make_report()["constants"]
-    report["layers"]["optimizer"]["optimizer"]["DIVBYZERO"] = 64
     (item,) = find_advice(report, HALF)
-    assert "1e-08 is zero in binary16 (1 times); 64 divisions by zero" in item.evidence
+    assert "1e-08 is zero in binary16, so the torch.optim.adam divides by zero" in item.evidence
     assert item.layer == "optimizer"
     assert [str(w) for w in item.ways] == ["fp16+eps=0.0001", "fp16+states=f32"]
     assert all(w.changes.halves_by_policy for w in item.ways)
+
+
+def test_a_constant_that_did_nothing_is_left_alone(report):
+    report["constants"] = make_report()["constants"]
+    assert texts(report) == []
+    report["births"] = [born("division by zero", layer="optimizer", direction="optimizer")]
+    report["constants"][0]["value"] = -2e-8  # a step size is no eps
+    assert texts(report) == ["Let the optimiser compute in binary32"]
 
 
 def test_a_factor_that_is_one(report):
     report["constants"] = [{"layer": "optimizer", "direction": "optimizer", "format": "binary16",
                             "value": 0.9999, "becomes": "one", "times": 3}]
     assert texts(report) == [
-        "Let the optimiser compute in binary32: the factor 0.9999 changes nothing"
+        "Let the optimiser compute in binary32, which holds the factor 0.9999"
     ]
     assert tried(report) == ["fp16+states=f32", "mixed"]
-
-
-def test_a_constant_of_a_layer(report):
-    report["constants"] = [{"layer": "net.a", "direction": "forward", "format": "binary16",
-                            "value": -1e9, "becomes": "overflow", "times": 3}]
-    assert texts(report) == ["Replace the constant -1e+09 of net.a by one that binary16 holds"]
-    assert tried(report) == ["fp16+net.a=f32"]
+    report["constants"][0]["value"] = 1 - 2e-8  # 1 in binary32 too
+    assert texts(report) == []
 
 
 def test_overflow_forward(report):
-    report["layers"]["net.a"]["forward"]["OVERFLOW"] = 3
-    report["layers"]["net.b"]["forward"]["OVERFLOW"] = 7
+    report["births"] = [born("saturation", number=1, step=1), born("saturation", layer="net.b")]
     (item,) = find_advice(report, HALF)
     assert item.layer == "net.b"
-    assert "10 results overflow forward, most of them in net.b (7)" in item.evidence
-    assert tried(report) == ["fp16+net.b=f32+net.a=f32"]
+    assert item.evidence == (
+        "The mul of net.b overflows binary16 (forward, step 0): 3 of 8 results"
+    )
+    assert tried(report) == ["fp16+net.b=f32"]
     narrow = Way.parse("p=f16,c=f16,part=f16")
     assert tried(report, narrow)[0] == "fp16"
 
 
-def test_overflow_in_an_evaluation_counts_as_forward(report):
-    row = dict(report["layers"]["net.a"]["forward"], OVERFLOW=5)
-    report["layers"]["net.a"]["evaluation"] = row
-    report["layers"]["only.evaluated"] = {"evaluation": dict(row, OVERFLOW=1)}
-    (item,) = find_advice(report, HALF)
-    assert "6 results overflow forward, most of them in net.a (5)" in item.evidence
+def test_overflow_that_dies_is_no_cause(report):
+    report["births"] = [born("saturation", harmless=True, deaths={"aten._softmax": 1})]
+    assert texts(report) == []
+
+
+def test_no_way_is_the_one_that_ran(report):
+    report["births"] = [born("saturation", direction="optimizer", layer="optimizer")]
+    assert tried(report, Way.parse("mixed")) == ["mixed+states=f32"]
 
 
 def test_a_run_that_never_reached_the_machine_speaks_for_nothing_else(report):
-    report["layers"]["net.a"]["forward"]["OVERFLOW"] = 3
+    report["births"] = [born("saturation")]
     report["unreached"] = "Use the scope of a strategy"
     assert texts(report) == ["Use the scope of a strategy"]
 
 
-def test_half_partials_alone(report):
-    assert tried(report, Way.parse("p=f16,c=f16,part=f16")) == ["fp16"]
-
-
 def test_the_first_invalid_operation(report):
+    """Of a front end that tells flags alone."""
     report["first"] = [{"flag": "INVALID", "step": 4, "layer": "net.a", "direction": "forward",
                         "operation": "sqrt", "times": 2}]
     assert texts(report) == ["Compute net.a in binary32"]
-    report["first"][0]["direction"] = "optimizer"
-    assert texts(report) == []
 
 
 def test_gradients_that_lose_digits(report):
-    report["loss_scale"] = make_report()["loss_scale"] | {"unseen": 0}
-    (way,) = tried(report)
-    assert way == f"fp16+scale={report['loss_scale']['best']:g}"
-    report["loss_scale"] |= {"lost": (0.0, 0.0)}
+    report["loss_scale"] = {
+        "present": 1.0, "highest_safe": 65536.0, "best": 1024.0, "limited_by": "head",
+        "lost": (0.4, 0.0), "curve": {}, "unseen": 0,
+    }
+    assert tried(report) == ["fp16+scale=1024"]
+    report["loss_scale"] |= {"lost": (0.04, 0.0)}
     assert texts(report) == []
 
 
@@ -114,17 +121,23 @@ def test_gradients_of_unknown_size_ask_for_a_larger_scale_too(report):
         "lost": (0.4, 0.0), "curve": {}, "unseen": 114,
     }
     (item,) = find_advice(report, HALF)
-    assert "; 114 gradients beside them are zero, of a size that is not known" in item.evidence
+    assert "; 114 gradients are zero, of a size that is not known" in item.what
     assert [str(way) for way in item.ways] == ["fp16+scale=1024", "fp16+scale=16384"]
 
 
-def test_gradients_that_overflow(report):
-    report["layers"]["net.a"]["backward"]["OVERFLOW"] = 5
-    report["loss_scale"] = make_report()["loss_scale"] | {
-        "best": None, "highest_safe": None, "limited_by": "net.a", "present": 1024.0,
-    }
+def test_gradients_that_are_all_zero(report):
+    report["births"] = [born("flush to zero", direction="backward")]
+    report["exponents"] = {"gradients": [{"format": "binary16", "counts": {}, "zeros": 8}]}
     (item,) = find_advice(report, HALF)
-    assert "5 gradient results of net.a overflow at the present scale of 1024" in item.evidence
+    assert item.evidence.startswith("Every gradient is zero")
+    assert [str(way) for way in item.ways] == ["fp16+scale=1024", "fp16+scale=1048576"]
+
+
+def test_gradients_that_overflow(report):
+    report["births"] = [born("saturation", direction="backward")]
+    report["loss_scale"] = {"present": 1024.0, "best": None}
+    (item,) = find_advice(report, HALF)
+    assert item.what == "Lower the loss scale from 1024, or compute net.a in binary32"
     assert tried(report) == ["fp16+scale=0.0625", "fp16+scale=0.00390625", "fp16+net.a=f32"]
 
 
@@ -133,12 +146,43 @@ def test_updates_that_are_swallowed(report):
     (item,) = find_advice(report, HALF)
     assert "75% of 16 updates" in item.evidence
     assert tried(report) == ["fp16+sr", "mixed"]
-    assert tried(report, Way.parse("fp16+sr")) == ["mixed+sr"]
+    report["stochastic_rounding"] = True  # each update arrives in the mean
+    assert texts(report) == []
+
+
+def test_terms_that_a_sum_absorbs(report):
+    report["births"] = [born("absorption", operation="aten.add", count=90, results=100,
+                             line="train.py:7")]
+    assert texts(report) == ["Keep the sum at train.py:7 in binary32"]
+    report["births"][0]["count"] = 40
+    assert texts(report) == []
+
+
+def test_what_explains_more_comes_first(report):
+    report["swallowed"] = make_report()["swallowed"]  # three quarters of the updates
+    report["births"] = [born("absorption", operation="aten.add", count=60, results=100)]
+    assert [item.what.partition(",")[0] for item in find_advice(report, HALF)] == [
+        "Round stochastically", "Keep the sum at net.a in binary32",
+    ]
+    report["births"][0]["count"] = 90
+    assert texts(report)[0] == "Keep the sum at net.a in binary32"
+
+
+def test_a_training_that_diverges_by_itself(report):
+    report["losses"] = [2.0, 300.0, float("inf")]
+    report["births"] = [born("saturation", step=2)]
+    assert texts(report) == ["Lower the learning rate: no format mends this"]
+    report["births"][0]["step"] = 1  # a number left its range with the loss
+    assert texts(report) == ["Compute net.a in binary32"]
+    report["jumps"] = {0: 30.0}  # after an update that was larger than the weights
+    assert texts(report) == ["Lower the learning rate: no format mends this"]
 
 
 def test_unstable_statistics(report):
     report["stable_statistics"] = False
-    assert texts(report) == ["Use stable statistics in norms"]
+    assert texts(report) == []
+    report["births"] = [born("NaN")]
+    assert texts(report)[-1] == "Use stable statistics in norms"
 
 
 def test_exceptions_are_sums():

@@ -50,7 +50,7 @@ def test_first_exceptions_keep_their_step_and_place():
     overflow, *others = recorder.first
     assert overflow == {
         "flag": "OVERFLOW", "step": 1, "layer": "a", "direction": "forward",
-        "operation": "multiply", "times": 1,
+        "operation": "multiply", "times": 1, "line": "",
     }
     assert {(row["flag"], row["step"], row["layer"]) for row in others} == {
         ("DIVBYZERO", 2, "b"), ("INVALID", 2, "b"),

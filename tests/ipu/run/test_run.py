@@ -118,8 +118,10 @@ def test_devices_one_after_another_count_into_one_report():
 def test_the_first_exceptions_are_those_of_their_step():
     run = bare(policy="f16", count=True)
     run.step_done(0)
+    run.steps = 1
     compute(run)
     run.step_done(1)
+    run.steps = 2
     compute(run, "later")
     run.step_done(2)
     (row,) = run.report()["first"]

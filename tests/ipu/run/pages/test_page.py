@@ -7,7 +7,7 @@ import json
 from ipu.run.advising import advise
 from ipu.run.pages.page import headline, plain, read_report, where_rows, write_run
 from ipu.run.ways import Way
-from tests.ipu.run.runs import make_report, quiet_report
+from tests.ipu.run.runs import born, make_report, quiet_report
 
 HALF = Way.parse("fp16")
 
@@ -47,13 +47,25 @@ def test_figures_of_an_earlier_run_are_gone(tmp_path):
     assert "This session did not count" in (tmp_path / "index.html").read_text()
 
 
-def test_the_headline_tells_what_came_first():
+def test_the_headline_is_the_way_from_the_symptom_back_to_the_cause():
     assert headline(make_report()) == (
-        "Division by zero began in step 0, in the divide of optimizer (optimizer): 64 results. "
-        "The constant 1e-08 of that place is zero in binary16. "
-        "The loss is not finite from step 1 on."
+        "The loss is NaN from step 1 on: the constant 1e-08 is zero in binary16, so the divide "
+        "divides by zero (optimizer, step 0), and the weights of net.a become infinite."
     )
-    assert "75.0% of the updates" in headline(make_report() | {"first": []})
+    without = make_report() | {
+        "first": [], "births": [], "losses": [2.0, 1.0], "loss_scale": {},
+    }
+    assert headline(without).startswith("75% of 16 updates left their parameter as it was")
+
+
+def test_harmless_births_are_told_as_harmless():
+    report = make_report() | {"losses": [2.0, 1.0], "swallowed": {}, "loss_scale": {}, "births": [
+        born("saturation", harmless=True, deaths={"aten._softmax": 3}, count=4),
+    ]}
+    assert headline(report) == (
+        "No harm was found: 4 results of the mul of net.a left the range of binary16, and die in "
+        "softmax."
+    )
 
 
 def test_a_run_that_computed_nothing_is_not_one_that_did_not_count(tmp_path):

@@ -1,1 +1,1 @@
-"""Small programs that are ill in a way that is known, and healthy ones: what the page says of them."""
+"""Small programs, ill in a way that is known, and healthy ones: what the page says of them."""

@@ -1,0 +1,101 @@
+"""The first sentence of the page names the cause; healthy programs get no advice (golden).
+
+The quick tier takes one model for each illness, another one each time; the full tier takes all
+models, in sizes of the cause that the rules were not fitted to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fpsim.torch import machine  # noqa: E402
+from ipu.frontends.torch.program import run_program  # noqa: E402
+from ipu.run.pages.page import headline  # noqa: E402
+from ipu.run.ways import Way  # noqa: E402
+from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
+    HEALTHY,
+    ILLNESSES,
+    MODELS,
+    program_text,
+)
+from tests.tiers import reaches  # noqa: E402
+
+#: Of the first sentences, those that must name the cause.
+BAR = 0.95
+
+
+def sample(illnesses):
+    """Names of illnesses and models, and which size of the cause."""
+    models, full = list(MODELS), reaches("full")
+    for i, (name, illness) in enumerate(illnesses.items()):
+        for j, model in enumerate(models):
+            for number in range(len(illness.sizes)):
+                if full or (j == i % len(models) and number == i % len(illness.sizes)):
+                    yield name, model, number
+
+
+def run_of(tmp_path, text, policy, seed=0):
+    """A run of a user's file in a way; its report and advice."""
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    way = Way.parse(policy)
+    run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert run_program(run, path, []) == 0
+    report = run.report()
+    return report, run.advice(report).items
+
+
+def test_first_sentences_name_the_cause(tmp_path):
+    missed = []
+    rows = list(sample(ILLNESSES))
+    for name, model, number in rows:
+        illness = ILLNESSES[name]
+        text = program_text(model, illness, illness.sizes[number], seed=number)
+        report, items = run_of(tmp_path, text, illness.policy)
+        if not illness.is_named_by(headline(report)) or not items:
+            missed.append((name, model, illness.sizes[number], headline(report)))
+    assert len(missed) <= (1 - BAR) * len(rows), missed
+
+
+def test_healthy_programs_get_no_advice(tmp_path):
+    for name, model, number in sample(HEALTHY):
+        healthy = HEALTHY[name]
+        text = program_text(model, healthy, healthy.sizes[number], seed=number)
+        report, items = run_of(tmp_path, text, healthy.policy)
+        assert items == [], (name, model, headline(report))
+        assert healthy.is_named_by(headline(report)), (name, model, headline(report))
+
+
+def test_the_remedy_is_what_heals(tmp_path):
+    """Without the cause, or in the way that is told, the same program is not ill of it."""
+    for name, model, number in sample(ILLNESSES):
+        illness = ILLNESSES[name]
+        size = illness.well or illness.sizes[number]
+        policy = illness.policy if illness.well else illness.remedy
+        text = program_text(model, illness, size, seed=number)
+        report, _ = run_of(tmp_path, text, policy)
+        assert not illness.is_named_by(headline(report)), (name, model, headline(report))
+
+
+@pytest.mark.parametrize("name", ["eps", "swallowed updates"])
+def test_the_advice_holds_the_remedy(tmp_path, name):
+    illness = ILLNESSES[name]
+    text = program_text("mlp", illness, illness.sizes[0])
+    _, items = run_of(tmp_path, text, illness.policy)
+    ways = [str(way) for way in items[0].ways]
+    assert str(Way.parse(illness.remedy).with_policies) in ways
+
+
+def test_the_line_is_the_users(tmp_path):
+    """The chain ends at the line that made the first excursion."""
+    illness = ILLNESSES["variance of a norm"]
+    text = program_text("mlp", illness, illness.sizes[0])
+    report, _ = run_of(tmp_path, text, illness.policy)
+    line = next(i for i, row in enumerate(text.splitlines(), 1) if "h * h" in row)
+    assert f"train.py:{line}" in headline(report)

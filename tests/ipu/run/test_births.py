@@ -1,0 +1,162 @@
+"""Births: where numbers leave their format, what carries them on, where they die (law, golden)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16
+from ipu.machine import Device, FpCtl
+from ipu.run.births import ABSORBED, CONSTANT, DIVISION, INFINITY, NAN, SATURATED, ZERO, Births
+
+NET = "net", "forward", 3
+
+
+class Desk:
+    """Operations on a device whose results are told with their flags."""
+
+    def __init__(self, **control):
+        self.device = Device(control=FpCtl(**control), count=True)
+        self.births = Births()
+
+    def array(self, *values):
+        return self.device.from_host(np.array(values, np.float32), BINARY16)
+
+    def of(self, verb, *operands, name=None, where=NET):
+        before = self.flags()
+        result = getattr(self.device, verb)(*operands)
+        flags = {k: n - before.get(k, 0) for k, n in self.flags().items() if n > before.get(k, 0)}
+        arrays = [x for x in operands if hasattr(x, "carrier")]
+        self.births.see(name or verb, where, result, arrays, flags)
+        return result
+
+    def flags(self):
+        names = ("OVERFLOW", "UNDERFLOW", "INVALID", "DIVBYZERO")
+        return {name: self.device.counts.total(name) for name in names}
+
+    def rows(self):
+        return [(b.kind, b.operation, b.count) for b in self.births]
+
+
+def test_a_saturated_number_is_born_once_and_carried_on():
+    desk = Desk()
+    x = desk.array(60000.0, 1.0, -60000.0)
+    twice = desk.of("add", x, x)
+    desk.of("add", twice, twice)
+    assert desk.rows() == [(SATURATED, "add", 2)]
+    assert desk.births.carried[SATURATED] == 2
+    (birth,) = desk.births
+    assert (birth.layer, birth.direction, birth.step, birth.is_harmless) == (*NET, False)
+
+
+def test_a_nan_comes_from_the_division_that_made_it():
+    desk = Desk(nanoo=True)
+    y = desk.of("divide", desk.array(1.0), desk.array(0.0))
+    desk.of("multiply", y, y)
+    division, nan = desk.births
+    assert (division.kind, nan.kind, nan.operation, nan.count) == (DIVISION, NAN, "divide", 1)
+    assert nan.causes == (division,)
+    assert desk.births.carried[NAN] == 1
+
+
+def test_a_negative_score_beyond_the_range_dies_in_a_softmax():
+    desk = Desk()
+    score = desk.of("add", desk.array(-60000.0, 1.0), desk.array(-60000.0, 1.0))
+    desk.of("exp", score, name="aten._softmax")
+    birth = next(iter(desk.births))
+    assert birth.is_harmless
+    assert dict(birth.deaths) == {"aten._softmax": 1}
+    desk.of("multiply", score, desk.array(0.5, 0.5))
+    assert not birth.is_harmless  # somebody computed on with it
+
+
+def test_a_positive_one_does_not():
+    desk = Desk()
+    score = desk.of("add", desk.array(60000.0, 1.0), desk.array(60000.0, 1.0))
+    desk.of("negative", score, name="aten._softmax")
+    assert not next(iter(desk.births)).is_harmless
+
+
+def test_the_zero_that_is_divided_by_is_a_constant_or_was_flushed():
+    desk = Desk()
+    small = desk.array(1e-4)
+    square = desk.of("multiply", small, small)  # 1e-8
+    again = desk.of("multiply", square, square)
+    constant = desk.array(0.0)
+    desk.births.note(constant, {ZERO: desk.births.constant(NET, BINARY16, 1e-8, "zero")})
+    total = desk.of("add", again, constant)
+    desk.of("divide", desk.array(1.0), total)
+    division = next(b for b in desk.births if b.kind == DIVISION)
+    assert [cause.kind for cause in division.causes] == [CONSTANT]
+    assert desk.births.rows()[division.number]["causes"] == [division.causes[0].number]
+
+
+def test_terms_that_are_absorbed_are_counted_but_for_masks():
+    desk = Desk()
+    desk.of("add", desk.array(2048.0, 2048.0, 1.0), desk.array(1.0, 0.0, 1.0))
+    assert desk.rows() == [(ABSORBED, "add", 1)]
+    assert next(iter(desk.births)).results == 2  # a zero is no term
+    masks = Desk()
+    score = masks.of("add", masks.array(1.0, 1.0), masks.array(-10000.0, 0.0))
+    masks.of("exp", score, name="softmax")
+    assert next(iter(masks.births)).is_harmless
+
+
+def test_products_of_the_shape_of_an_operand_are_not_element_by_element():
+    desk = Desk()
+    x = desk.array(*[1.0] * 16)
+    x.carrier[3] = np.nan
+    square = x.like(x.carrier.reshape(4, 4))
+    desk.of("matmul", square, square)
+    assert desk.rows() == []
+    assert desk.births.carried[NAN] == 7
+
+
+def test_whole_numbers_beyond_the_significand_are_rounded():
+    births = Births()
+    births.integers(np.arange(2040.0, 2060.0), BINARY16)
+    (birth,) = births
+    assert (birth.count, birth.detail) == (6, "2059")
+    births.integers(np.array([2049.5]), BINARY16)  # no whole number
+    births.integers(np.arange(2048.0), BINARY16)
+    assert birth.count == 6
+
+
+def test_an_operation_that_nobody_told_still_has_its_flags():
+    births = Births()
+    births.untold("divide", ("optimizer", "optimizer", 1), "DIVBYZERO", 4)
+    births.untold("add", ("net", "forward", 2), "INVALID", 9)
+    births.untold("add", ("net", "forward", 2), "INVALID", 9)
+    assert [(b.kind, b.count) for b in births] == [(DIVISION, 4), (NAN, 9)]
+
+
+@pytest.mark.parametrize("nanoo", [False, True])
+def test_births_are_those_of_a_walk_over_the_trace(nanoo):
+    """Recounted element by element from the recorded operands and results."""
+    rng = np.random.default_rng(5)
+    desk, trace = Desk(nanoo=nanoo), []
+    arrays = [desk.array(*(rng.normal(size=6) * 10.0**k)) for k in (-4, 0, 4)]
+    for _ in range(60):
+        verb = rng.choice(["add", "subtract", "multiply", "divide", "sqrt", "exp"])
+        n = 1 if verb in ("sqrt", "exp") else 2
+        operands = [arrays[i] for i in rng.integers(0, len(arrays), n)]
+        result = desk.of(str(verb), *operands)
+        trace.append((operands, result))
+        arrays.append(result)
+    walked = {NAN: 0, INFINITY: 0, SATURATED: 0}
+    largest = float(BINARY16.max)
+    for operands, result in trace:
+        for i, value in enumerate(result.carrier.tolist()):
+            before = [x.carrier.tolist()[i] for x in operands]
+            if value != value:
+                walked[NAN] += not any(v != v for v in before)
+            elif abs(value) == float("inf"):
+                walked[INFINITY] += not any(v != v or abs(v) == float("inf") for v in before)
+            elif abs(value) == largest:
+                walked[SATURATED] += not any(v != v or abs(v) == largest for v in before)
+    counted = dict.fromkeys(walked, 0)
+    for birth in desk.births:
+        if birth.kind in counted and birth.detail != "inside":
+            counted[birth.kind] += birth.count
+    assert counted == walked
+    assert sum(walked.values()) > 10
