@@ -86,14 +86,14 @@ def compute_gradients(
     watch     called with every gradient that a backward rule computes.
     Raises    ValueError for a variable that the loss does not depend on.
     """
-    return [(_known(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
+    return [(_required(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
 
 
 def compute_contributions(
     loss: Tensor, variables: Sequence[Variable], watch: Watch | None = None
 ) -> list[tuple[list[Array], Variable]]:
     """As `compute_gradients`, with the summands of each gradient instead of their sum."""
-    return [(_known(g, v), v) for g, v in _backward(contributions, loss, variables, watch)]
+    return [(_required(g, v), v) for g, v in _backward(contributions, loss, variables, watch)]
 
 
 def _backward(
@@ -103,7 +103,7 @@ def _backward(
     return zip(rule(loss, variables, one, watch), variables, strict=True)
 
 
-def _known(gradient: T | None, variable: Variable) -> T:
+def _required(gradient: T | None, variable: Variable) -> T:
     if gradient is None or (isinstance(gradient, list) and not gradient):
         raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
     return gradient
@@ -139,11 +139,11 @@ class Optimizer(ABC):
     def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
         """Slots of scaled gradients, after their scale has changed by that ratio."""
         after = {}
-        for name, kept in slots.items():
+        for name, arrays in slots.items():
             with rescaling(name):
                 after[name] = tuple(
                     device.multiply(slot, ratio**power) if power else slot
-                    for slot, power in zip(kept, self.powers, strict=False)
+                    for slot, power in zip(arrays, self.powers, strict=False)
                 )
         return after
 

@@ -39,8 +39,8 @@ def downcast(
     kinds = {x.dtype for x in _flat(args, kwargs) if x.is_floating_point()}
     if not {torch.float16, torch.float32} <= kinds or name in _APART:
         return args, kwargs
-    kept = _STATISTICS.get(name, ())
-    args = tuple(x if i in kept else _half(x) for i, x in enumerate(args))
+    statistics = _STATISTICS.get(name, ())
+    args = tuple(x if i in statistics else _half(x) for i, x in enumerate(args))
     return args, {k: x if k.startswith("running_") else _half(x) for k, x in kwargs.items()}
 
 
@@ -48,7 +48,7 @@ def _half(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
         return x.half() if x.dtype == torch.float32 else x
     if type(x) in (list, tuple):
-        return type(x)(_half(each) for each in x)
+        return type(x)(_half(item) for item in x)
     return x
 
 
@@ -56,5 +56,5 @@ def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     tensors = []
     for x in (*args, *kwargs.values()):
         row = x if type(x) in (list, tuple) else (x,)
-        tensors += [each for each in row if isinstance(each, torch.Tensor)]
+        tensors += [item for item in row if isinstance(item, torch.Tensor)]
     return tensors

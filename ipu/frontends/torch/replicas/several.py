@@ -39,13 +39,13 @@ from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order
 
-__all__ = ["Replicas"]
+__all__ = ["SeveralReplicas"]
 
 #: Steps from one comparison of the weights to the next.
 CHECK_EVERY = 100
 
 
-class Replicas(Alone):
+class SeveralReplicas(Alone):
     """This process's replica among those of other processes.
 
     memory          of the session, whose device gets the flags of the sums.

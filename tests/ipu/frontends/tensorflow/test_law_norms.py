@@ -114,11 +114,11 @@ def test_group_norm(seed, batch, place, groups, size, epsilon, strided, is_first
     channels = groups * size
     shape = (batch, channels, place) if is_first else (batch, place, channels)
     options = {"groups": groups, "strided": strided}
+    how = options | {"epsilon": epsilon, "stable": stable}
 
     def compute(device, x, gamma, beta, g):
         images, slope = (turned(a, 0, 2, 1) if is_first else a for a in (x, g))
-        y, saved = ops.group_norm.forward(device, images, gamma, beta, epsilon=epsilon, stable=stable,
-                                        **options)
+        y, saved = ops.group_norm.forward(device, images, gamma, beta, **how)
         to_x, *others = (ops.group_norm.pull(i, device, slope, saved, **options)
                          for i in range(3))
         y, to_x = (turned(a, 0, 2, 1) if is_first else a for a in (y, to_x))

@@ -177,7 +177,8 @@ def test_softmax(seed, outer, n):
     shape = (*outer, n)
 
     def along(device, x, y):
-        return ops.reduce_sum.value(device, ops.multiply.value(device, x, y), axis=-1, keepdims=True)
+        products = ops.multiply.value(device, x, y)
+        return ops.reduce_sum.value(device, products, axis=-1, keepdims=True)
 
     def compute(device, x, g):
         y = ops.softmax.value(device, x)

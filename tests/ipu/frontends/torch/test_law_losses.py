@@ -1,7 +1,7 @@
 """Losses and pooling in PyTorch are the rows of `ipu.ops` (law).
 
-Shapes, windows, strides, paddings, weights and reductions are drawn; values, flags, status and traps
-are equal, forward and backward. A loss of halves is rounded to a half, once.
+Shapes, windows, strides, paddings, weights and reductions are drawn; values, flags, status and
+traps are equal, forward and backward. A loss of halves is rounded to a half, once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fpsim import BINARY16, BINARY32
 from ipu import ops
 from ipu.ops.losses import share_of
 from tests.ipu.frontends.torch.framework import torch
-from tests.ipu.frontends.torch.law import agree, law, seeds, turned
+from tests.ipu.frontends.torch.law import agree, law, seeds, tensor, turned
 from tests.ipu.ops.outcomes import operands
 
 F = torch.nn.functional
@@ -63,16 +63,12 @@ def test_two_classes_of_probabilities(is_weighted, seed, shape, reduction):
                     reduction=reduction, **options)
 
     def function(x):
-        weights = half(weight) if is_weighted else None
-        return F.binary_cross_entropy(x, half(target), weights, reduction=reduction)
+        weights = tensor(weight) if is_weighted else None
+        return F.binary_cross_entropy(x, tensor(target), weights, reduction=reduction)
 
     codes, slope = operands(seed, shape, gradient_of(shape, reduction))
     target = np.minimum(target & 0x7FFF, 0x3C00)
     agree(function, compute, [np.minimum(codes & 0x7FFF, 0x3C00), slope])
-
-
-def half(codes):
-    return torch.from_numpy(codes.view(np.float16).copy())
 
 
 def constant(device, codes):
@@ -96,8 +92,8 @@ def test_two_classes_of_logits(options, seed, shape, reduction):
 
     def function(x):
         return F.binary_cross_entropy_with_logits(
-            x, half(target), half(weight) if "weight" in options else None,
-            reduction=reduction, pos_weight=half(positive) if "positive" in options else None,
+            x, tensor(target), tensor(weight) if "weight" in options else None,
+            reduction=reduction, pos_weight=tensor(positive) if "positive" in options else None,
         )
 
     agree(function, compute, operands(seed, shape), is_differentiated=False)
@@ -121,7 +117,7 @@ def test_likelihoods(is_weighted, place, seed, n, classes, reduction, ignored):
         return [device.cast(value, BINARY16), ops.nll.pull(0, device, wide, saved, **options)]
 
     def function(x):
-        return F.nll_loss(x, torch.from_numpy(labels), half(weight) if is_weighted else None,
+        return F.nll_loss(x, torch.from_numpy(labels), tensor(weight) if is_weighted else None,
                           ignore_index=ignored, reduction=reduction)
 
     shape = (n, classes, *place)

@@ -12,7 +12,7 @@ from tests.ipu.frontends.torch.framework import machine, torch
 
 from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
 from ipu.frontends.torch.replicas import several
-from ipu.frontends.torch.replicas.several import Replicas
+from ipu.frontends.torch.replicas.several import SeveralReplicas
 from ipu.frontends.torch.values import Memory
 from ipu.learn.address import Numbering
 from ipu.machine.control import FpCtl
@@ -34,7 +34,7 @@ def device():
 
 def replica(transport, **choices):
     memory = Memory(device(), is_plain=False)
-    return Replicas(Members(Channel(transport)), memory, **choices), memory
+    return SeveralReplicas(Members(Channel(transport)), memory, **choices), memory
 
 
 def parameters(rank, dtype=torch.float32):
