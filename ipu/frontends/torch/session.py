@@ -33,13 +33,12 @@ from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.listing import described
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import WeightObserver, following_losses
-from ipu.frontends.torch.outside import Outside
+from ipu.frontends.torch.outside import Outside, watching
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
-from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
