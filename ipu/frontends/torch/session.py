@@ -43,6 +43,7 @@ from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
+    WEIGHT,
     Memory,
     TensorMap,
     is_lazy,
@@ -52,7 +53,7 @@ from ipu.frontends.torch.values import (
 )
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target, find_target
+from ipu.machine.target import Target, find_target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
@@ -329,6 +330,7 @@ class Session(Run):
                 self.account.parameter(layer, parameter.numel())
             if is_new:
                 self.gradients.know(parameter)
+                self.memory.give_role(parameter, WEIGHT)
             if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
@@ -412,15 +414,19 @@ class Session(Run):
         """What the state of an optimiser has of this session; {} where nothing depends on it."""
         if self.memory.is_plain and not self.device.control.esr:
             return {}
-        return {
+        entry = {
             "step": self.step, "seed": self.options.seed, "way": str(self.way),
             "formats": formats_of_state(optimiser, self.memory),
         }
+        delayed = self.device.delayed.state()
+        return entry | {"delayed": delayed} if delayed else entry
 
     def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
         """Go on at the step of a state that another session has written; never back."""
         if entry["way"] == str(self.way):
             mark_state(optimiser, self.memory, entry["formats"], self._formats)
+            if "delayed" in entry:
+                self.device.delayed.load(entry["delayed"])
         if entry["step"] > self.step:
             self.first_step += entry["step"] - self.step
             self.go_on_at(entry["step"])
@@ -538,7 +544,7 @@ def machine(
     sr: bool = False,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     ties: str = "first",
     nanoo: bool = False,
     traps: bool = False,
