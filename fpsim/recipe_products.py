@@ -89,11 +89,11 @@ def weight_gradient(
 
 
 def _rule(recipe: Recipe | str, product: str) -> ProductRule:
-    found = find_recipe(recipe)
-    rule: ProductRule | None = getattr(found, product)
+    named = find_recipe(recipe)
+    rule: ProductRule | None = getattr(named, product)
     if rule is None:
         raise ValueError(
-            f"recipe={found} computes the product {product} in the operands' own format; "
+            f"recipe={named} computes the product {product} in the operands' own format; "
             "multiply them by a unit for it"
         )
     return rule

@@ -88,7 +88,7 @@ def _conv2d(
     """Images with kernels, of quarters where the policy says so; no recipe covers them."""
     policy = current_policy()
     if policy is not None and policy.recipe is not None:
-        x.device.note_outside(_layer_of(x.device), "conv2d", policy.recipe, x.dtype)
+        x.device.blocks.note_outside(_layer_of(x.device), "conv2d", policy.recipe, x.dtype)
     convolve = fp8.conv2d if _in_quarters() else ops.conv2d
     return convolve(x, w, stride=stride, padding=padding, groups=groups)
 

@@ -53,6 +53,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import Clock
 from ipu.machine import reference
 from ipu.machine.assigned import Assigned
+from ipu.machine.blocks import BlockState
 from ipu.machine.choice import (
     RULE,
     ConvolutionTraits,
@@ -66,7 +67,6 @@ from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.cost.rows import ledger_row
 from ipu.machine.generator import WORKERS, find_source
-from ipu.machine.delayed import DelayedScales
 from ipu.machine.late import WORTH, LateResults
 from ipu.machine.options import CHOSEN, MAXIMUM, SUMS, DeviceOptions
 from ipu.machine.product_calls import (
@@ -182,12 +182,7 @@ class Device:
         #: `settling`.
         self.puts_off = False
         self._late = LateResults()
-        #: Scales of tensors that follow from the steps before; a checkpoint holds their state.
-        self.delayed = DelayedScales()
-        #: Called with each `ipu.ops.dense.OperandEvent`; see `ipu.run`.
-        self.note_operand: Callable[[Any], object] | None = None
-        #: Products that a recipe does not cover: how often, by layer and operation.
-        self.outside: dict[tuple[str, str], int] = {}
+        self.blocks = BlockState()
 
     def twin(self) -> Device:
         """Another device that computes and draws like a new one of this kind.
@@ -742,18 +737,6 @@ class Device:
     def check_blocks(self, recipe: object) -> None:
         """Refuse a recipe where no unit takes blocks; see `Target.check_blocks`."""
         self.target.check_blocks(recipe)
-
-    def note_outside(self, layer: str, operation: str, recipe: object, fmt: Format) -> None:
-        """A product is none of those that a recipe covers; a warning says so once for each kind."""
-        key = layer, operation
-        is_new = all(name != operation for _, name in self.outside)
-        self.outside[key] = self.outside.get(key, 0) + 1
-        if is_new:
-            warnings.warn(
-                f"recipe={recipe} covers products of an activation with a weight; {operation} of "
-                f"{layer or 'the program'} is none and computes in {fmt}, as do all others of this "
-                "kind (the report lists them)", RuntimeWarning, stacklevel=3,
-            )
 
     # How products are computed --------------------------------------------------------------
 

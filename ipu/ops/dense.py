@@ -149,7 +149,7 @@ def _factors(
         OPERANDS[product], operands, (rule.left, rule.right), strict=True
     ):
         amax = float(np.max(np.abs(x.carrier), initial=0.0))
-        factors.append(device.delayed.factor(
+        factors.append(device.blocks.delayed.factor(
             how.layer, name, operand.block.element, history, how.moment, amax
         ))
     return factors[0], factors[1]
@@ -157,9 +157,9 @@ def _factors(
 
 def _observer(device: Device, product: str, how: LayerRecipe) -> Callable[..., Any] | None:
     """Who is told of operands."""
-    if device.note_operand is None:
+    if device.blocks.observe is None:
         return None
-    return partial(_tell, device.note_operand, how.layer, product)
+    return partial(_tell, device.blocks.observe, how.layer, product)
 
 
 def _tell(

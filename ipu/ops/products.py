@@ -68,6 +68,11 @@ def _turned(x: Array) -> Array:
     return x.like(x.carrier.swapaxes(-1, -2))
 
 
+def _format(to: Format | str | None, x: Array) -> Format:
+    """The format of a result."""
+    return x.format if to is None else find_number_format(to, "to")
+
+
 def _batches(x: Array, batch: Shape) -> Array:
     """Matrices broadcast to these axes, which become one."""
     matrices = x.shape[-2:]
@@ -92,7 +97,9 @@ def _matmul(
     if min(x.ndim, y.ndim) < 2:
         check_matrices(x, y)
     partials = partials or device.partials_for(x.format)
-    z = None if recipe is None else dense.forward(device, x, _turned(y), recipe, to or x.format)
+    z = None if recipe is None else dense.forward(
+        device, x, _turned(y), recipe, _format(to, x)
+    )
     if z is None:
         z = _of_matrices(device, x, y, partials=partials, scale=scale, to=to)
     return z, (x, y, partials)
@@ -104,7 +111,7 @@ def _matmul_x(
 ) -> Array:
     x, y, partials = saved
     if recipe is not None:
-        fmt = to or gradient.format
+        fmt = _format(to, gradient)
         in_blocks = dense.input_gradient(device, gradient, _turned(y), recipe, fmt)
         if in_blocks is not None:
             return in_blocks
@@ -118,7 +125,7 @@ def _matmul_y(
 ) -> Array:
     x, y, partials = saved
     if recipe is not None:
-        in_blocks = dense.weight_gradient(device, gradient, x, recipe, to or gradient.format)
+        in_blocks = dense.weight_gradient(device, gradient, x, recipe, _format(to, gradient))
         if in_blocks is not None:
             return _turned(in_blocks)
     slope = _of_matrices(

@@ -57,7 +57,7 @@ class NativeRun(Run):
                 "use f16, bf16, f32 or f8"
             )
         self.use(Device(
-            options.target, options.control, partials=device_partials(self.policy),
+            options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
         ))
         self._training: Trainer | None = None

@@ -81,6 +81,11 @@ class RunOptions:
             raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
 
     @property
+    def machine(self) -> Target:
+        """The target, which a policy chooses where nobody names it."""
+        return find_target(self.target or MK2)
+
+    @property
     def way(self) -> Way:
         """Policy, rounding and changes together."""
         return Way(find_policy(self.policy), bool(self.sr), self.changes)

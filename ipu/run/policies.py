@@ -156,7 +156,7 @@ def _single(policy: object) -> Policy:
         close = difflib.get_close_matches(policy.partition("+")[0].lower(), [*PRESETS, *RECIPES], 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
-            f"policy={policy!r} is not known; use one of {', '.join(PRESETS)}, a format of "
+            f"policy item {policy!r} is not known; use one of {', '.join(PRESETS)}, a format of "
             f"`fpsim list formats`, a recipe of blocks ({', '.join(RECIPES)}), or formats as in "
             f"p=f32,c=f16,part=f32.{hint}"
         )

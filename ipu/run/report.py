@@ -51,7 +51,7 @@ def describe(
         "operands": recorder.operands.summary() if recorder else [],
         "uncovered": [
             {"layer": layer, "operation": operation, "times": times}
-            for (layer, operation), times in sorted(device.outside.items())
+            for (layer, operation), times in sorted(device.blocks.outside.items())
         ],
         "units": units(device),
         "target": device.target.name,

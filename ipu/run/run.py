@@ -82,7 +82,7 @@ class Run(ABC):
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
 
-        Raises    ValueError for a device that lacks a format of the policy, or units for its blocks.
+        Raises    ValueError for a device that lacks a format of the policy, or its blocks' units.
         """
         for recipe in recipes_of(self.policy):
             device.check_blocks(recipe)
@@ -92,7 +92,7 @@ class Run(ABC):
         for fmt in self.formats:
             device.context(fmt)
         if self.is_counting:
-            device.note_operand = self.recorder.operands.add
+            device.blocks.observe = self.recorder.operands.add
         self.device = device
         self.way = Way(self.policy, device.control.esr, self.options.changes)
 

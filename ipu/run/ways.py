@@ -1,8 +1,8 @@
 """Ways of running one program: a policy, the rounding, and changes of the program from outside.
 
 As text a way is a policy and what is added to it: `fp16+sr+eps=1e-4`, `mixed+scale=1024`,
-`fp16+head=f32` (layer head in binary32), `nvfp4+wgrad=bf16` (an addition to a recipe). `+halves` gives tensors that the program makes float16
-the policy's formats.
+`fp16+head=f32` (layer head in binary32), `nvfp4+wgrad=bf16` (an addition to a recipe).
+`+halves` gives tensors that the program makes float16 the policy's formats.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from ipu.frontends.torch.values import (
 )
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import Target, find_target
+from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
@@ -417,7 +417,7 @@ class Session(Run):
             "step": self.step, "seed": self.options.seed, "way": str(self.way),
             "formats": formats_of_state(optimiser, self.memory),
         }
-        delayed = self.device.delayed.state()
+        delayed = self.device.blocks.delayed.state()
         return entry | {"delayed": delayed} if delayed else entry
 
     def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
@@ -425,7 +425,7 @@ class Session(Run):
         if entry["way"] == str(self.way):
             mark_state(optimiser, self.memory, entry["formats"], self._formats)
             if "delayed" in entry:
-                self.device.delayed.load(entry["delayed"])
+                self.device.blocks.delayed.load(entry["delayed"])
         if entry["step"] > self.step:
             self.first_step += entry["step"] - self.step
             self.go_on_at(entry["step"])
@@ -593,7 +593,7 @@ def machine(
 def _make(options: RunOptions, unit: MatrixUnit | str | None, step: int) -> Session:
     """A session on a device that has the formats of the policy."""
     device = find_device(
-        options.way.policy, find_target(options.target), options.control, unit=unit,
+        options.way.policy, options.machine, options.control, unit=unit,
         **options.device_options,
     )
     return Session(device, options, unit=unit, step=step)

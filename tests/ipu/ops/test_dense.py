@@ -125,7 +125,7 @@ def test_no_ipu_has_units_of_blocks():
 def test_both_uses_of_an_activation_have_one_delayed_scale():
     machine, recipe = device(), find_recipe("fp8-delayed")
     events = []
-    machine.note_operand = events.append
+    machine.blocks.observe = events.append
     for step, size in enumerate((1.0, 8.0)):
         how = LayerRecipe(recipe, "l", Moment(step))
         x, w, dy = (machine.from_host(size * v, fp.BFLOAT16) for v in operands(128, 128, 128))

@@ -46,7 +46,7 @@ def note_outside(site: NodeSite) -> None:
     recipe = site.policy.recipe
     if recipe is not None and site.direction != "optimizer":
         assert site.fmt is not None
-        site.device.note_outside(site.layer, site.node.type, recipe, site.fmt)
+        site.device.blocks.note_outside(site.layer, site.node.type, recipe, site.fmt)
 
 
 def pass_of(site: NodeSite) -> DensePass | None:

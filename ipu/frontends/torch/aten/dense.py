@@ -51,7 +51,7 @@ def note_outside(call: Call, operation: str) -> None:
     """Tell of a product that no recipe covers."""
     recipe = call.policy.recipe
     if recipe is not None and call.direction != "optimizer":
-        call.device.note_outside(call.layer, operation, recipe, call.activations)
+        call.device.blocks.note_outside(call.layer, operation, recipe, call.activations)
 
 
 def dense_product(

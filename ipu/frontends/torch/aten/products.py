@@ -11,9 +11,9 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu import ops
+from ipu.frontends.torch.aten.dense import dense_bias, dense_product, note_outside
 from ipu.frontends.torch.aten.factors import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.frontends.torch.aten.dense import dense_bias, dense_product, note_outside
 
 __all__: list[str] = []
 

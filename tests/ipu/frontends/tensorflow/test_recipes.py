@@ -51,7 +51,7 @@ def test_a_dense_layer_has_the_bits_of_the_rows(name):
     found, _, run = passes(name, tf.matmul)
     for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert run.device.outside == {}
+    assert run.device.blocks.outside == {}
 
 
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4+sr34+rht64"])
@@ -74,7 +74,7 @@ def test_weights_are_known_however_the_product_is_written(write):
     found, _, run = passes("mxfp8", write)
     for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert run.device.outside == {}
+    assert run.device.blocks.outside == {}
 
 
 def test_sequences_are_the_same_layer():
@@ -91,7 +91,7 @@ def test_products_of_activations_are_told():
 
     with pytest.warns(RuntimeWarning, match="MatMul of .* is none and computes in bfloat16"):
         found, _, run = passes("nvfp4-plain", product)
-    assert {operation for _, operation in run.device.outside} == {"MatMul"}
+    assert {operation for _, operation in run.device.blocks.outside} == {"MatMul"}
     np.testing.assert_array_equal(found[0], layer_passes("nvfp4-plain", SHAPE)[0])
     assert run.report()["uncovered"]
 
@@ -99,7 +99,7 @@ def test_products_of_activations_are_told():
 def test_targets_and_steps_of_delayed_scales():
     with pytest.raises(ValueError, match="recipe=nvfp4 with target=mk2, which has no unit"):
         machine("nvfp4", target="mk2")
-    x, w, _ = operands(*SHAPE)
+    x, *_ = operands(*SHAPE)
     with machine("fp8-delayed") as run:
         config = ipu.config.IPUConfig()
         config.auto_select_ipus = 1
@@ -109,7 +109,7 @@ def test_targets_and_steps_of_delayed_scales():
                 tf.keras.layers.Input((40,)), tf.keras.layers.Dense(24, name="only")])
             model.compile(tf.keras.optimizers.SGD(0.0), "mse")
             model.fit(x[:16], np.zeros((16, 24), "f4"), batch_size=4, shuffle=False, verbose=0)
-    scales = {operand: scale for _, operand, scale in run.device.delayed}
+    scales = {operand: scale for _, operand, scale in run.device.blocks.delayed}
     assert len(scales["x"].history) == 3  # the fourth step's joins when the fifth begins
     assert scales["x"].history == tuple(
         float(np.abs(x[4 * i : 4 * i + 4]).max()) for i in range(3))

@@ -1,4 +1,4 @@
-"""Recipes of blocks in PyTorch programs: the law of dense layers, what is outside (law, corners)."""
+"""Recipes of blocks in PyTorch programs: the law of dense layers, what is outside (law)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_weights_are_known_however_the_product_is_written(write):
     *found, run = passes("mxfp8", model, x, dy, layer.weight)
     for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert run.device.outside == {}
+    assert run.device.blocks.outside == {}
 
 
 def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
@@ -97,7 +97,7 @@ def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
     *found, run = passes("mxfp8", lambda x: cast(x).float(), x, dy, layer.weight)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert run.device.outside == {}
+    assert run.device.blocks.outside == {}
     layer.weight.requires_grad_(False)
     with machine("mxfp8", seed=3) as run:
         leaf = torch.from_numpy(x).requires_grad_()
@@ -107,12 +107,16 @@ def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
 
 def test_products_of_activations_are_told_and_stay_in_the_layers_format():
     x = torch.from_numpy(operands(16, 16, 16)[0])
-    with machine("nvfp4", count=True) as run, pytest.warns(RuntimeWarning, match="is none and"):
+
+    def program():
         q = x.clone().requires_grad_() * 1.0
         (q @ q.T).sum().backward()
         torch.bmm(q[None], q[None])
         torch.conv1d(q[None], torch.ones(1, 16, 3))
-    assert {operation for _, operation in run.device.outside} == {"mm", "bmm", "conv2d"}
+
+    with machine("nvfp4", count=True) as run, pytest.warns(RuntimeWarning, match="is none and"):
+        program()
+    assert {operation for _, operation in run.device.blocks.outside} == {"mm", "bmm", "conv2d"}
     assert "B200_TC05_NVF4_F32" not in run.device.units_used
     report = run.report()
     assert {row["operation"] for row in report["uncovered"]} == {"mm", "bmm", "conv2d"}
@@ -135,7 +139,7 @@ def test_evaluations_use_delayed_scales_and_record_nothing():
     layer, x, _ = linear()
     with machine("fp8-delayed") as run, torch.no_grad():
         layer(torch.from_numpy(100 * x))
-    assert all(not scale.history for *_, scale in run.device.delayed)
+    assert all(not scale.history for *_, scale in run.device.blocks.delayed)
 
 
 def test_delayed_scales_go_on_from_a_checkpoint(tmp_path):
