@@ -108,7 +108,7 @@ def run(quick: bool, seed: int) -> Result:
 
 def result_of(curves: dict[FourBitRun, list[float]], last: int) -> Result:
     """What these trainings say."""
-    rows = [*_of_ways(curves, last), *_curves(curves)]
+    rows: list[Row] = [*_of_ways(curves, last), *_curves(curves)]
     main = next(iter(curves))
     parameters = {
         "batch": main.batch, "steps": main.steps, "last steps": last, "learning rate": RATE,
@@ -116,7 +116,7 @@ def result_of(curves: dict[FourBitRun, list[float]], last: int) -> Result:
         "sizes": [f"{b} x {n}" for b, n in dict.fromkeys((j.batch, j.steps) for j in curves)],
         "torch": importlib.import_module("torch").__version__,
     }
-    units = (*QUANTISERS, UnitUsed("operations of torch", "ASSUMED", "docs/pytorch.md, Limits"))
+    units = (QUANTISERS, UnitUsed("operations of torch", "ASSUMED", "docs/pytorch.md, Limits"))
     return Result(rows, _answer(curves, last), "p=f32,c=f32 and a recipe", parameters, units)
 
 
