@@ -21,6 +21,7 @@ from fpsim.state.processor import usual_arithmetic_in
 from ipu.run.account import split_name
 from ipu.run.births import Births, Origins
 from ipu.run.exponents import Exponents, Histogram
+from ipu.run.operands import OperandStatistics
 from ipu.run.updates import Updates
 
 __all__ = ["Recorder", "merged"]
@@ -37,6 +38,7 @@ class Recorder:
                invalid, and where it came from would drown.
     results    exponents of the results of operations, by the names that a device counts under.
     updates    of parameters, by layer.
+    operands   of products in blocks, by layer.
     losses     where backward passes began, by step of the optimiser, divided by the loss scale.
     scale      the loss scale that the program has now, as far as the front end sees it.
     births     where numbers left their format, and what became of it.
@@ -53,6 +55,7 @@ class Recorder:
         self.uncounted = 0
         self.results = Exponents()
         self.updates = Updates()
+        self.operands = OperandStatistics()
         self.scale = 1.0
         self.births = Births()
         #: Losses that were not computed, because nothing reads them.

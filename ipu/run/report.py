@@ -52,6 +52,11 @@ def describe(
         "carried": dict(recorder.births.carried) if recorder else {},
         "jumps": dict(recorder.jumps) if recorder else {},
         "symptom": recorder.births.symptom_row() if recorder else {},
+        "operands": recorder.operands.summary() if recorder else [],
+        "uncovered": [
+            {"layer": layer, "operation": operation, "times": times}
+            for (layer, operation), times in sorted(device.blocks.outside.items())
+        ],
         "units": units(device),
         "target": device.target.name,
         "choices": {"f32_denormals": device.options.f32_denormals,
