@@ -317,26 +317,25 @@ class Memory:
 
     def read(self, x: torch.Tensor, fmt: Format) -> Array:
         """A tensor as an array in this format; from another one by a cast of the device."""
-        array = self._read(x, fmt)
+        held = self.format_of(x)
+        if held is None:
+            numbers = _host_values(x)
+            array = self.device.from_host(numbers, fmt)
+            if self.births is not None:
+                self.births.integers(numbers, fmt)
+        else:
+            values = x.detach() if x.requires_grad else x
+            if x.dtype is not torch.float32:
+                values = values.float()
+            context = self._contexts.get(id(held)) or self.context(held)
+            array = Array(values.numpy(), context)
+            if held is not fmt and held != fmt:
+                array = self.cast(array, fmt)
         if self.watch is not None:
             self.operands.append(array)
             if self.births is not None and (origins := self.origins(x)):
                 self.births.note(array, origins)
         return array
-
-    def _read(self, x: torch.Tensor, fmt: Format) -> Array:
-        held = self.format_of(x)
-        if held is None:
-            values = _host_values(x)
-            if self.births is not None:
-                self.births.integers(values, fmt)
-            return self.device.from_host(values, fmt)
-        values = x.detach() if x.requires_grad else x
-        if x.dtype is not torch.float32:
-            values = values.float()
-        context = self._contexts.get(id(held)) or self.context(held)
-        array = Array(values.numpy(), context)
-        return array if held is fmt or held == fmt else self.cast(array, fmt)
 
     def cast(self, array: Array, fmt: Format) -> Array:
         """An operand in another format."""
