@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -61,7 +62,7 @@ def _by_tanh(x: Any) -> tuple[Any, Any]:
     return np.asarray(x * (kind(0.5) * (kind(1) + t)), x.dtype), t
 
 
-def _gelu_slope(upstream: Any, x: Any, _: Any) -> Any:
+def _gelu_slope(upstream: Any, x: Any, _: Any) -> NDArray[Any]:
     kind = x.dtype.type
     _, t = _by_tanh(x)
     bend = kind(_SLOPE) * (kind(1) + kind(3 * _CUBIC) * x * x)

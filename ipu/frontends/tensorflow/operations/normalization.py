@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -162,7 +163,7 @@ class _Norm:
                 "GroupNorm", [x, gamma, beta], [specs[0], SAVED], self._formula, **marks
             )
 
-            def gradient(upstream: Any) -> Any:
+            def gradient(upstream: Any) -> list[Any]:
                 with gradient_of(y):
                     return composite(
                         "GroupNormGrad", [upstream, x, gamma, beta, saved], specs, self._slopes,
@@ -189,7 +190,9 @@ class _Norm:
         whitened = self._whitened(x)[0].reshape(x.shape)
         return np.asarray(whitened * gamma + beta, x.dtype), nothing_saved()
 
-    def _slopes(self, upstream: Any, x: Any, gamma: Any, beta: Any, _: Any) -> Any:
+    def _slopes(
+        self, upstream: Any, x: Any, gamma: Any, beta: Any, _: Any
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         w, inverse = self._whitened(x)
         h, axes = self._grouped(upstream.astype(np.float64) * gamma)
         bent = h - w * (h * w).mean(axes, keepdims=True) - h.mean(axes, keepdims=True)

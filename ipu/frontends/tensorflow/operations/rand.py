@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -88,7 +89,7 @@ class _Dropout:
         mask = seeded_mask(seed, self.modifier, _full(self.shape, x.shape), self.keep)
         return self._masked(x, mask), mask
 
-    def _masked(self, x: Any, mask: Any) -> Any:
+    def _masked(self, x: Any, mask: Any) -> NDArray[Any]:
         return np.asarray(np.where(mask, x, 0) * x.dtype.type(1 / self.keep), x.dtype)
 
 

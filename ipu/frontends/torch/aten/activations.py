@@ -47,7 +47,7 @@ def _elu_backward(
 
 
 @aten("log_sigmoid_forward.default", of=ops.log_sigmoid)
-def _log_sigmoid(call: Call, x: Any) -> Any:
+def _log_sigmoid(call: Call, x: Any) -> tuple[Any, Any]:
     """The result and an empty buffer: the gradient reads x alone."""
     return call.result(ops.log_sigmoid.value(call.device, call.array(x))), x.new_empty(0)
 
@@ -93,7 +93,7 @@ def _leaky_relu_backward(
 
 
 @aten("native_dropout.default", of=ops.masked_scale)
-def _dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
+def _dropout(call: Call, x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
     a = call.array(x)
     if train is False or p == 0:
         return call.result(a.like(a.carrier.copy())), torch.ones_like(x, dtype=torch.bool)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fpsim.records.formats import BINARY32
 from ipu import ops
@@ -50,7 +51,7 @@ def _embedding_bag(
     return call.result(total), bag_of, sizes, largest
 
 
-def _bags(indices: Any, offsets: Any, last: bool) -> Any:
+def _bags(indices: Any, offsets: Any, last: bool) -> tuple[NDArray[Any], Any]:
     """The bag of each index, and the indices."""
     starts = offsets.numpy()[:-1] if last else offsets.numpy()
     rows = indices.numpy()

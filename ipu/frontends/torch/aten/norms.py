@@ -35,7 +35,9 @@ _INSIDE = "binary32 inside, once at the end"
 _BATCH = (ops.batch_norm, ops.normalise)
 
 
-def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:
+def _scale(
+    call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format
+) -> tuple[Array, Array]:
     """gamma and beta; ones and zeros where a layer has none."""
     context = call.device.context(fmt)
     gamma = context.ones(n) if weight is None else weight
@@ -280,14 +282,16 @@ def _group_norm_backward(
 
 
 @aten("_weight_norm_interface.default", of=ops.weight_norm)
-def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
+def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> tuple[Any, Any]:
     a, b = call.arrays(v, g)
     w, (norms,) = ops.weight_norm.forward(call.device, a, b, dim=dim)
     return call.result(w), call.rounded(norms.reshape(g.shape), a.format)
 
 
 @aten("_weight_norm_interface_backward.default", of=ops.weight_norm, rounding=_INSIDE)
-def _weight_norm_backward(call: Call, gradient: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+def _weight_norm_backward(
+    call: Call, gradient: Any, v: Any, g: Any, norms: Any, dim: int
+) -> tuple[Any, Any]:
     slope, a, b, n = (call.wide(x) for x in call.arrays(gradient, v, g, norms))
     fmt = call.format_of(gradient, v, g, norms)
     to_v, to_g = weight_norm_gradients(call.device, slope, a, b, n, dim)

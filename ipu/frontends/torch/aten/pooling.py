@@ -36,7 +36,9 @@ def _from_images(y: Array, ndim: int) -> Array:
     return y.like(carrier if ndim == 4 else carrier[0])
 
 
-def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
+def _sides(
+    shape: Any, size: Any, stride: Any, padding: Any, ceil: bool
+) -> tuple[tuple[Any, Any], ...]:
     """Padding before and after: with `ceil`, so much more behind that the last window fits."""
     sides = []
     for n, k, s, p in zip(shape[-2:], size, stride, padding, strict=True):
@@ -54,7 +56,7 @@ def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
 def _max_pool(
     call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil: bool = False,
-) -> Any:
+) -> tuple[Any, Any]:
     # Values and indices are selections, which torch makes; the machine reads the values first.
     fmt = call.format_of(x)
     held = _as_float32(call, x, fmt)
@@ -127,7 +129,7 @@ def _max_pool_backward(
 
 def _averaging(
     call: Call, a: Array, size: Any, stride: Any, padding: Any, ceil: bool, include: bool
-) -> Any:
+) -> tuple[Array, dict[str, Any], tuple[int, int]] | None:
     """The images, options of the rule, and how much zero padding they have now; None: no rule."""
     window = _pair(size)
     step = _pair(stride) if len(stride) else window
@@ -181,7 +183,7 @@ def _average_gradient(
     return _from_images(spread[:, top : top + height, left : left + width, :], x.ndim)
 
 
-def _average_saved(images: Array, options: Any, call: Call) -> Any:
+def _average_saved(images: Array, options: Any, call: Call) -> tuple[tuple[int, ...], Any, Any]:
     """What the forward rule saves: shapes and shares, without rounding anything again."""
     with call.device.rounding(False):
         zeros = call.device.zeros((1, *images.shape[1:3], 1), images.format)

@@ -125,7 +125,7 @@ def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array])
     return handler
 
 
-def _factor(call: Call, number: float, fmt: Format) -> Any:
+def _factor(call: Call, number: float, fmt: Format) -> float | Array:
     """A factor as the row takes it; 0 and 1 are no constants of the machine."""
     return number if number in (0, 1) else call.constant(number, fmt)
 

@@ -100,8 +100,9 @@ def _nll_loss_backward(
     if not x.numel() or x.ndim == 1:
         return NotImplemented
     fmt = call.format_of(x, gradient)
-    g, w = call.slope(gradient, fmt), call.operand(weight, fmt)
-    saved = tuple(x.shape), fmt, None if w is None else call.wide(w)
+    g = call.slope(gradient, fmt)
+    w = None if weight is None else call.wide(call.memory.read(weight, fmt))
+    saved = tuple(x.shape), fmt, w
     is_root = call.memory.format_of(gradient) == BINARY32
     slope = ops.nll.pull(
         0, call.device, g, saved, classes=target.numpy(), reduction=_REDUCTIONS[reduction],
