@@ -6,6 +6,7 @@ The gradient of a maximum goes to the first element that has it, or to all (`tie
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def _sides(
 
 @aten("max_pool2d_with_indices.default", of=ops.max_pool)
 def _max_pool(
-    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
-    ceil: bool = False,
+    call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1), ceil: bool = False,
 ) -> tuple[Any, Any]:
     # Values and indices are selections, which torch makes; the machine reads the values first.
     fmt = call.format_of(x)
@@ -101,8 +102,8 @@ def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
 
 @aten("max_pool2d_with_indices_backward.default", of=ops.max_pool, gradient=True)
 def _max_pool_backward(
-    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil: bool, indices: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, size: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], ceil: bool, indices: torch.Tensor,
 ) -> Any:
     if any(d != 1 for d in dilation) or not x.numel():
         return NotImplemented
@@ -146,8 +147,9 @@ def _averaging(
 
 @aten("avg_pool2d.default", of=ops.average_pool)
 def _avg_pool(
-    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), ceil: bool = False,
-    include: bool = True, divisor: int | None = None,
+    call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0), ceil: bool = False, include: bool = True,
+    divisor: int | None = None,
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
@@ -161,8 +163,8 @@ def _avg_pool(
 
 @aten("avg_pool2d_backward.default", of=ops.average_pool, gradient=True)
 def _avg_pool_backward(
-    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, ceil: bool,
-    include: bool, divisor: int | None,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, size: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil: bool, include: bool, divisor: int | None,
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
@@ -195,7 +197,7 @@ def _average_saved(images: Array, options: Any, call: Call) -> tuple[tuple[int, 
     "_adaptive_avg_pool2d.default", of=(ops.average_pool, ops.resample),
     rounding="fl(x · fl(1/n)), then each sum; uneven windows: as resampled",
 )
-def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
+def _adaptive(call: Call, x: torch.Tensor, output_size: Sequence[int]) -> Any:
     if not x.numel() or not all(output_size):
         return NotImplemented
     window = _even_windows(x, output_size)
@@ -211,7 +213,7 @@ def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
     "_adaptive_avg_pool2d_backward.default", of=(ops.average_pool, ops.resample), gradient=True,
     rounding="fl(g · fl(1/n)); uneven windows: binary32 inside, once at the end",
 )
-def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:
+def _adaptive_backward(call: Call, gradient: torch.Tensor, x: torch.Tensor) -> Any:
     if not x.numel() or not gradient.numel():
         return NotImplemented
     window, outputs = _even_windows(x, gradient.shape[-2:]), gradient.shape[-2:]

@@ -89,7 +89,7 @@ _of_matrices("bmm", 3)
 
 
 @aten("mv.default", of=ops.matmul)
-def _mv(call: Call, x: Any, y: Any) -> Any:
+def _mv(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
@@ -99,7 +99,7 @@ def _mv(call: Call, x: Any, y: Any) -> Any:
 
 
 @aten("dot.default", "vdot.default", of=ops.matmul)
-def _dot(call: Call, x: Any, y: Any) -> Any:
+def _dot(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
