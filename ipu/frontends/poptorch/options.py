@@ -293,8 +293,8 @@ class Options(OptionsDict):
         return self
 
     def enableExecutableCaching(self, path: str | None) -> Options:
-        """Folder of compiled programs; there are none to keep."""
-        once("enableExecutableCaching", "compiling is a trace of the model and takes a moment")
+        """Folder of compiled programs; they are kept as long as their model, and never written."""
+        once("enableExecutableCaching", "programs live as long as their model", is_partial=True)
         self._Popart.set("enableEngineCaching", path is not None)
         return self
 

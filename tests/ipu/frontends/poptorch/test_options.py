@@ -55,7 +55,7 @@ def test_clones_are_apart():
 SILENT = {
     "syncPattern": (poptorch.SyncPattern(1),),
     "useIpuId": (0,), "useIpuModel": (True,), "logDir": ("x",), "enableStableNorm": (False,),
-    "enableExecutableCaching": ("x",), "sourceLocationExcludes": (["x"],),
+    "sourceLocationExcludes": (["x"],),
     "anchorTensor": ("short", "long"),
 }
 #: What has an effect, or nothing to have one on.
