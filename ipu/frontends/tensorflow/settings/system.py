@@ -18,8 +18,8 @@ from ipu.frontends.tensorflow.settings.choices import (
 from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.settings.options import OPTIONS
 from ipu.machine.choice import find_partials
-from ipu.machine.cost.planner import Planner
 from ipu.machine.control import FpCtl
+from ipu.machine.cost.planner import Planner
 
 __all__ = ["PROCESS_COUNT", "System", "configure", "current", "is_configured", "reset", "restore"]
 
