@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import poptorch, torch
 
-from ipu.frontends.poptorch.shares import Share  # isort: skip
+from ipu.frontends.poptorch.shares import ProcessShare  # isort: skip
 
 
 def options(process, processes=2, seed=None):
@@ -83,5 +83,5 @@ def test_what_cannot_be_shared_is_refused(make, message):
 
 
 def test_a_share_counts_its_samples():
-    share = Share(range(8), options(1), 2, drop_last=True, shuffle=False)
+    share = ProcessShare(range(8), options(1), 2, drop_last=True, shuffle=False)
     assert (len(share), [int(share[i]) for i in range(4)]) == (4, [4, 5, 6, 7])
