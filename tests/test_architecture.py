@@ -261,9 +261,8 @@ def test_names_say_what_they_hold():
 #: Classes that two vendors' modules, or a vendor and we, call by one name: a front end has the
 #: vendor's names, exactly.
 VENDORS = {
-    "TensorLocationSettings",
     "Adam", "AdamW", "Block", "CrossReplicaOptimizer", "MapGradientOptimizer", "Options", "Phase",
-    "SGD", "Variable",
+    "SGD", "TensorLocationSettings", "Variable",
 }
 
 

@@ -73,7 +73,7 @@ class Executables:
 def switched_bytes(plan: Plan, figures: tuple[StageFigures, ...]) -> int:
     """Weights and state on the chips of all replicas."""
     here = sum(
-        own.parameter_bytes * ("weights" not in plan.offloaded) + state_bytes(plan, own)[0]
-        for own in figures
+        stage.parameter_bytes * ("weights" not in plan.offloaded) + state_bytes(plan, stage)[0]
+        for stage in figures
     )
     return here * plan.replicas
