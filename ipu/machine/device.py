@@ -53,6 +53,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import Clock
 from ipu.machine import reference
 from ipu.machine.assigned import Assigned
+from ipu.machine.blocks import BlockState
 from ipu.machine.choice import (
     RULE,
     ConvolutionTraits,
@@ -184,6 +185,7 @@ class Device:
         #: `settling`.
         self.puts_off = False
         self._late = LateResults()
+        self.blocks = BlockState()
 
     def twin(self) -> Device:
         """Another device that computes and draws like a new one of this kind.
@@ -732,6 +734,12 @@ class Device:
         window = stride, padding, groups
         call = weight_gradient_call(record, x, gradient, shape, window, scale, self._subnormals)
         return self._product(call, to, shape if late else None)
+
+    # Recipes of blocks ----------------------------------------------------------------------
+
+    def check_blocks(self, recipe: object) -> None:
+        """Refuse a recipe where no unit takes blocks; see `Target.check_blocks`."""
+        self.target.check_blocks(recipe)
 
     # How products are computed --------------------------------------------------------------
 

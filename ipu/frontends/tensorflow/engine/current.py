@@ -22,7 +22,7 @@ from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import Target
 from ipu.run.changes import NONE
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
@@ -246,7 +246,7 @@ def machine(
     sr: bool | None = None,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     ties: str = "all",
     nanoo: bool = False,
     traps: bool = False,
