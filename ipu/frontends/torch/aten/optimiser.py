@@ -12,7 +12,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, WEIGHT, to_narrow
 from ipu.ops.primitive import Primitive
 from ipu.ops.updates.scales import unscaled
 
@@ -130,4 +130,6 @@ def _to_copy(
     else:
         array = Array(result.numpy(), call.device.context(held))
     copy = memory.write(array, dtype)
+    if memory.role_of(x) == WEIGHT:
+        memory.give_role(copy, WEIGHT)
     return memory.laid_as_operands(copy, (result,))
