@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ipu.run.endpoints import final_loss
 from ipu.run.pages.page import headline
 from ipu.run.report import totals
 from ipu.run.text import COUNTERS, why_no_loss
-from ipu.run.trials import final_loss
 
 __all__ = ["HEADS", "Compared", "summary_rows", "write_comparison"]
 
