@@ -38,7 +38,7 @@ COUNTED = {"INVALID": "invalid", "DIVBYZERO": "÷ 0", "OVERFLOW": "overflow",
 
 
 def run(quick: bool, seed: int) -> Result:
-    steps, pairs, batch = (6, 5, 16) if quick else (40, 12, 32)
+    steps, pairs, batch = (6, 5, 16) if quick else (40, 8, 32)
     collected = Collected()
     used: dict[str, UnitUsed] = {}
     for name in progress(MODELS, "networks", len(MODELS)):
@@ -142,7 +142,7 @@ def _trial(trial: Trial) -> Row:
     judged = trial.judged
     is_measured = math.isfinite(judged.effect.value)
     return {
-        "way": str(trial.way), "answer": judged.answer, "note": judged.note,
+        "way": str(trial.way), "answer": judged.answer, "note": judged.note or None,
         "loss": trial.value if math.isfinite(trial.value) else None, "pairs": judged.pairs,
         "lost": judged.effect.value if is_measured else None,
         "lost_uncertainty": judged.effect.uncertainty if is_measured else None,
@@ -178,6 +178,9 @@ def _answer_of(name: str, result: Result) -> str:
             f"({_interval(row)} of binary32's progress is lost) at × {row['bits']:.2f} bits a "
             "parameter."
         ).replace(f"{BETTER} as", f"{BETTER} than")
+    untrained = [row for row in trials if str(row["answer"]).endswith("does not train here")]
+    if untrained:
+        return f"{text} {untrained[0]['answer']}: {untrained[0]['note']}."
     measured = [row for row in trials if row["lost"] is not None and row["answer"] != REFERENCE]
     nearest = min(measured, key=lambda row: float(str(row["lost"])), default=None)
     if nearest is None:
@@ -259,8 +262,9 @@ def _trial_table(result: Result, name: str) -> Table:
     heads = ["way", "beside binary32", "final loss", "progress lost", "pairs", "÷ 0", "invalid",
              "underflow", "cycles", "bits"]
     note = (
-        "± is the half width of the 95 % interval of the mean over pairs of runs. Cycles of the products and bits of a parameter with two states, beside the .half() run: "
-        "a declared model."
+        "± is the half width of the 95 % interval of the mean over pairs of runs. Cycles of the "
+        "products and bits of a parameter with two states, beside the .half() run: a declared "
+        "model."
     )
     return Table(f"{name}: ways that were tried, the cheapest that is as good as binary32 first",
                  heads, lines, note)

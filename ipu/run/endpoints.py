@@ -184,5 +184,5 @@ def find_endpoint(name: str, margin: float | None = None) -> Endpoint:
             raise ValueError(f"endpoint={name!r} has no margin of its own; give one in its units")
         margin = _MARGINS[kind]
     if not 0 < margin < math.inf:
-        raise ValueError(f"margin={margin!r} is no difference that does not matter; use one above 0")
+        raise ValueError(f"margin={margin!r} is no size of a difference; use a number above 0")
     return Endpoint(name, margin)

@@ -27,11 +27,10 @@ from ipu.run.endpoints import PROGRESS, Endpoint, Outcome, progress_of
 from ipu.run.looks import ALPHA, LOOKS, bound, looks_of, pairs_needed
 from ipu.run.verdict import Effect, over_seeds
 
-__all__ = ["AS_GOOD", "BETTER", "CANNOT_TELL", "DEFAULT", "REFERENCE", "UNTRAINED", "WORSE", "Declaration",
+__all__ = ["AS_GOOD", "BETTER", "CANNOT_TELL", "DEFAULT", "REFERENCE", "WORSE", "Declaration",
            "Judged", "judge", "may_diverge", "settled"]
 
 AS_GOOD, BETTER, WORSE, CANNOT_TELL = "as good", "better", "worse", "cannot tell"
-UNTRAINED = "binary32 itself does not train here"
 REFERENCE = "reference"
 #: Of no pair.
 NOTHING = Effect(math.nan, math.inf)

@@ -48,5 +48,5 @@ def test_a_row_of_trials():
     trial = Trial(Way.parse("fp16+sr"), judged, 1.0, {"INVALID": 1234}, 1.0, 1.5, [1.0])
     cells = trial_cells(trial)
     assert len(cells) == len(TRIAL_HEADS)
-    assert cells == ("fp16+sr", "as good (at most +0.5 %)", "1", "-2 % ± 5 %", "8", "0", "1,234", "0",
-                     "0", "× 1.00", "× 1.50")
+    assert cells == ("fp16+sr", "as good (at most +0.5 %)", "1", "-2 % ± 5 %", "8", "0", "1,234",
+                     "0", "0", "× 1.00", "× 1.50")
