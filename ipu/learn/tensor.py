@@ -46,9 +46,10 @@ def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any
 
     Variables and constants are alive through the step, so they are kept as they are.
     """
-    known = {id(tensor.array): tensor for tensor in tensors}
+    tensor_of = {id(tensor.array): tensor for tensor in tensors}
     return [
-        (known[id(x)].kept if id(x) in known else packed(x)) if isinstance(x, Array) else x
+        x if not isinstance(x, Array)
+        else tensor_of[id(x)].stored if id(x) in tensor_of else packed(x)
         for x in saved
     ]
 
@@ -109,7 +110,7 @@ class Tensor:
         self._packed: Array | None = None
 
     @property
-    def kept(self) -> Array:
+    def stored(self) -> Array:
         """What the tape keeps of its values."""
         if self.node is None:  # a variable's values change
             return self.array

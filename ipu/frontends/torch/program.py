@@ -18,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
 from ipu.frontends.torch.observing import host_values
-from ipu.frontends.torch.replicas.several import Replicas
+from ipu.frontends.torch.replicas.several import SeveralReplicas
 from ipu.frontends.torch.session import Session
 from ipu.members.cluster import Cluster
 from ipu.members.members import join
@@ -58,7 +58,7 @@ def join_replicas(session: Session) -> int:
         return 1
     order = cluster.order or Order.AUTO
     members = join(cluster, [f"order: {order.value}", *settings_of(session)], ends=False)
-    session.replicas = Replicas(
+    session.replicas = SeveralReplicas(
         members, session.memory, order, shares_status=session.options.found_inf == "status",
         local=cluster.local_replicas,
     )

@@ -102,7 +102,6 @@ def test_policies_of_layers_that_are_not_there_are_refused():
         assert not training.variables
 
 
-@pytest.mark.source("S3-32")
 @pytest.mark.source("S4-50")
 def test_weights_partials_and_accumulators_have_formats_of_their_own():
     """As arguments of one operation, and as one layer's policy."""
