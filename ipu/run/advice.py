@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fpsim.records.formats import BINARY16, find_format
+from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.changes import scale_text
 from ipu.run.report import totals
@@ -109,6 +109,7 @@ def _held(constant: Mapping[str, Any]) -> float:
     added; one that is too small becomes the smallest normal number.
     """
     fmt = find_format(constant["format"])
+    assert isinstance(fmt, Format), "operations compute in no format of scales"
     size = 2.0 ** (fmt.emax - 1) if constant["becomes"] == "overflow" else fmt.smallest_normal
     return math.copysign(float(size), constant["value"])
 
