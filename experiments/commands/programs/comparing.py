@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ipu.run.pages.comparison import Compared
     from ipu.run.ways import Way
 
-__all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
+__all__ = ["as_options", "compare", "folder_of", "make_folder", "target_of", "tell_page"]
 
 #: Bytes that a folder must take before a program runs: a page with its figures.
 _ROOM = 1 << 20
@@ -96,6 +96,18 @@ def _tell_first(runs: Sequence[Compared]) -> None:
     for run, row in zip(runs, summary_rows(runs), strict=True):
         reason = why_no_loss(run.report) if run.report is not None else ""
         _tell(f"{row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""))
+
+
+def target_of(ways: Sequence[Way], target: str | None) -> str | None:
+    """The target of all ways: one that takes blocks, and says so, where a way has some."""
+    from ipu.run.policies import has_recipe
+
+    if target is not None or not any(has_recipe(way.policy) for way in ways):
+        return target
+    click.echo(
+        "fpsim: target=hypothetical for all ways: no IPU has units that take blocks", err=True
+    )
+    return "hypothetical"
 
 
 def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:
