@@ -16,7 +16,7 @@ from ipu.experiments.commands.programs.pairing import (
     OF_ONE,
     LineOf,
     PairOptions,
-    Processes,
+    PairProcesses,
     files_below,
     outcome_of,
     program_process,
@@ -59,7 +59,7 @@ def compare(
     reference = names.index("fp32") if "fp32" in names else 0
     first = [outcome_of(run.report, run.printed, run.status) for run in runs]
     comparison = compare_pairs(
-        declared, names, reference, first, Processes(ways, line_of, jobs), can_nudge=can_nudge,
+        declared, names, reference, first, PairProcesses(ways, line_of, jobs), can_nudge=can_nudge,
         tell=_tell,
     )
     click.echo(write_comparison(out, runs, program.name, comparison).resolve(), err=True)

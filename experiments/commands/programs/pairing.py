@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ipu.run.paired import PairedJob
     from ipu.run.ways import Way
 
-__all__ = ["LineOf", "PairOptions", "Processes", "files_below", "outcome_of", "pair_options",
+__all__ = ["LineOf", "PairOptions", "PairProcesses", "files_below", "outcome_of", "pair_options",
            "program_process", "write_json"]
 
 #: The command line of `fpsim` for a way, with these options beside it.
@@ -50,7 +50,7 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--pair", type=click.IntRange(0), default=None, hidden=True,
                      help="Generators of the program begin at the seeds of this pair."),
         click.option("--jobs", type=click.IntRange(0), default=0, metavar="N",
-                     help="Processes at once with --compare; 0: one for each core."),
+                     help="PairProcesses at once with --compare; 0: one for each core."),
         click.option("--margin", type=float, default=None, metavar="X",
                      help="Difference that does not matter, in the endpoint's units."),
         click.option("--endpoint", default="progress", show_default=True, metavar="NAME",
@@ -96,7 +96,7 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(path), OF_ONE: "1"}
 
 
-class Processes:
+class PairProcesses:
     """Makes the runs of a comparison.
 
     jobs    processes at once.
