@@ -19,6 +19,7 @@ from fpsim.records.formats import (
     F152,
     Format,
     find_format,
+    find_number_format,
 )
 from fpsim.records.units import MatrixUnit
 from ipu.machine.instructions import (
@@ -61,6 +62,8 @@ class Target:
     instructions: tuple[Instruction, ...]
     formats: tuple[Format, ...]
     note: str = ""
+    #: Products in blocks run through the units of other makers.
+    takes_blocks: bool = False
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -86,14 +89,14 @@ class Target:
         rate: float = 2 * self.tiles.value * self.clock.value * max(rates)
         return rate
 
-    def instruction(self, unit: MatrixUnit, leaves: Format | None = None) -> Instruction:
+    def instruction(self, unit: MatrixUnit, leaves: Format | str | None = None) -> Instruction:
         """The widest instruction of a unit, and of those one that leaves this format if any does.
 
         Raises    ValueError that says which units there are, and who has this one.
         """
         return max(self.forms(unit, leaves), key=lambda i: i.macs.value)
 
-    def forms(self, unit: MatrixUnit, leaves: Format | None = None) -> list[Instruction]:
+    def forms(self, unit: MatrixUnit, leaves: Format | str | None = None) -> list[Instruction]:
         """The instructions of a unit, of 8 or 16 columns, that leave this format if any does.
 
         Raises    as `instruction`.
@@ -102,8 +105,20 @@ class Target:
         fitting = [i for i in self.instructions if i.unit.name == base]
         if not fitting:
             raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
-        wanted = leaves or unit.partials
+        wanted = unit.partials if leaves is None else find_number_format(leaves, "leaves")
         return [i for i in fitting if i.leaves == wanted] or fitting
+
+    def check_blocks(self, recipe: object) -> None:
+        """Refuse a recipe where no unit takes blocks.
+
+        Raises    ValueError.
+        """
+        if not self.takes_blocks:
+            raise ValueError(
+                f"recipe={recipe} with target={self.name}, which has no unit that takes blocks; "
+                "use target='hypothetical', whose products in blocks run through the units of "
+                "other makers"
+            )
 
     def _instead(self, base: str) -> str:
         others = [t.name for t in TARGETS.values() if base in t.units]
@@ -150,6 +165,7 @@ HYPOTHETICAL = replace(
     instructions=(*MK2.instructions, *BFLOAT16_ONLY),
     formats=(BINARY16, BINARY32, BFLOAT16),
     note="not an IPU feature: bfloat16 in the AMP",
+    takes_blocks=True,
 )
 REFERENCE = replace(
     MK2,

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
 from fpsim.elementwise.sizes import checked_number
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
@@ -113,7 +113,7 @@ class Optimizer(ABC):
     """A pure rule, and its application to variables.
 
     rate      the learning rate.
-    format    in which the rule computes and keeps its slots; None: the variable's.
+    format    in which the rule computes and keeps its slots, or its name; None: the variable's.
     """
 
     rate: float
@@ -130,6 +130,11 @@ class Optimizer(ABC):
         self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
     ) -> Step:
         """One step from w with gradient g, both in the rule's format; no slots at first."""
+
+    def _find_format(self) -> None:
+        """Called once a rule is created: from then on `format` is no text."""
+        if self.format is not None:
+            object.__setattr__(self, "format", find_number_format(self.format))
 
     @abstractmethod
     def for_scaled(self, scale: float) -> Optimizer:
