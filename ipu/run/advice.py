@@ -5,11 +5,12 @@ Nothing is advised without a cause (`ipu.run.causes`), and advice is a proposal:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fpsim.records.formats import BINARY16
+from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import scale_text
@@ -92,8 +93,20 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     if row["direction"] == "optimizer":
         return "Let the optimiser compute in binary32", (_with(base, wide_states=True),)
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds", (
-        _layer(cause, report, base)
+        _with(base, constants=((value, _held(row)),)), *_layer(cause, report, base),
     )
+
+
+def _held(row: Mapping[str, Any]) -> float:
+    """The number that takes the place of a constant which the format does not hold.
+
+    One that is too large becomes half of the largest power of two, so that two of them can be
+    added; one that is too small becomes the smallest normal number.
+    """
+    fmt = find_format(row["format"])
+    assert isinstance(fmt, Format), "operations compute in no format of scales"
+    size = 2.0 ** (fmt.emax - 1) if row["detail"] == "overflow" else fmt.smallest_normal
+    return math.copysign(float(size), float(row["operation"]))
 
 
 def _range(cause: Cause, report: Report, base: Way) -> Remedy:

@@ -169,7 +169,7 @@ class Births:
         self, where: tuple[str, str, int], fmt: Format, value: float, change: str, line: str = ""
     ) -> Birth:
         """A number of the program is another one in its format."""
-        return self._born(CONSTANT, where, f"{value:g}", fmt, 1, 1, (), change, line)
+        return self._born(CONSTANT, where, repr(float(value)), fmt, 1, 1, (), change, line)
 
     def integers(self, values: NDArray[Any], fmt: Format) -> None:
         """Whole numbers from outside that the format rounds to others are no positions any more."""

@@ -184,7 +184,7 @@ def _zero_constant(division: Row, report: Report) -> Row | None:
     row = next((c for c in zeros if c["layer"] == division["layer"] or (
         c["direction"] == division["direction"] == "optimizer")), None)
     return None if row is None else {
-        "kind": CONSTANT, "operation": f"{row['value']:g}", "format": row["format"],
+        "kind": CONSTANT, "operation": repr(float(row["value"])), "format": row["format"],
         "detail": "zero", "layer": row["layer"], "direction": row["direction"], "step": 0,
         "line": row.get("line", ""), "count": row["times"], "results": row["times"], "causes": [],
         "weights": "",
@@ -265,7 +265,9 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     clause = _clause(first)
     n = f"{_share(first)}"
     if first["kind"] in (DIVISION, NAN):
-        constant = _zero_constant(first, report) if first["kind"] == DIVISION else None
+        constant = next((births[i] for i in first["causes"] if births[i]["kind"] == CONSTANT), None)
+        if constant is None and first["kind"] == DIVISION:
+            constant = _zero_constant(first, report)
         begin = f"{_clause(constant)}, so " if constant else ""
         named = first if constant is None else constant
         kind = "constant" if constant else "division" if first["kind"] == DIVISION else "invalid"

@@ -70,6 +70,17 @@ def test_a_factor_that_is_one(report):
     assert texts(report) == []
 
 
+def test_a_constant_of_a_layer_that_is_divided_by(report):
+    report["births"] = [
+        born("constant", operation="1e-12", detail="zero"),
+        born("division by zero", number=1, causes=[0], operation="aten.div"),
+    ]
+    assert texts(report) == ["Replace the constant 1e-12 of net.a by one that binary16 holds"]
+    assert tried(report) == ["fp16+1e-12=6.103515625e-05", "fp16+net.a=f32"]
+    (item,) = find_advice(report, HALF)
+    assert item.evidence.startswith("The constant 1e-12 is zero in binary16, so the div of net.a")
+
+
 def test_overflow_forward(report):
     report["births"] = [born("saturation", number=1, step=1), born("saturation", layer="net.b")]
     (item,) = find_advice(report, HALF)

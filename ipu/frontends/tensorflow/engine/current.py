@@ -81,6 +81,8 @@ class TensorFlowRun(Run):
             self, self.options, configured.control, before, partials=configured.partials,
             conv_partials=configured.conv_partials,
         )
+        machine.device.planner = configured.planner
+        machine.device.conv_planner = configured.conv_planner
         machine.processes = max(configured.options[PROCESS_COUNT], 1)
         machine.stable_norms = configured.stable_statistics
         only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
@@ -199,7 +201,7 @@ class TensorFlowRun(Run):
         """A run like this one, in another way and with another seed, that counts."""
         return TensorFlowRun(replace(self.options.in_way(way, seed), changes=NONE))
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this run; generators of Python and numpy are as before."""
         # The generators that programs use, whatever is new in numpy.
         before = random.getstate(), np.random.get_state()  # noqa: NPY002

@@ -80,7 +80,9 @@ def test_the_remedy_is_what_heals(tmp_path):
         policy = illness.policy if illness.well else illness.remedy
         text = program_text(model, illness, size, seed=number)
         report, _ = run_of(tmp_path, text, policy)
-        assert not illness.is_named_by(headline(report)), (name, model, headline(report))
+        sentence = headline(report)
+        is_healthy = sentence.startswith("No ") or not illness.is_named_by(sentence)
+        assert is_healthy, (name, model, sentence)
 
 
 @pytest.mark.parametrize("name", ["eps", "swallowed updates"])
