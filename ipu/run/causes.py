@@ -314,25 +314,37 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
-    """Factors that decay nothing."""
-    for row in report.get("constants", ()):
+    """Factors of averages that decay nothing, where the terms of the average are absorbed too.
+
+    The same factor in a decay of weights costs little, and is no cause.
+    """
+    averages = [r for r in _unchanged(births) if r["direction"] == "optimizer"]
+    for row in report.get("constants", ()) if averages else ():
         is_one_in_binary32 = abs(abs(row["value"]) - 1) < 2.0**-25
         if row["becomes"] == "one" and row["direction"] == "optimizer" and not is_one_in_binary32:
             yield Cause(
-                "constant", f"The factor {row['value']:g} of the optimiser's averages is 1 in "
-                f"{row['format']} ({row['times']} times), so they forget nothing",
+                "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, and "
+                f"{averages[0]['count']:,} of {averages[0]['results']:,} terms left it unchanged "
+                f"({_where(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
                  "format": row["format"]},
             )
             return
 
 
-def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
-    """Sums whose terms are too small to change them."""
-    rows = [
+def _unchanged(births: Sequence[Row]) -> list[Row]:
+    """Sums most of whose terms changed nothing."""
+    return [
         r for r in births if r["kind"] == ABSORBED and not r["harmless"] and r["count"] >= _TERMS
         and r["count"] > _ABSORBED * r["results"]
     ]
+
+
+def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Sums whose terms are too small to change them."""
+    rows = _unchanged(births)
+    if any(_constants(report, births)):  # of an average, whose cause is its factor
+        rows = [row for row in rows if row["direction"] != "optimizer"]
     if rows:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "

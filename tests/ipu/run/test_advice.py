@@ -62,12 +62,15 @@ def test_a_constant_that_did_nothing_is_left_alone(report):
 def test_a_factor_that_is_one(report):
     report["constants"] = [{"layer": "optimizer", "direction": "optimizer", "format": "binary16",
                             "value": 0.9999, "becomes": "one", "times": 3}]
+    assert texts(report) == []  # a decay of weights
+    report["births"] = [born("absorption", layer="optimizer", direction="optimizer",
+                             operation="aten.add", count=90, results=100)]
     assert texts(report) == [
         "Let the optimiser compute in binary32, which holds the factor 0.9999"
     ]
     assert tried(report) == ["fp16+states=f32", "mixed"]
     report["constants"][0]["value"] = 1 - 2e-8  # 1 in binary32 too
-    assert texts(report) == []
+    assert texts(report) == ["Keep averages in binary32"]
 
 
 def test_a_constant_of_a_layer_that_is_divided_by(report):

@@ -124,7 +124,9 @@ def test_a_run_writes_its_page_and_has_the_programs_status(program, tmp_path, ca
     report = json.loads((out / "report.json").read_text())
     assert report["stochastic_rounding"] is True
     assert report["native"] == 0
-    assert "Set eps=0.0001" in (out / "index.html").read_text()
+    page = (out / "index.html").read_text()
+    assert "1e-08" in page
+    assert "Set eps" not in page  # nothing was divided by it
 
 
 @needs_torch

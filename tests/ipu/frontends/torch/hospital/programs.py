@@ -294,6 +294,11 @@ HEALTHY = {
         ("^No ",), policy="fp16", sizes=("1e-3", "1e-2", "2e-3"),
         optimiser="optimiser = torch.optim.Adam(net.parameters(), lr=0.01, eps={a})",
     ),
+    "decay of weights": Illness(
+        ("^No ",), policy="fp16", sizes=("1e-5", "1e-6", "1e-4"),
+        optimiser="optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, eps=1e-3, "
+                  "weight_decay={a})",
+    ),
     "dropout": Illness(("^No ",), stage=_stage("return F.dropout(h, {a}, self.training)"),
                        sizes=("0.1", "0.5", "0.3")),
     "binary32": Illness(("^No ",), policy="fp32"),
