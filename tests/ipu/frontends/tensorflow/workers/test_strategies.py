@@ -16,7 +16,16 @@ from ipu.frontends.tensorflow.workers.strategies import (
     IPUMultiWorkerStrategyV1,
     _Strategy,
 )
-from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
+from ipu.plan.memory import always_live, lives, remote_bytes, transfers
+from tests.ipu.frontends.tensorflow.framework import (
+    configured,
+    current,
+    ipu,
+    launch,
+    machine,
+    session,
+    tf,
+)
 
 v1 = tf.compat.v1
 
@@ -52,14 +61,34 @@ def test_one_worker_reads_everything(jobs):
     assert IPUMultiWorkerStrategy is IPUMultiWorkerStrategyV1
 
 
-def test_variables_on_host_are_said_once_to_stay_where_they_are():
+@pytest.mark.source("S1-13")
+def test_variables_on_host_take_no_bytes_of_the_chip_between_programs():
+    def costs(on_host):
+        weight = tf.Variable(tf.ones((8, 4)))
+        with machine():
+            configured()
+            _Strategy(Twins(), on_host)
+            launch(tf.function(lambda x: tf.matmul(x, weight)), tf.ones((2, 8)))
+            ((_, account),) = current().run._costs.items()
+        return account
+
+    forget()
+    with pytest.warns(RuntimeWarning, match="variables_on_host: variables and the optimiser's st"):
+        away = costs(True)
+    here = costs(False)
+    assert away.figures == here.figures
+    assert sum(always_live(lives(*here)).values()) >= 8 * 4 * 4
+    assert sum(always_live(lives(*away)).values()) == 0
+    assert remote_bytes(*away)["weights"] == 8 * 4 * 4
+    assert [t.bytes for t in transfers(*away) if t.kind == "weights"] == [8 * 4 * 4]
+
+
+def test_variables_on_host_are_told_once():
     forget()
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         strategies = [_Strategy(Twins(), True) for _ in range(2)]
-    assert [str(n.message).partition(" here")[0] for n in notes] == [
-        "variables_on_host moves no variable"
-    ]
+    assert [str(n.message).partition(":")[0] for n in notes] == ["variables_on_host"]
     assert all(strategy.variables_on_host for strategy in strategies)
 
 
