@@ -57,8 +57,6 @@ class TensorFlowRun(Run):
         super().__init__(options)
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
-        #: Whether a strategy of the program keeps variables off the chip.
-        self.variables_on_host = False
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
 

@@ -120,7 +120,7 @@ class Measure:
 
     def _plan_of(self, request: Request) -> Plan:
         replicas = self._machine.replicas * max(self._machine.replica_set.size, 1)
-        on_host = {"weights", "state"} if self._machine.run.variables_on_host else set()
+        on_host = {"weights", "state"} if self._machine.variables_on_host else set()
         return replace(
             request.plan, replicas=replicas, offload=request.plan.offloaded | on_host,
             shard_state=request.shard_state and replicas > 1,

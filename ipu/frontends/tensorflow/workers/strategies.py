@@ -47,7 +47,7 @@ class _Strategy:
         self.workers = workers
         self.variables_on_host = variables_on_host
         if variables_on_host:
-            current().run.variables_on_host = True
+            current().variables_on_host = True
             note(
                 "variables_on_host: variables and the optimiser's state are off the chip in the "
                 "account; updates are the machine's inside of a program, TensorFlow's in a "
