@@ -56,6 +56,11 @@ class NativeRun(Run):
                 f"policy={self.policy} has a format that layers of ipu.learn do not compute in; "
                 "use f16, bf16, f32 or f8"
             )
+        if options.changes.cache:
+            raise ValueError(
+                f"cache={options.changes.cache!r}: attention of ipu.learn has no cache; use "
+                "fpsim.torch, or leave it out"
+            )
         self.use(Device(
             options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
