@@ -81,6 +81,8 @@ class TensorFlowRun(Run):
             self, self.options, configured.control, before, partials=configured.partials,
             conv_partials=configured.conv_partials,
         )
+        machine.device.planner = configured.planner
+        machine.device.conv_planner = configured.conv_planner
         machine.processes = max(configured.options[PROCESS_COUNT], 1)
         machine.stable_norms = configured.stable_statistics
         only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY

@@ -1,4 +1,4 @@
-"""LAMB as programs bring it, a class of theirs on Keras' optimisers: no kernel of TensorFlow has it.
+"""LAMB as programs bring it, a class on Keras' optimisers that no kernel of TensorFlow has.
 
 Bits are those of exact fractions that are rounded after each operation of its graph; of sharded
 state half is on each of two replicas, and no bit changes (differential, law).
