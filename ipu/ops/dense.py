@@ -165,18 +165,21 @@ def _factors(
     device: Device, product: str, operands: tuple[Array, Array], rule: ProductRule,
     how: LayerRecipe,
 ) -> tuple[float | None, float | None]:
-    """Delayed factors of both operands."""
+    """Delayed factors of both operands, by layer and the weight's shape."""
     history = how.recipe.history
     if history is None:
         return None, None
-    factors = []
+    (left, right), factors = operands, []
+    outputs, inputs = right.shape if product != "weight_gradient" else (
+        left.shape[1], right.shape[1])
+    tensors = f"{how.layer} {outputs}x{inputs}"
     for name, x, operand in zip(
         OPERANDS[product], operands, (rule.left, rule.right), strict=True
     ):
         assert operand is not None
         amax = float(np.max(np.abs(x.carrier), initial=0.0))
         factors.append(device.blocks.delayed.factor(
-            how.layer, name, operand.block.element, history, how.moment, amax
+            tensors, name, operand.block.element, history, how.moment, amax
         ))
     return factors[0], factors[1]
 
