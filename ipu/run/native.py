@@ -78,8 +78,8 @@ class NativeRun(Run):
             )
         if way.changes.cache:
             raise ValueError(
-                f"way={str(way)!r} has a cache of attention, which only fpsim torch knows; leave it "
-                "out"
+                f"way={str(way)!r} has a cache of attention, which only fpsim torch knows; leave "
+                "it out"
             )
         return way
 
