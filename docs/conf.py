@@ -48,8 +48,8 @@ autodoc_preserve_defaults = True
 #: No page: types of other projects, whose inventories a build without a network does not have; types
 #: of inner modules in signatures; and what an annotation says beside a type.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|collections|contextlib|hypothesis|pathlib|types|typing|click|scipy|matplotlib)\..*"),
-    ("py:class", r"(fpsim|ipu)(\.[a-z_]+)+\.[A-Z]\w*"),
+    ("py:.*", r"(numpy|np|collections|contextlib|fractions|hypothesis|pathlib|types|typing|click|scipy|matplotlib)\..*"),
+    ("py:class", r"(fpsim|ipu)(\.[a-z_]+)+\._?[A-Z]\w*"),
     ("py:class", r".*[^\w.].*|[A-Z]\w*"),
 ]
 

@@ -6,10 +6,12 @@ examples. Names stand between single backticks, as in Markdown.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from typing import Any
 
+from ipu.ops.primitive import Primitive
 from sphinx.application import Sphinx
 
 #: A term, at least two spaces, and what is said of it; lines that go on are indented below that.
@@ -79,8 +81,22 @@ def convert(lines: list[str]) -> list[str]:
     return out
 
 
+def _short(value: Any, longest: int = 100) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _constant(value: Any, lines: list[str]) -> list[str]:
+    """What a constant is, in the place of the docstring of its class."""
+    if isinstance(value, Primitive):
+        return [_inline(f"Rounded: {value.rounding}; its gradient: {value.gradient}.")]
+    if lines == (inspect.getdoc(type(value)) or "").splitlines() + [""] * (lines[-1:] == [""]):
+        return [f"``{_short(value)}``"]
+    return convert(lines)
+
+
 def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = convert(lines)
+    lines[:] = _constant(obj, lines) if what == "data" else convert(lines)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

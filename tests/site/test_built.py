@@ -18,8 +18,10 @@ built = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site b
 
 #: Modules whose `__all__` is public; a module of a front end needs its framework.
 PUBLIC = (
-    "fpsim", "fpsim.chop", "fpsim.inspect", "fpsim.linalg", "fpsim.testing", "ipu.learn",
-    "ipu.machine", "ipu.machine.control", "ipu.members", "ipu.plan", "ipu.run",
+    "fpsim", "fpsim.chop", "fpsim.inspect.blocks", "fpsim.inspect.fingerprint",
+    "fpsim.inspect.probe", "fpsim.inspect.profile", "fpsim.linalg", "fpsim.testing", "ipu.learn",
+    "ipu.machine", "ipu.machine.control", "ipu.members.group", "ipu.members.local_transport",
+    "ipu.plan", "ipu.run",
 )
 
 
