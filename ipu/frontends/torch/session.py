@@ -95,7 +95,9 @@ class Session(Run):
         self._unit, self._first = unit, check_step(step)
         #: Formats that tensors may hold.
         self._formats = self.formats | {BINARY32, *FORMATS.values()}
-        self.memory = Memory(device, is_plain=self.is_plain)
+        self.memory = Memory(
+            device, is_plain=self.is_plain, replaced=dict(options.changes.constants)
+        )
         self.changer = Changer(options.changes, self.memory, self.call)
         self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
@@ -529,7 +531,7 @@ class Session(Run):
         """A session like this one, in another way and with another seed, that counts."""
         return _make(self.options.in_way(way, seed), self._unit, self._first)
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this session; torch's generator is as it was before."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
