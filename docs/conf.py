@@ -1,4 +1,4 @@
-"""The site: Markdown pages, notebooks that run when it is built, and the docstrings of public names.
+"""The site: Markdown pages, notebooks that run when it is built, and docstrings of public names.
 
 `make site` builds it into docs/_build/html without a network; every warning is an error.
 """
@@ -15,8 +15,8 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 import fpsim
 
 project = "fpsim"
-author = "the fpsim authors"
-copyright = "the fpsim authors"
+author = "the fpsim developers"
+project_copyright = "the fpsim developers"
 version = release = fpsim.__version__
 
 extensions = [
@@ -45,10 +45,11 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 
-#: No page: types of other projects, whose inventories a build without a network does not have; types
-#: of inner modules in signatures; and what an annotation says beside a type.
+#: No page: types of other projects, whose inventories a build without a network does not have;
+#: types of inner modules in signatures; and what an annotation says beside a type.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|collections|contextlib|fractions|hypothesis|pathlib|types|typing|click|scipy|matplotlib)\..*"),
+    ("py:.*", r"(numpy|np|collections|contextlib|fractions|hypothesis|pathlib|types|typing)\..*"),
+    ("py:.*", r"(click|scipy|matplotlib)\..*"),
     ("py:class", r"(fpsim|ipu)(\.[a-z_]+)+\._?[A-Z]\w*"),
     ("py:class", r".*[^\w.].*|[A-Z]\w*"),
 ]

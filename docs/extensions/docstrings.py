@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from ipu.ops.primitive import Primitive
 from sphinx.application import Sphinx
+
+from ipu.ops.primitive import Primitive
 
 #: A term, at least two spaces, and what is said of it; lines that go on are indented below that.
 _TERM = re.compile(r"^(?P<term>\S(?:.*?\S)?)(?P<gap> {2,})(?P<text>\S.*)$")

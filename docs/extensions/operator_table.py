@@ -5,11 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 from typing import ClassVar
 
-import ipu.ops
 from docutils import nodes
 from docutils.parsers.rst import Directive
-from ipu.ops.primitive import Primitive
 from sphinx.application import Sphinx
+
+import ipu.ops
+from ipu.ops.primitive import Primitive
 
 HEADINGS = ("operation", "unit", "rounds (forward)", "rounds (backward)", "evidence", "source")
 

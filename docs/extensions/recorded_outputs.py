@@ -28,7 +28,8 @@ def _cells(document: nodes.document) -> list[str]:
         texts += [
             block.astext()
             for output in cell.children
-            if isinstance(output, nodes.container) and output.get("nb_element") == "cell_code_output"
+            if isinstance(output, nodes.container)
+            and output.get("nb_element") == "cell_code_output"
             for block in output.findall(nodes.literal_block)
         ]
     return texts
