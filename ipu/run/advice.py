@@ -12,6 +12,7 @@ from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
+from ipu.run.block_advice import find_block_advice
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import scale_text
 from ipu.run.report import totals
@@ -60,12 +61,18 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
         what, ways = _REMEDIES[cause.kind](cause, report, wider)
         ways = tuple(way for way in ways if str(way) != str(base))
         items.append(Advice(what, cause.sentence, cause.layer, ways))
+    items.extend(_blocks(report, wider))
     if items and not report.get("stable_statistics", True):
         items.append(Advice(
             "Use stable statistics in norms", "variances are differences of means", "",
             (_with(wider, stable_statistics=True),),
         ))
     return items
+
+
+def _blocks(report: Report, base: Way) -> Iterator[Advice]:
+    """What the operands of products in blocks speak for."""
+    yield from (Advice(*item) for item in find_block_advice(report, base))
 
 
 def _unreached(report: Report) -> Iterator[Advice]:
