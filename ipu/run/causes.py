@@ -323,8 +323,8 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         is_one_in_binary32 = abs(abs(row["value"]) - 1) < 2.0**-25
         if row["becomes"] == "one" and row["direction"] == "optimizer" and not is_one_in_binary32:
             yield Cause(
-                "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, and "
-                f"{averages[0]['count']:,} of {averages[0]['results']:,} terms left it unchanged "
+                "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, "
+                f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it unchanged "
                 f"({_where(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
                  "format": row["format"]},
