@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,22 @@ from tests.mutants import (
     is_another_program,
     mutants_of,
     recorded,
+    room_of,
 )
-from tests.mutate import CAUGHT, ROOT, SURVIVED, Tree, mirror, rate, stages, survey, users, verdict
+from tests.mutate import (
+    CAUGHT,
+    ROOT,
+    SLOW,
+    SURVIVED,
+    Tree,
+    mirror,
+    python_of,
+    rate,
+    stages,
+    survey,
+    users,
+    verdict,
+)
 from tests.tiers import pick
 
 TEXT = '''
@@ -31,6 +47,14 @@ def f(x: int | str, top: float = 2.0) -> bool:
         break
     return g(min(x, -step), exact=True, label="one" + "two")
 '''
+
+
+#: Rooms of the recorded sample.
+ROOMS = (
+    "fpsim/kernels", "fpsim/products", "fpsim/judge", "ipu/learn", "ipu/ops", "ipu/run",
+    "ipu/plan", "ipu/members", "ipu/frontends/torch", "ipu/frontends/tensorflow",
+    "ipu/frontends/poptorch",
+)
 
 
 def changed(text: str) -> set[str]:
@@ -106,10 +130,64 @@ def test_tests_of_the_module_come_first_then_those_of_its_users():
 def test_most_of_the_recorded_sample_is_still_there():
     """Lines change; where too many have, record another sample, and judge its survivors."""
     sample = recorded()
-    assert 80 <= len(sample) <= 100
+    rooms = Counter(room_of(mutant.path) for mutant in sample)
+    assert all(rooms[room] >= 8 for room in ROOMS), rooms
     assert sum(m.is_kernel for m in sample) <= 34
-    for mutant in sample:
+    for mutant, witness in sample.items():
         assert is_another_program(mutant, (ROOT / mutant.path).read_text(encoding="utf-8"))
+        assert (ROOT / witness.partition("::")[0]).exists()
+
+
+def test_a_witness_is_asked_first_and_the_others_where_it_notices_nothing(tree):
+    path = "fpsim/records/flags.py"
+    mutant, calls = one(path, LINE, "5", "6"), []
+    by = "tests/fpsim/records/test_flags.py"
+
+    class Asked(Tree):
+        def __init__(self):
+            vars(self).update(vars(tree))
+
+        def run(self, tests, limit):
+            calls.append(tests)
+            return super().run(tests, limit)
+
+    result, noticed = verdict(Asked(), mutant, by)
+    assert (result, noticed, calls[0]) == (CAUGHT, by, [by])
+    result, noticed = verdict(Asked(), mutant, "tests/fpsim/records/test_types.py")
+    assert result == CAUGHT
+    assert noticed.startswith(by)
+
+
+def test_front_ends_run_in_the_environment_of_their_framework(monkeypatch, tmp_path):
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    paths = [f"ipu/frontends/{name}/a.py" for name in ("torch", "poptorch", "tensorflow")]
+    assert {python_of(path) for path in paths} == {sys.executable}
+    for name in ("torch", "tensorflow"):
+        python = tmp_path / f".venv-{name}" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+    names = [Path(python_of(path)).parts[-3] for path in paths]
+    assert names == [".venv-torch", ".venv-torch", ".venv-tensorflow"]
+    assert python_of("ipu/ops/norms.py") == sys.executable
+
+
+#: Recorded mutants of which a test is known, by room.
+NOTICED = {
+    room: {m: by for m, by in recorded().items() if by and room_of(m.path) == room}
+    for room in ROOMS
+}
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("room", [room for room in ROOMS if NOTICED[room]])
+def test_recorded_mutants_are_still_noticed(room, tmp_path):
+    """By the test that is recorded with each, or by another one."""
+    sample = NOTICED[room]
+    if room.startswith("ipu/frontends/") and python_of(f"{room}/") == sys.executable:
+        framework = "tensorflow" if room.endswith("tensorflow") else "torch"
+        pytest.importorskip(framework, reason=f"{framework} is not installed: make test-frontends")
+    rows = survey(sample, tmp_path)
+    assert not [row["mutant"] for row in rows if row["result"] not in (CAUGHT, SLOW)]
 
 
 def test_equivalents_are_not_counted():
@@ -175,10 +253,10 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     calls = []
 
     class Quick:
-        def __init__(self, folder: Path) -> None:
+        def __init__(self, folder: Path, python: str) -> None:
             pass
 
-    def judge(tree: Tree, mutant: Mutant) -> tuple[str, str]:
+    def judge(tree: Tree, mutant: Mutant, witness: str) -> tuple[str, str]:
         calls.append(mutant)
         if len(calls) == 3:
             raise KeyboardInterrupt
