@@ -53,6 +53,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import Clock
 from ipu.machine import reference
 from ipu.machine.assigned import Assigned
+from ipu.machine.blocks import BlockState
 from ipu.machine.choice import (
     RULE,
     ConvolutionTraits,
@@ -175,12 +176,16 @@ class Device:
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
         self._rows: dict[tuple[object, ...], LedgerRow] = {}
+        #: Choices of the cost model; programs change them. None: convolutions have those of all.
+        self.planner = self.options.planner
+        self.conv_planner: Planner | None = None
         self._units: dict[tuple[object, ...], tuple[MatrixUnit, object]] = {}
         self._has_warned = False
         #: Whether another thread may compute products that are asked for with `late=True`; see
         #: `settling`.
         self.puts_off = False
         self._late = LateResults()
+        self.blocks = BlockState()
 
     def twin(self) -> Device:
         """Another device that computes and draws like a new one of this kind.
@@ -730,6 +735,12 @@ class Device:
         call = weight_gradient_call(record, x, gradient, shape, window, scale, self._subnormals)
         return self._product(call, to, shape if late else None)
 
+    # Recipes of blocks ----------------------------------------------------------------------
+
+    def check_blocks(self, recipe: object) -> None:
+        """Refuse a recipe where no unit takes blocks; see `Target.check_blocks`."""
+        self.target.check_blocks(recipe)
+
     # How products are computed --------------------------------------------------------------
 
     def _unit(
@@ -793,12 +804,15 @@ class Device:
     def _account(self, call: ProductCall, product: Array) -> None:
         x, y = call.operands
         fmt = product.context.core.settings.format
-        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
+        planner = self.planner
+        if self.conv_planner is not None and call.verb.startswith("conv"):
+            planner = self.conv_planner
+        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt), planner
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
-                self.options.planner, call.parts,
+                planner, call.parts,
             )
         self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, row)

@@ -5,11 +5,12 @@ Nothing is advised without evidence in the report, and advice is a proposal: `tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fpsim.records.formats import BINARY16
+from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.changes import scale_text
 from ipu.run.report import totals
@@ -81,7 +82,10 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
             if constant["becomes"] != "one":
                 yield Advice(
                     f"Replace the constant {value:g} of {layer} by one that {fmt} holds", text,
-                    layer, (base.with_layer(layer),),
+                    layer, (
+                        _with(base, constants=((value, _held(constant)),)),
+                        base.with_layer(layer),
+                    ),
                 )
             continue
         if constant["becomes"] in ("zero", "subnormal") and abs(value) < _EPS:
@@ -96,6 +100,18 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
                 f"Let the optimiser compute in binary32: the factor {value:g} changes nothing",
                 text, layer, (_with(base, wide_states=True), _with_parameters(base)),
             )
+
+
+def _held(constant: Mapping[str, Any]) -> float:
+    """The number that takes the place of a constant which the format does not hold.
+
+    One that is too large becomes half of the largest power of two, so that two of them can be
+    added; one that is too small becomes the smallest normal number.
+    """
+    fmt = find_format(constant["format"])
+    assert isinstance(fmt, Format), "operations compute in no format of scales"
+    size = 2.0 ** (fmt.emax - 1) if constant["becomes"] == "overflow" else fmt.smallest_normal
+    return math.copysign(float(size), constant["value"])
 
 
 _BECOMES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["NONE", "Changes", "scale_text"]
+__all__ = ["NONE", "Changes", "number_text", "scale_text"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Changes:
     halves_by_policy  float16 tensors that the program makes are float32 tensors, whose formats the
                       policy decides; so a program that calls `.half()` runs in any format.
     stable_statistics    variances of norms by the stable formula, where a front end has two.
+    constants         numbers of the program, each with the one in its place, wherever it stands.
 
     Raises    ValueError for a loss scale that is no power of two, and an eps that is not positive.
 
@@ -35,6 +36,7 @@ class Changes:
     wide_states: bool = False
     halves_by_policy: bool = False
     stable_statistics: bool = False
+    constants: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.loss_scale > 0 or math.frexp(self.loss_scale)[0] != 0.5:
@@ -47,9 +49,10 @@ class Changes:
     def __str__(self) -> str:
         texts = (
             f"scale={scale_text(self.loss_scale)}" if self.loss_scale != 1 else "",
-            f"eps={self.eps:g}" if self.eps is not None else "",
+            f"eps={number_text(self.eps)}" if self.eps is not None else "",
             "states=f32" if self.wide_states else "",
             "stable" if self.stable_statistics else "",
+            *(f"{number_text(old)}={number_text(new)}" for old, new in self.constants),
         )
         return "+".join(filter(None, texts))
 
@@ -61,6 +64,16 @@ def scale_text(scale: float) -> str:
     ('1048576', '0.5', '9.313225746154785e-10')
     """
     return f"{scale:.0f}" if scale == scale // 1 else repr(float(scale))
+
+
+def number_text(value: float) -> str:
+    """A number with all its digits, as a way may hold it.
+
+    >>> number_text(1e-4), number_text(2.0**-20), number_text(-1e9)
+    ('0.0001', '9.5367431640625e-07', '-1e09')
+    """
+    short = f"{value:g}"
+    return (short if float(short) == value else repr(float(value))).replace("e+", "e")
 
 
 #: The program as it is.

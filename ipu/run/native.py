@@ -22,7 +22,7 @@ from ipu.learn.optim import Optimizer, Update
 from ipu.learn.train import Trainer, device_partials
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import Target
 from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
 from ipu.run.account import fit, split_name
@@ -56,14 +56,27 @@ class NativeRun(Run):
                 f"policy={self.policy} has a format that layers of ipu.learn do not compute in; "
                 "use f16, bf16, f32 or f8"
             )
+        self.check_way(options.way)
         self.use(Device(
-            options.target, options.control, partials=device_partials(self.policy),
+            options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
         ))
         self._training: Trainer | None = None
         self._steps = 0
         #: Updates of the step that runs, which may still be stopped.
         self._updates: list[Update] = []
+
+    def check_way(self, way: Way) -> Way:
+        """The way.
+
+        Raises    ValueError for one that replaces constants: a network's are arguments of its rows.
+        """
+        if way.changes.constants:
+            raise ValueError(
+                f"way={str(way)!r} replaces a constant, which only fpsim torch can; change it in "
+                "the network"
+            )
+        return way
 
     # What a Trainer asks ----------------------------------------------------------------------
 
@@ -196,7 +209,7 @@ class NativeRun(Run):
         """A run like this one, in another way and with another seed, that counts."""
         return NativeRun(self.options.in_way(way, seed))
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns with this run, which has the seed."""
         return step(self)
 
@@ -207,7 +220,7 @@ def machine(
     sr: bool = False,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     nanoo: bool = False,
     traps: bool = False,
     preset: str = "window",

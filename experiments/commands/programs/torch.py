@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from ipu.experiments.commands.programs.comparing import (
     compare,
     folder_of,
     make_folder,
+    target_of,
     tell_page,
 )
+from ipu.experiments.commands.programs.pairing import PairOptions, pair_options, write_json
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -43,8 +46,9 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      show_default=True, help="Equal maxima of a pooling window."),
         click.option("--unit", default=None, metavar="UNIT",
                      help="With --target hypothetical: a unit of fpsim list units for products."),
-        click.option("--target", default="mk2", show_default=True, metavar="TARGET",
-                     help="mk1, mk2, mk2-fp8, bow or hypothetical."),
+        click.option("--target", default=None, metavar="TARGET",
+                     help="mk1, mk2, mk2-fp8, bow or hypothetical  [default: mk2; for "
+                          "recipes of blocks hypothetical]"),
     ):
         function = option(function)
     return function
@@ -55,7 +59,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",
-              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")
+              help="Formats, as fp16, mixed, p=f16,c=f16, a recipe, as nvfp4+head=bf16, or a "
+                   "way, as fp16+eps=1e-4.")
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--step", type=click.IntRange(0), default=0, metavar="N",
@@ -63,14 +68,15 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")
-@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
-              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")
+@pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
 @_machine_options
 def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compared: str | None, replicas: int, is_module: bool, **choices: Any,
+    out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
+    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, replicas: int,
+    is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
@@ -100,9 +106,17 @@ def command(
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
         out = folder_of(out or _OUT, _name_of_replica())
-        return _compare(line, ways, seed, out, choices)
+        choices["target"] = target_of(ways, choices["target"])
+        return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
-    return _run(started, arguments, way, seed, out, choices, count=count)
+    from ipu.frontends.processes.seeding import seeded
+    from ipu.frontends.torch.program import nudged
+
+    with seeded(pair) if pair is not None else nullcontext(), (
+        nudged() if nudge else nullcontext()
+    ):
+        return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
+                    count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -143,7 +157,7 @@ def _check(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, *, count: bool,
+    choices: Choices, json_path: Path | None = None, *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
@@ -155,7 +169,7 @@ def _run(
     check_memory = not choices.pop("no_memory_check")
     with bad_input():
         session = machine(
-            way.policy, sr=way.sr, seed=seed, count=count or out is not None,
+            way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
             changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
@@ -176,6 +190,7 @@ def _run(
         stopped, interrupt = f"interrupted in step {session.step}", error
     report = session.report()
     report["stopped"] = stopped
+    write_json(json_path, report)
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
@@ -190,16 +205,17 @@ def _run(
 
 
 def _compare(
-    program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, choices: Choices,
+    program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, options: PairOptions,
+    choices: Choices,
 ) -> int:
     """Each way with its formats also for tensors that the program makes float16.
 
     program    the program with its arguments, and -m before a module.
     """
 
-    def line_of(way: Way, folder: Path) -> list[str]:
-        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
+    def line_of(way: Way, more: Sequence[str]) -> list[str]:
+        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), *more,
                 *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
-    return compare(Path(name), ways, out, line_of)
+    return compare(Path(name), ways, out, options, line_of, can_nudge=True)

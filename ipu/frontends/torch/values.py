@@ -12,7 +12,7 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -62,7 +62,9 @@ FORMATS = HALVES | EIGHTHS
 V = TypeVar("V")
 
 #: Names of what a storage remembers.
-_FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+_FORMAT, _SAVED, _ROLE_IN_PRODUCTS = "_fpsim_format", "_fpsim_saved", "_fpsim_dense"
+#: Roles of memory in products of dense layers.
+WEIGHT, ACTIVATION = "weight", "activation"
 _NOTHING = (None, None, False)
 #: Constants that are remembered; learning rates may change in every step.
 _CONSTANTS = 4096
@@ -160,8 +162,12 @@ class Memory:
     is_plain    every policy is binary32: float32 tensors are what they are, and nothing is marked.
     """
 
-    def __init__(self, device: Device, *, is_plain: bool) -> None:
+    def __init__(
+        self, device: Device, *, is_plain: bool, replaced: Mapping[float, float] | None = None
+    ) -> None:
         self.device = device
+        #: Constants of the program, with those in their place.
+        self._replaced = replaced or {}
         self.is_plain = is_plain
         self._contexts: dict[int, Context] = {}
         self._constants: dict[tuple[type, float, int], tuple[Array, str]] = {}
@@ -256,6 +262,18 @@ class Memory:
         )
         return laid
 
+    # Roles in products of dense layers ---------------------------------------------------------
+
+    def give_role(self, x: torch.Tensor, role: str) -> None:
+        """The memory of x is a weight, or what one was multiplied with; a weight stays one."""
+        if self.role_of(x) != WEIGHT:
+            setattr(x.untyped_storage(), _ROLE_IN_PRODUCTS, (self, role))
+
+    def role_of(self, x: torch.Tensor) -> str:
+        """The role of the memory of x in this session; "" for none."""
+        session, role = getattr(x.untyped_storage(), _ROLE_IN_PRODUCTS, (None, ""))
+        return str(role) if session is self else ""
+
     # What a forward operation leaves for its backward ------------------------------------------
 
     def save(self, x: torch.Tensor, saved: Any) -> None:
@@ -301,6 +319,7 @@ class Memory:
         key = type(value), value, id(fmt)
         entry = self._constants.get(key) if value else None
         if entry is None:
+            value = self._replaced.get(value, value)
             rounded = self.context(fmt).constant(value)
             entry = rounded, fit(value, float(rounded.carrier), fmt)
             # A constant that overflows depends on the control register of now.

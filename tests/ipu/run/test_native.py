@@ -157,17 +157,17 @@ def test_advice_is_tried_with_runs_of_the_trials():
     def step(run):
         seeds.append(run.seed)
         trainer = Trainer(network, Adam(0.01), run=run)
-        return [trainer.step(X, LABELS) for _ in range(4)]
+        return [trainer.step(X, LABELS) for _ in range(12)]
 
     run = machine("fp16", count=True)
     step(run)
-    advised = run.advise(step, ["fp16+eps=1e-4", "fp16+states=f32", "fp16+sr+head=f32"], seeds=2)
+    advised = run.advise(step, ["fp16+eps=1e-4", "fp16+states=f32", "fp16+sr+head=f32"], pairs=5)
     trials = {str(trial.way): trial for trial in advised.trials}
-    assert trials["fp16"].restores == "no"
+    assert trials["fp16"].judged.answer == "worse"
     assert trials["fp16+eps=0.0001"].counts["DIVBYZERO"] == 0
-    assert trials["fp16+states=f32"].restores == "yes"
+    assert trials["fp16+states=f32"].judged.answer == "as good"
     assert trials["fp16"].losses[0] == run.report()["losses"][0]
-    assert sorted(set(seeds)) == [0, 1]
+    assert sorted(set(seeds)) == list(range(7))
 
 
 def test_changes_reach_optimiser_and_loss_scale():
