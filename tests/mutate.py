@@ -43,9 +43,10 @@ WIDE = {
             "tests/ipu/learn/optim/test_optim.py", "tests/test_documents.py"),
     "experiments": ("tests/experiments/test_tree.py", "tests/experiments/test_cli.py"),
 }
-#: Environments that `make test-frontends` makes, by the files whose tests need them.
+#: Environments that the Makefile makes, by the files whose tests need them.
 ENVIRONMENTS = {
     ("ipu/frontends/tensorflow",): ".venv-tensorflow", ("ipu/frontends",): ".venv-torch",
+    ("ipu/members/grpc", "ipu/members/mpi"): ".venv-distributed",
 }
 #: Seconds of the first tests (the module's own) and of all others together.
 LIMITS = (300.0, 900.0)
