@@ -12,6 +12,7 @@ from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
+from ipu.run.block_advice import find_block_advice
 from ipu.run.changes import scale_text
 from ipu.run.report import totals
 from ipu.run.ways import Way
@@ -58,10 +59,15 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
     if report.get("unreached"):
         return list(_unreached(report))
     rules: tuple[Callable[[Report, Way], Iterator[Advice]], ...] = (
-        _constants, _products, _gradients, _updates, _statistics,
+        _constants, _products, _gradients, _blocks, _updates, _statistics,
     )
     base = base.with_policies
     return [item for rule in rules for item in rule(report, base)]
+
+
+def _blocks(report: Report, base: Way) -> Iterator[Advice]:
+    """What the operands of products in blocks speak for."""
+    yield from (Advice(*item) for item in find_block_advice(report, base))
 
 
 def _unreached(report: Report) -> Iterator[Advice]:

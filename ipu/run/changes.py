@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fpsim.records.blocks import find_block
+
 __all__ = ["NONE", "Changes", "number_text", "scale_text"]
 
 
@@ -23,6 +25,8 @@ class Changes:
     halves_by_policy  float16 tensors that the program makes are float32 tensors, whose formats the
                       policy decides; so a program that calls `.half()` runs in any format.
     stable_statistics    variances of norms by the stable formula, where a front end has two.
+    cache             block of keys and values that attention reads where no gradients are recorded,
+                      along a head's numbers: what a cache of these holds.
     constants         numbers of the program, each with the one in its place, wherever it stands.
 
     Raises    ValueError for a loss scale that is no power of two, and an eps that is not positive.
@@ -36,6 +40,7 @@ class Changes:
     wide_states: bool = False
     halves_by_policy: bool = False
     stable_statistics: bool = False
+    cache: str = ""
     constants: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -45,6 +50,8 @@ class Changes:
             )
         if self.eps is not None and not self.eps > 0:
             raise ValueError(f"eps={self.eps!r} is not positive; use a number as 1e-4")
+        if self.cache:
+            find_block(self.cache, "cache")
 
     def __str__(self) -> str:
         texts = (
@@ -52,6 +59,7 @@ class Changes:
             f"eps={number_text(self.eps)}" if self.eps is not None else "",
             "states=f32" if self.wide_states else "",
             "stable" if self.stable_statistics else "",
+            f"cache={self.cache}" if self.cache else "",
             *(f"{number_text(old)}={number_text(new)}" for old, new in self.constants),
         )
         return "+".join(filter(None, texts))

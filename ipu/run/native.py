@@ -76,6 +76,11 @@ class NativeRun(Run):
                 f"way={str(way)!r} replaces a constant, which only fpsim torch can; change it in "
                 "the network"
             )
+        if way.changes.cache:
+            raise ValueError(
+                f"way={str(way)!r} has a cache of attention, which only fpsim torch knows; leave "
+                "it out"
+            )
         return way
 
     # What a Trainer asks ----------------------------------------------------------------------

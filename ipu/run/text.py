@@ -173,14 +173,15 @@ def _operand_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table of operands in blocks, those with the least signal first."""
     if not rows:
         return
-    shown = sorted(rows, key=lambda row: float(row["snr"]))[:_ROWS]
+    shown = sorted(rows, key=lambda row: (row["snr"] is None, row["snr"] or 0.0))[:_ROWS]
     width = max(len("layer"), *(len(row["layer"]) for row in shown))
     heads = ("SNR, dB", "gain", "clipped", "flushed", "0 scale", "lag")
     yield f"{'layer':<{width}}  {'product':<16}{'operand':<8}" + "".join(f"{h:>9}" for h in heads)
     for row in shown:
         lag = "" if row["lag"] is None else f"{row['lag'][1]:.3g}"
+        snr = "exact" if row["snr"] is None else f"{row['snr']:.2f}"
         yield (
-            f"{row['layer']:<{width}}  {row['product']:<16}{row['operand']:<8}{row['snr']:>9.2f}"
+            f"{row['layer']:<{width}}  {row['product']:<16}{row['operand']:<8}{snr:>9}"
             f"{row['gain']:>9.4f}{row['clipped']:>9.2%}{row['flushed']:>9.2%}"
             f"{row['zero_scale']:>9.2%}{lag:>9}"
         )

@@ -71,6 +71,8 @@ class Way:
         try:
             if key == "eps":
                 return replace(self, changes=replace(self.changes, eps=float(value)))
+            if key == "cache":
+                return replace(self, changes=replace(self.changes, cache=value))
             if key == "scale":
                 return replace(self, changes=replace(self.changes, loss_scale=_scale(value)))
         except ValueError as error:

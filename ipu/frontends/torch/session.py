@@ -25,6 +25,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.cache import caching
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device
@@ -163,6 +164,7 @@ class Session(Run):
             stack.callback(self._close)
             self.layers.attach()
             stack.enter_context(without_whole_kernels())
+            stack.enter_context(caching(self.options.changes.cache, self.memory))
             stack.enter_context(watching(self.account.native))
             stack.enter_context(self.outside.noting())
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))

@@ -315,3 +315,14 @@ def test_a_policy_of_layers_that_are_not_there_is_refused():
     trainer = Trainer(network, SGD(0.1), run=run)
     with pytest.raises(ValueError, match="haed"):
         trainer.step(X, LABELS)
+
+
+def test_a_run_in_blocks_shows_its_operands_on_the_page(tmp_path):
+    run = machine("nvfp4", count=True)
+    trainer = Trainer(lambda x: dense(x, 16, "only"), SGD(0.5), run=run)
+    trainer.step(np.eye(16), np.arange(16))
+    report = run.report(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "Operands in blocks" in page
+    assert "<td>only</td><td>weight gradient</td><td>dy</td><td>nvfp4</td>" in page
+    assert "weight_gradient dy" in str(report)
