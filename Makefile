@@ -9,6 +9,7 @@
 #   make test-proofs       those that prove formulas of kernels with an SMT solver, in .venv-proofs
 #   make test-frontends    those of every front end, with the times of installing and testing
 #   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
+#   make site       the documentation as a site -> docs/_build/html/index.html
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
 
@@ -27,7 +28,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-proofs test-frontends wheel lint clean
+  test-distributed test-proofs test-frontends wheel site lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -102,12 +103,19 @@ wheel: $(VENV)/has-base
 	$(VENV)/bin/fpsim warmup --pack fpsim/kernels/packs
 	$(RUN) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
+# Without a network; a warning is an error. FPSIM_RECORD=1 records what pages print anew.
+site:
+	$(MAKE) --no-print-directory VENV=.venv-site .venv-site/has-site
+	.venv-site/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	FPSIM_SITE=docs/_build/html .venv-site/bin/python -m pytest -q tests/site
+	@echo docs/_build/html/index.html
+
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-torch .venv-huggingface .venv-tensorflow .venv-distributed .venv-proofs .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-torch .venv-huggingface .venv-tensorflow .venv-distributed .venv-proofs .venv-site docs/_build .pytest_cache .mypy_cache \
 	  .ruff_cache .hypothesis
 
 $(VENV)/has-base: INSTALL := .
@@ -117,6 +125,7 @@ $(VENV)/has-test-torch: INSTALL := .[test,test-torch]
 $(VENV)/has-test-huggingface: INSTALL := .[test,test-huggingface]
 $(VENV)/has-test-tensorflow: INSTALL := .[test,test-tensorflow]
 $(VENV)/has-test-proofs: INSTALL := .[test-proofs]
+$(VENV)/has-site: INSTALL := .[site]
 $(VENV)/has-test-distributed: INSTALL := .[test,test-distributed]
 $(VENV)/has-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \

@@ -23,7 +23,8 @@ from tests.tiers import reaches
 from tests.wheels import unpacked
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+         *sorted((ROOT / "docs" / "recipes").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 #: Blocks of developers, which are how these tests are run: their make targets must exist.
@@ -116,6 +117,7 @@ FILES = {
     "pytorch.md": {"train.py": _TORCH},
     "tensorflow.md": {"program.py": _TENSORFLOW},
     "distributed.md": {"train.py": _POPTORCH},
+    "compare-runs.md": {"train.py": _TORCH},
 }
 
 _SCHEDULER = """$(python -c 'import json; print(json.load(open("s.json"))["address"])')"""

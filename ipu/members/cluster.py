@@ -24,6 +24,7 @@ import ipaddress
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,12 @@ TRANSPORTS = ("grpc", "mpi", "local")
 EXAMPLE = (
     'for instance TF_CONFIG=\'{"cluster": {"worker": ["127.0.0.1:3737", "127.0.0.1:3738"]}, '
     '"task": {"type": "worker", "index": 0}}\''
+)
+
+#: What a program is told whose cluster has some.
+PARAMETER_SERVERS = (
+    "TF_CONFIG lists parameter servers, which take no part: workers sum gradients in a ring, and "
+    "the first one holds the initial values"
 )
 
 _POPDIST = "POPDIST_NUM_INSTANCES"
@@ -228,18 +235,20 @@ def _tf_addresses(cluster: object) -> tuple[tuple[str, ...], int]:
     if not isinstance(cluster, dict):
         raise ClusterError(f"TF_CONFIG has no key 'cluster' with an object; {EXAMPLE}")
     for kind in cluster:
-        if kind not in ("worker", "chief"):
+        if kind not in ("worker", "chief", "ps"):
             raise ClusterError(
-                f"TF_CONFIG has the key {kind!r} in 'cluster'; there are no parameter servers or "
-                f"evaluators here, only worker and chief; {EXAMPLE}"
+                f"TF_CONFIG has the key {kind!r} in 'cluster'; there are no evaluators here, only "
+                f"worker, chief and ps; {EXAMPLE}"
             )
-    lists = [cluster.get(kind, []) for kind in ("chief", "worker")]
+    lists = [cluster.get(kind, []) for kind in ("chief", "worker", "ps")]
     if "worker" not in cluster or not all(isinstance(row, list) for row in lists) or not lists[1]:
         raise ClusterError(f"TF_CONFIG has no list 'worker' in 'cluster'; {EXAMPLE}")
     if len(lists[0]) > 1:
         raise ClusterError(f"TF_CONFIG has {len(lists[0])} chiefs; use one, or none")
     addresses = (*lists[0], *lists[1])
-    _check_listed("TF_CONFIG", addresses)
+    _check_listed("TF_CONFIG", (*addresses, *lists[2]))
+    if lists[2]:
+        warnings.warn(PARAMETER_SERVERS, RuntimeWarning, stacklevel=2)
     return addresses, len(lists[0])
 
 
@@ -247,6 +256,11 @@ def _tf_rank(task: object, n_chiefs: int, n_workers: int) -> int:
     if not isinstance(task, dict):
         raise ClusterError(f"TF_CONFIG has no key 'task' with an object; {EXAMPLE}")
     kind, index = task.get("type"), task.get("index")
+    if kind == "ps":
+        raise ClusterError(
+            "TF_CONFIG has task type 'ps'; a parameter server has nothing to do here, as workers "
+            "sum gradients in a ring; start the workers alone"
+        )
     if kind not in ("worker", "chief"):
         raise ClusterError(
             f"TF_CONFIG has task type {kind!r}; use 'worker', or 'chief' of a cluster with one; "

@@ -32,6 +32,14 @@ def test_the_example_of_the_document():
     assert (cluster.local_replicas, cluster.owner(1)) == (1, 1)
 
 
+@pytest.mark.source("S1-12")
+def test_a_cluster_with_parameter_servers_resolves_and_says_that_they_take_no_part():
+    both = {"worker": TWO, "ps": ["127.0.0.1:1", "127.0.0.1:2"]}
+    with pytest.warns(RuntimeWarning, match="parameter servers, which take no part"):
+        cluster = Cluster.from_environment(tf_config(both, {"type": "worker", "index": 1}))
+    assert (cluster.rank, cluster.size, cluster.addresses) == (1, 2, tuple(TWO))
+
+
 def test_a_chief_comes_before_the_workers():
     both = {"worker": TWO, "chief": ["localhost:1"]}
     ranks = [
@@ -77,7 +85,11 @@ def test_bad_json(text, sentence):
         ({}, None, "no list 'worker' in 'cluster'"),
         ({"worker": []}, None, "no list 'worker' in 'cluster'"),
         ({"worker": "a:1"}, None, "no list 'worker' in 'cluster'"),
-        ({"worker": TWO, "ps": ["a:1"]}, None, "the key 'ps' in 'cluster'; there are no parameter"),
+        ({"worker": TWO, "evaluator": ["a:1"]}, None, "the key 'evaluator' in 'cluster'; there"),
+        ({"worker": TWO, "ps": "a:1"}, None, "no list 'worker' in 'cluster'"),
+        ({"worker": TWO, "ps": ["a"]}, None, "address 'a' is not host:port"),
+        ({"worker": TWO, "ps": [TWO[0]]}, None, "more than once"),
+        (None, {"type": "ps", "index": 0}, "task type 'ps'; a parameter server has nothing to do"),
         ({"worker": ["127.0.0.1"]}, None, "address '127.0.0.1' is not host:port"),
         ({"worker": ["127.0.0.1:0"]}, None, "address '127.0.0.1:0' is not host:port"),
         ({"worker": ["127.0.0.1:65536"]}, None, "is not host:port"),

@@ -111,6 +111,8 @@ class Machine:
         self.taken = 1
         self.stable_norms = False
         self.identical_only = False
+        #: Whether a strategy of the program keeps variables off the chip.
+        self.variables_on_host: bool = before is not None and before.variables_on_host
         #: Iterations that make a step of the optimiser, in the launch that runs.
         self.accumulation = 1
         #: $FP_STS of the steps before this one.

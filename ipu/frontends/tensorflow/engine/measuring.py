@@ -120,8 +120,10 @@ class Measure:
 
     def _plan_of(self, request: Request) -> Plan:
         replicas = self._machine.replicas * max(self._machine.replica_set.size, 1)
+        on_host = {"weights", "state"} if self._machine.variables_on_host else set()
         return replace(
-            request.plan, replicas=replicas, shard_state=request.shard_state and replicas > 1,
+            request.plan, replicas=replicas, offload=request.plan.offloaded | on_host,
+            shard_state=request.shard_state and replicas > 1,
             check_memory=self._machine.run.options.check_memory,
         )
 

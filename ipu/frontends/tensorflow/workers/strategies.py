@@ -6,8 +6,9 @@ in a scope of TensorFlow 2 run on the machine, and the replicas of all workers a
 program: gradients are averaged over them as in one process. Variables are each worker's own, and
 equal: root's values at the start, the same updates after that.
 
-variables_on_host    is read, and that is said once: updates are TensorFlow's on the host as far as
-                     the program applies gradients in its host_call, else the machine's.
+variables_on_host    variables and state are off the chip in the account of a run. Updates are
+                     TensorFlow's on the host as far as the program applies gradients in its
+                     host_call, else the machine's.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_multi_worker_strategy.py,
           horovod/ipu_horovod_strategy.py: names, arguments, reductions.
@@ -46,9 +47,11 @@ class _Strategy:
         self.workers = workers
         self.variables_on_host = variables_on_host
         if variables_on_host:
+            current().variables_on_host = True
             note(
-                "variables_on_host moves no variable here: TensorFlow holds them between launches, "
-                "and updates are the machine's inside of a program, TensorFlow's in a host_call"
+                "variables_on_host: variables and the optimiser's state are off the chip in the "
+                "account; updates are the machine's inside of a program, TensorFlow's in a "
+                "host_call"
             )
         self._is_mean = False
         self._program: IPUStrategyV1 | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.ipu.frontends.poptorch.framework import (
@@ -129,6 +131,21 @@ def test_a_small_share_of_memory_gives_more_steps_and_fewer_temporary_bytes_on_t
     assert small[1].forward_cycles > usual[1].forward_cycles
     assert small[0] == usual[0]
     assert small[2:] == usual[2:]
+
+
+@pytest.mark.source("S3-26")
+def test_a_report_tells_the_share_of_remote_memory_and_what_the_chip_would_hold():
+    def text(on_chip):
+        chosen = options(STRATEGIES["pipelined"]())
+        chosen.TensorLocations.setOptimizerLocation(
+            poptorch.TensorLocationSettings().useOnChipStorage(on_chip)
+        )
+        return str(train(chosen, net=Net(64), steps=1)[0].report())
+
+    advice = re.search(r"remote memory takes (\d+)% of an IPU's cycles; offload=\(\) needs \d+ "
+                       "bytes and fits", text(on_chip=False))
+    assert 25 < int(advice[1]) < 100
+    assert "remote memory takes" not in text(on_chip=True)
 
 
 def host(model):

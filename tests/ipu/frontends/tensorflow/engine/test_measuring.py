@@ -180,6 +180,7 @@ def test_accumulating_optimisers_place_their_state(sharded):
     assert own(offload_weight_update_variables=False).plan.offloaded == frozenset()
 
 
+@pytest.mark.source("S0-51")
 def test_masks_and_checkpoints_are_kept_by_recomputation():
     def dropped(x, y):
         x = tf.nn.relu(dense(x, 16, "first"))
@@ -324,6 +325,7 @@ def test_a_pipeline_of_keras_accounts_for_its_layers():
     assert all(cycles > 0 for cycles in column(training, "backward_cycles"))
 
 
+@pytest.mark.source("S0-71")
 @pytest.mark.filterwarnings("ignore:.*changes no bit:RuntimeWarning")
 def test_accumulation_of_keras_is_a_plan_of_one_stage_on_each_ipu():
     (training,) = trained(net, lambda model: model.set_gradient_accumulation_options(

@@ -22,14 +22,19 @@ from tests.ipu.frontends.tensorflow.estimator.models import (
 from tests.ipu.frontends.tensorflow.framework import current, machine, session, tf
 
 
-def host_model(features, labels, mode):
+def host_momentum(features, labels, mode):
+    """As `host_model`, with momentum."""
+    return host_model(features, labels, mode, v1.train.MomentumOptimizer(0.1, 0.9))
+
+
+def host_model(features, labels, mode, optimiser=None):
     """Gradients go to the host, which updates the weights there."""
     line = predictions(features)
     loss = tf.reduce_mean(tf.square(line - labels))
     if mode == ModeKeys.EVAL:
         metrics = lambda y, z: {"error": v1.metrics.mean_absolute_error(y, z)}  # noqa: E731
         return IPUEstimatorSpec(mode, loss=loss, eval_metrics=(metrics, [labels, line]))
-    optimiser = v1.train.GradientDescentOptimizer(0.1)
+    optimiser = optimiser or v1.train.GradientDescentOptimizer(0.1)
     pairs = optimiser.compute_gradients(loss)
     variables = [v for _, v in pairs]
 
@@ -51,6 +56,29 @@ def test_a_host_call_says_what_is_not_modelled_and_what_it_moves(tmp_path):
         used = current()
         assert used.run.report()["host_call"] == {"tensors": 1, "bytes_out": 12, "bytes_back": 12}
     assert [str(w.message) for w in caught if "host_call" in str(w.message)] == [ON_HOST]
+
+
+def device_model(features, labels, mode):
+    """Momentum on the machine, whose state lies beside the weights there."""
+    line = predictions(features)
+    loss = tf.reduce_mean(tf.square(line - labels))
+    step = v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+    return IPUEstimatorSpec(mode, loss=loss, train_op=step)
+
+
+@pytest.mark.source("S1-11")
+@pytest.mark.filterwarnings("ignore:host_call")
+def test_the_state_of_an_update_on_the_host_takes_no_bytes_of_the_device(tmp_path):
+    """With `host_call` the slots are TensorFlow's; without, the machine holds 12 bytes of them."""
+
+    def state(model, folder):
+        with machine():
+            estimator(tmp_path / folder, model).train(input_fn, steps=1)
+            (costs,) = current().run.costs
+        return [(f.parameter_bytes, f.state_bytes) for f in costs.figures]
+
+    assert state(device_model, "a") == [(12, 12)]
+    assert state(host_momentum, "b") == [(12, 0)]
 
 
 def test_tensorflow_flushes_subnormal_numbers_on_the_host():

@@ -114,7 +114,7 @@ def test_another_resolver_tells_its_own_cluster():
     [
         ("{", "TF_CONFIG is no JSON"), ("{}", "no key 'cluster'"),
         (config({}), "no list 'worker' in 'cluster'"),
-        (config({"worker": WORKERS, "ps": ["127.0.0.1:1"]}), "no parameter servers"),
+        (config({"worker": WORKERS, "evaluator": ["127.0.0.1:1"]}), "no evaluators"),
         (config(type="evaluator"), "task type 'evaluator'"), (config(index=2), "task index 2"),
         (config({"worker": [WORKERS[0]] * 2}), "more than once"),
         (config({"worker": ["localhost"]}), "address 'localhost' is not host:port"),

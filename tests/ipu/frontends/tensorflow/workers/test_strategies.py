@@ -16,7 +16,9 @@ from ipu.frontends.tensorflow.workers.strategies import (
     IPUMultiWorkerStrategyV1,
     _Strategy,
 )
+from ipu.plan.memory import always_live, lives, remote_bytes, transfers
 from tests.ipu.frontends.tensorflow.framework import configured, ipu, machine, session, tf
+from tests.ipu.frontends.tensorflow.pipelining.networks import pipelined, run
 
 v1 = tf.compat.v1
 
@@ -52,14 +54,42 @@ def test_one_worker_reads_everything(jobs):
     assert IPUMultiWorkerStrategy is IPUMultiWorkerStrategyV1
 
 
-def test_variables_on_host_are_said_once_to_stay_where_they_are():
+@pytest.mark.source("S1-13")
+def test_variables_on_host_take_no_bytes_of_the_chip_between_programs():
+    """Weights and momenta of a pipeline; offload_weight_update_variables keeps the latter here."""
+
+    def costs(on_host):
+        def build(infeed, outfeed):
+            _Strategy(Twins(), on_host)
+            return pipelined(offload_weight_update_variables=False)(infeed, outfeed)
+
+        (account,) = run(build, launches=1)[2].run.costs
+        return account
+
+    forget()
+    with pytest.warns(RuntimeWarning, match="variables_on_host: variables and the optimiser's st"):
+        away = costs(True)
+    here = costs(False)
+    assert away.figures == here.figures
+    weights, state = (
+        sum(getattr(stage, name) for stage in here.figures)
+        for name in ("parameter_bytes", "state_bytes")
+    )
+    always, seldom = (sum(always_live(lives(*costs_of)).values()) for costs_of in (here, away))
+    # The last of the four stages works in no slot of the ramp-up, so its weights are away then.
+    assert always - seldom >= state + here.figures[-1].parameter_bytes
+    assert remote_bytes(*away) == {"state": state, "weights": weights}
+    assert not remote_bytes(*here)
+    assert not transfers(*here)
+    assert {t.kind for t in transfers(*away)} == {"state", "weights"}
+
+
+def test_variables_on_host_are_told_once():
     forget()
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         strategies = [_Strategy(Twins(), True) for _ in range(2)]
-    assert [str(n.message).partition(" here")[0] for n in notes] == [
-        "variables_on_host moves no variable"
-    ]
+    assert [str(n.message).partition(":")[0] for n in notes] == ["variables_on_host"]
     assert all(strategy.variables_on_host for strategy in strategies)
 
 

@@ -1,0 +1,73 @@
+"""The built site: every public name has a place, and nothing is fetched from anywhere (golden)."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "reference"
+SITE = Path(os.environ.get("FPSIM_SITE", ""))
+LARGEST = 1_000_000
+
+built = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site builds it")
+
+#: Modules whose `__all__` is public; a module of a front end needs its framework.
+PUBLIC = (
+    "fpsim", "fpsim.chop", "fpsim.inspect.blocks", "fpsim.inspect.fingerprint",
+    "fpsim.inspect.probe", "fpsim.inspect.profile", "fpsim.linalg", "fpsim.testing", "ipu.learn",
+    "ipu.machine", "ipu.machine.control", "ipu.members.group", "ipu.members.local_transport",
+    "ipu.plan", "ipu.run",
+)
+
+
+def test_every_public_module_has_a_page_of_the_reference() -> None:
+    documented = {
+        name
+        for page in PAGES.glob("*.md")
+        for name in re.findall(r"automodule:: (\S+)", page.read_text(encoding="utf-8"))
+    }
+    assert documented == set(PUBLIC)
+
+
+def test_every_page_has_a_place_in_the_navigation() -> None:
+    docs = PAGES.parent
+    index = (docs / "index.md").read_text(encoding="utf-8")
+    pages = {
+        page.relative_to(docs).with_suffix("").as_posix()
+        for page in docs.rglob("*.md")
+        if "_build" not in page.parts
+    }
+    missing = {page for page in pages - {"index"} if not re.search(f"^{page}$", index, re.M)}
+    assert missing == set()
+
+
+@built
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_inventory(module: str) -> None:
+    from sphinx.util.inventory import InventoryFile
+
+    with (SITE / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, path: path)
+    documented = {name for kind in inventory.values() for name in kind}
+    names = getattr(import_module(module), "__all__")  # noqa: B009  (mypy knows no __all__)
+    assert [name for name in names if f"{module}.{name}" not in documented] == []
+
+
+@built
+def test_no_page_fetches_anything() -> None:
+    loads = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="((?:https?:)?//[^"]+)"')
+    css = re.compile(r"url\(['\"]?((?:https?:)?//[^)]+)\)|@import\s+['\"](?:https?:)?//")
+    for page in SITE.rglob("*.html"):
+        assert loads.findall(page.read_text(encoding="utf-8")) == [], page
+    for style in SITE.rglob("*.css"):
+        assert css.findall(style.read_text(encoding="utf-8")) == [], style
+
+
+@built
+def test_no_page_is_large() -> None:
+    assert [page for page in SITE.rglob("*.html") if page.stat().st_size > LARGEST] == []
