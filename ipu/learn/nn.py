@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.formats import F143, Format
@@ -28,7 +27,6 @@ from ipu.learn.variables import (
     variable_scope,
 )
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
-from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops import fp8, norms
 
@@ -55,19 +53,19 @@ def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tenso
         policy = current_policy()
         if policy is None:
             return body(x)
-        with _partials(policy, x.device):
-            return _in_format(policy.output, body(_in_format(policy.activations, x)))
+        if is_overridden(policy) and x.device.partials != policy.partials:
+            with partials_type(policy.partials, x.device):
+                return _in_formats(policy, x, body)
+        return _in_formats(policy, x, body)
 
 
-def _partials(policy: Policy, device: Device) -> AbstractContextManager[None]:
-    """Those of the layer's policy, where it is not the model's."""
-    if is_overridden() and device.partials != policy.partials:
-        return partials_type(policy.partials, device)
-    return nullcontext()
+def _in_formats(policy: Policy, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:
+    return _in_format(policy.output, body(_in_format(policy.activations, x)))
 
 
 def _in_format(fmt: Format, x: Tensor) -> Tensor:
-    return x if x.dtype == fmt else ops.cast(x, dtype=fmt)
+    before = x.dtype
+    return x if before is fmt or before == fmt else ops.cast(x, dtype=fmt)
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:

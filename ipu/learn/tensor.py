@@ -7,7 +7,8 @@ product per argument.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,11 +47,17 @@ def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any
 
     Variables and constants are alive through the step, so they are kept as they are.
     """
-    known = {id(tensor.array): tensor for tensor in tensors}
-    return [
-        (known[id(x)].kept if id(x) in known else packed(x)) if isinstance(x, Array) else x
-        for x in saved
-    ]
+    items: list[Any] = []
+    for x in saved:
+        if isinstance(x, Array):
+            for tensor in reversed(tensors):
+                if tensor.array is x:
+                    x = tensor.kept
+                    break
+            else:
+                x = packed(x)
+        items.append(x)
+    return items
 
 
 def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
@@ -124,7 +131,8 @@ class Tensor:
     @property
     def dtype(self) -> Format:
         """The format, under the name that layers know it by."""
-        return self.array.format
+        fmt: Format = self.array.context.core.settings.format
+        return fmt
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -134,10 +142,13 @@ class Tensor:
         self, primitive: Primitive, inputs: Sequence[Tensor], name: str, options: dict[str, Any]
     ) -> Tensor:
         """The result of a primitive, on the tape if an input needs a gradient."""
+        arrays, is_taped = [], False
         for x in inputs:
-            checked_tensor(x, primitive.name)
+            if not isinstance(x, Tensor):
+                checked_tensor(x, primitive.name)
+            arrays.append(x.array)
+            is_taped = is_taped or x.node is not None or x.needs_gradient
         device = self.device
-        arrays = [x.array for x in inputs]
         if primitive.check is not None:
             primitive.check(*arrays)
         listing = current_listing()
@@ -147,12 +158,15 @@ class Tensor:
         if device.watch is not None:
             device.watch(primitive, output)
         result = Tensor(output, device, name)
-        if any(x.needs_gradient for x in inputs):
+        if is_taped:
             for passing in primitive.passing:
                 options.pop(passing, None)
+            origins: list[TapeNode | Tensor] = []
+            for x in inputs:
+                origins.append(x if x.node is None else x.node)
             result.node = TapeNode(
-                primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
-                device.control.esr, primitive.cost(arrays, output), next(_numbers),
+                primitive, tuple(origins), [], options, device.tensor, device.control.esr,
+                primitive.cost(arrays, output), next(_numbers),
             )
             if saved:
                 result.node.saved.extend(_packed_saved(saved, (*inputs, result)))
@@ -370,52 +384,65 @@ def pull_back(
         reached[key] = seed
         if key in leaves:  # a variable that is a target itself
             leaves[key].append(seed)
+    frees, before = is_packing(), (device.tensor, device.control)
+    controls = {before[1].esr: before[1]}
     with device.settling():
-        for node in nodes(*(target for target, _ in targets)):
-            # A gradient that was not asked for is freed as soon as its backward rules have run.
-            take = reached.get if id(node) in asked else reached.pop
-            gradient = take(id(node), None)
-            if gradient is None:
-                continue
-            with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
-                for origin, summand in _pull_back(device, node, gradient):
-                    if device.watch is not None:
-                        device.watch(node.primitive, summand)
-                    if watch is not None:
-                        watch(node, summand)
-                    if id(origin) in leaves:
-                        leaves[id(origin)].append(_packed_in_time(summand))
-                    else:
-                        sum_ = reached.get(id(origin))
-                        reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
-            if is_packing():
-                node.saved.clear()
-    summands = {key: [packed(summand) for summand in row] for key, row in leaves.items()}
-    return [summands.get(key) or ([reached[key]] if key in reached else []) for key in asked]
-
-
-def _packed_in_time(summand: Array) -> Array:
-    """Codes, unless the values come late: nobody waits for them now."""
-    return summand if isinstance(summand, Late) else packed(summand)
-
-
-def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
-    total = None
-    with source.device.naming(f"{source.name}/gradient"):
-        for summand in summands:
-            total = summand if total is None else source.device.add(total, summand)
-    return total
+        try:
+            for node in nodes(*(target for target, _ in targets)):
+                # A gradient that nobody asked for is freed once its backward rules have run.
+                take = reached.get if id(node) in asked else reached.pop
+                gradient = take(id(node), None)
+                if gradient is None:
+                    continue
+                if node.stochastic not in controls:
+                    controls[node.stochastic] = replace(before[1], esr=node.stochastic)
+                device.tensor = f"{node.layer}/gradient"
+                device.control = controls[node.stochastic]
+                _pull_back(device, node, gradient, watch, leaves, reached)
+                if frees:
+                    node.saved.clear()
+        finally:
+            device.tensor, device.control = before
+    results = []
+    for key in asked:
+        summands = leaves.get(key) or ([reached[key]] if key in reached else [])
+        results.append(list(map(packed, summands)) if key in leaves else summands)
+    return results
 
 
 def _pull_back(
-    device: Device, node: TapeNode, gradient: Array
-) -> Iterator[tuple[TapeNode | Tensor, Array]]:
+    device: Device, node: TapeNode, gradient: Array, watch: Watch | None,
+    leaves: dict[int, list[Array]], reached: dict[int, Array],
+) -> None:
+    """The backward rules of a node: their results join those of `leaves`, and sums in `reached`."""
     saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
-        if vjp is not None and (isinstance(origin, TapeNode) or origin.needs_gradient):
-            # The gradient of a variable is not read before the end.
-            device.puts_off = isinstance(origin, Tensor)
-            yield origin, vjp(device, gradient, saved, **node.options)
+        is_variable = isinstance(origin, Tensor)
+        if vjp is None or (isinstance(origin, Tensor) and not origin.needs_gradient):
+            continue
+        # The gradient of a variable is not read before the end.
+        device.puts_off = is_variable
+        summand = vjp(device, gradient, saved, **node.options)
+        if device.watch is not None:
+            device.watch(node.primitive, summand)
+        if watch is not None:
+            watch(node, summand)
+        key = id(origin)
+        if key in leaves:  # as codes, unless the values come late: nobody waits for them now
+            leaves[key].append(summand if isinstance(summand, Late) else packed(summand))
+        else:
+            total = reached.get(key)
+            reached[key] = summand if total is None else device.add(total, summand)
+
+
+def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
+    if len(summands) < 2:
+        return summands[0] if summands else None
+    total = summands[0]
+    with source.device.naming(f"{source.name}/gradient"):
+        for summand in summands[1:]:
+            total = source.device.add(total, summand)
+    return total
 
 
 def total_cost(target: Tensor) -> OperationCost:

@@ -30,6 +30,7 @@ from fpsim.core import Operand
 from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
+from fpsim.elementwise.recording import Recording
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
 from fpsim.operations import divide_by
@@ -158,6 +159,7 @@ class Device:
         self._control = control
         self._source = find_source(random, seed, self.target)
         self._contexts: dict[Format, MachineContext] = {}
+        self._by_identity: dict[int, MachineContext] = {}
         self.clock = Clock()
         self.counts: Counts | None = Counts() if count else None
         #: $FP_STS without the bits of late results: each operation adds its own, mapped by the
@@ -166,6 +168,8 @@ class Device:
         #: Thread cycles of the elementwise operations and reductions so far, by the declared model
         #: of `ipu.machine.vector`.
         self.vector_cycles = 0
+        #: Where elementwise operations are noted as they run.
+        self.recording: Recording | None = None
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._tensor = self._suffix = ""
@@ -198,7 +202,9 @@ class Device:
 
     def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
-        context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
+        context = self._by_identity.get(id(fmt))
+        if context is None:
+            context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
         if context is None:
             fmt = find_number_format(fmt)
             if fmt not in self.target.formats:
@@ -209,6 +215,8 @@ class Device:
                     "reference has binary64)"
                 )
             context = self._contexts[fmt] = MachineContext(self, fmt)
+            # The context keeps its format alive, so that no other has its number.
+            self._by_identity[id(fmt)] = context
         return context
 
     @property
@@ -289,6 +297,8 @@ class Device:
 
     def naming(self, tensor: str) -> Assigned:
         """The operations inside work on that tensor: counters and traps name it."""
+        if self.counts is None:
+            return Assigned(self, "_tensor", tensor)
         return Assigned(self, "tensor", tensor)
 
     @property
@@ -340,7 +350,6 @@ class Device:
 
     # Formats --------------------------------------------------------------------------------
 
-    @usual_arithmetic
     def cast(self, x: Array, fmt: Format | str) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
         if not isinstance(x, Array):
@@ -348,10 +357,16 @@ class Device:
         before = x.context.core.settings.format
         if fmt is before or (isinstance(fmt, Format) and fmt == before):
             return x
+        return self._cast(x, before, fmt)
+
+    @usual_arithmetic
+    def _cast(self, x: Array, before: Format, fmt: Format | str) -> Array:
         context = self.context(fmt)
         fmt = context.core.settings.format
-        if fmt == BINARY32 and is_far_from_tiny(before) and _is_plain(context, x):
+        if (fmt is BINARY32 or fmt == BINARY32) and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
+            if self.recording is not None:
+                self.recording.refuse()
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return context.convert(x)
 
@@ -363,19 +378,23 @@ class Device:
 
     def add(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x + y, rounded once."""
-        return self._of(x, y).add(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("add", core.carriers((x, y)), out)
 
     def subtract(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x - y, rounded once."""
-        return self._of(x, y).subtract(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("subtract", core.carriers((x, y)), out)
 
     def multiply(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x * y, rounded once."""
-        return self._of(x, y).multiply(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("multiply", core.carriers((x, y)), out)
 
     def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
-        return self._of(x, y).divide(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("divide", core.carriers((x, y)), out)
 
     def unscale(self, x: Array, scale: float) -> Array:
         """x / fl(scale), rounded once; the scale is a binary32 number, in any format of x.

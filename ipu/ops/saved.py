@@ -101,11 +101,10 @@ def packed(x: Array) -> Array:
     >>> kept.stored.nbytes, np.array_equal(kept.array().values, x.values)
     (8192, True)
     """
-    if not is_packing() or isinstance(x, Packed):
+    if isinstance(x, Packed) or x.size < _FEW or not is_packing():
         return x
     carrier, fmt = x.carrier, x.format
-    owned = carrier.flags.c_contiguous and carrier.size >= _FEW
-    if not owned or fmt.code_dtype.itemsize >= carrier.itemsize:
+    if not carrier.flags.c_contiguous or fmt.code_dtype.itemsize >= carrier.itemsize:
         return x
     codes = PAGES.array(carrier.shape, fmt.code_dtype)
     return Packed(to_codes(carrier, fmt, out=codes), x.context)
@@ -149,6 +148,12 @@ class Reading(Sequence[Any]):
     def kept(self, index: int) -> Any:
         """An item as it is kept."""
         return self._items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for i, item in enumerate(self._items):
+            if isinstance(item, Packed):
+                self._items[i] = item.array()
+        return iter(self._items)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

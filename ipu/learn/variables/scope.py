@@ -84,13 +84,20 @@ def current_device() -> Device:
 def current_policy() -> Policy | None:
     """The policy of the layer whose scope this is; None where the variables have none."""
     scope = _scope()
-    return scope.variables.policy_of(scope.layer)
+    try:
+        return scope.variables.policies[scope.path]
+    except KeyError:
+        policy = scope.variables.policies[scope.path] = scope.variables.policy_of(scope.layer)
+        return policy
 
 
-def is_overridden() -> bool:
-    """Whether the layer has another policy than the model."""
+def is_overridden(layer_policy: Policy) -> bool:
+    """Whether the policy of the layer is another than that of the model."""
     policy = _scope().variables.policy
-    return policy is not None and current_policy() != policy.default
+    if policy is None:
+        return False
+    default = policy.default
+    return layer_policy is not default and layer_policy != default
 
 
 class Variables(dict[str, Variable]):
@@ -115,6 +122,8 @@ class Variables(dict[str, Variable]):
         self.policy = policy
         self.scope = scope
         self.layers: set[str] = set()
+        #: What `policy_of` has answered, by the path of the scope.
+        self.policies: dict[str, Policy | None] = {}
         #: Regularisers by the name of their variable.
         self.regularizers: dict[str, Regulariser] = {}
         self._tokens: list[Token[_Scope]] = []
@@ -188,7 +197,7 @@ class Variables(dict[str, Variable]):
             raise ValueError(
                 f"shape={tuple(shape)} for {name}, which has {variable.shape}; use that"
             )
-        if dtype != variable.dtype:
+        if dtype is not variable.dtype and dtype != variable.dtype:
             raise ValueError(
                 f"dtype={dtype.name} for {name}, which is {variable.dtype.name}; use that"
             )

@@ -36,7 +36,8 @@ class Variable(Tensor):
 
     def assign(self, array: Array) -> None:
         """Take new values of the same shape and format."""
-        if array.shape != self.shape or array.format != self.dtype:
+        fmt, before = array.context.core.settings.format, self.dtype
+        if array.shape != self.shape or (fmt is not before and fmt != before):
             raise ValueError(
                 f"variable {self.name} is {self.dtype.name} of shape {self.shape}, got "
                 f"{array.format.name} of shape {array.shape}; cast or reshape it first"

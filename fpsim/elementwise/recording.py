@@ -1,0 +1,296 @@
+"""Elementwise operations, recorded as they run and then run on many other arrays in one call.
+
+A recording is made on arrays of one element. What it notes are operations of one kernel each, on
+what was given, on results before, and on single numbers; from anything else it refuses to become a
+program, and its operations stay what they are.
+
+Single numbers that were computed are part of the program: it holds for arrays beside which the same
+numbers stand. Under stochastic rounding that needs their results to be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import Call
+from fpsim.kernels.elementwise.sequence import COPY, PART, STEP, address_of, run_sequence
+from fpsim.kernels.elementwise.step import FLAGS_STICKY
+from fpsim.kernels.random.words import NO_WORDS
+from fpsim.kernels.rounding.rule import FIELDS
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
+from fpsim.records.types import Carrier
+from fpsim.state.threads import run_blocks
+
+__all__ = ["Job", "Program", "RecordedOperation", "Recording"]
+
+_NO_FLAGS = np.zeros(1, np.uint8)
+
+
+class RecordedOperation(NamedTuple):
+    """An operation of one kernel: its settings, operands, result and flags, as it ran."""
+
+    name: str
+    settings: Settings
+    operands: tuple[Carrier, ...]
+    result: Carrier
+    flags: int
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the result is a single number."""
+        return self.result.shape == ()
+
+
+class Recording:
+    """Operations in order; see `Program.of`."""
+
+    def __init__(self) -> None:
+        self.operations: list[RecordedOperation] = []
+        #: Whether all that ran is noted.
+        self.is_whole = True
+
+    def note(
+        self, name: str, settings: Settings, operands: Sequence[Carrier], result: Carrier,
+        flags: int,
+    ) -> None:
+        """An operation of one kernel has run."""
+        self.operations.append(RecordedOperation(name, settings, tuple(operands), result, flags))
+        fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
+        if not fits or any(operand.dtype != np.float32 for operand in operands):
+            self.is_whole = False
+        if result.shape == () and (
+            settings.rounding.stochastic and flags or any(x is result for x in operands)
+        ):
+            self.is_whole = False
+
+    def refuse(self) -> None:
+        """Something else has run."""
+        self.is_whole = False
+
+
+class _Row(NamedTuple):
+    """An operation, or a copy (None), on values by their numbers; -1 - c is constant c."""
+
+    operation: RecordedOperation | None
+    operands: tuple[int, ...]
+    result: int
+
+
+class Job(NamedTuple):
+    """Arrays that a program runs on: where they begin, and what they draw.
+
+    inputs, outputs   addresses of the elements, which lie side by side; an output may be an input.
+    first             index of the first element in the whole operation.
+    numbers           of the operations that round stochastically, in order.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    size: int
+    first: int
+    numbers: Sequence[int]
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether each array has memory of its own, but for an output that replaces an input."""
+        starts = sorted({*self.inputs, *self.outputs})
+        nbytes = 4 * self.size
+        return (
+            len(set(self.inputs)) == len(self.inputs)
+            and len(set(self.outputs)) == len(self.outputs)
+            and all(b - a >= nbytes for a, b in pairwise(starts))
+        )
+
+
+class Program:
+    """Operations on the elements of arrays that lie side by side.
+
+    operations  those that are recorded, in order.
+    n_draws     how many of them round stochastically.
+    """
+
+    def __init__(
+        self, operations: Sequence[RecordedOperation], rows: list[_Row], constants: list[float],
+        n_inputs: int, results: list[int],
+    ) -> None:
+        self.operations = operations
+        self.n_draws = sum(o.settings.rounding.stochastic for o in operations)
+        self._rows, self._n_inputs, self._results = rows, n_inputs, results
+        column = np.array(constants or [0.0], np.float32)[:, None]
+        self._constants = np.repeat(column, STEP, 1)
+        self._layouts: dict[tuple[int, ...], _Layout] = {}
+
+    @classmethod
+    def of(
+        cls, recording: Recording, inputs: Sequence[Carrier], outputs: Sequence[Carrier]
+    ) -> Program | None:
+        """The program that computes the outputs from the inputs; None where not all is noted."""
+        if not recording.is_whole:
+            return None
+        values = {id(carrier): i for i, carrier in enumerate(inputs)}
+        constants: list[float] = []
+        rows: list[_Row] = []
+        for operation in recording.operations:
+            if operation.is_single:
+                continue
+            operands = []
+            for carrier in operation.operands:
+                if carrier.shape == ():
+                    constants.append(float(carrier))
+                    operands.append(-len(constants))
+                elif id(carrier) in values:
+                    operands.append(values[id(carrier)])
+                else:
+                    return None
+            result = len(inputs) + len(rows)
+            rows.append(_Row(operation, tuple(operands), result))
+            values[id(operation.result)] = result
+        if any(id(carrier) not in values for carrier in outputs):
+            return None
+        results = [values[id(carrier)] for carrier in outputs]
+        return cls(recording.operations, rows, constants, len(inputs), results)
+
+    def run(self, jobs: Sequence[Job], seed: int) -> list[int]:
+        """Compute the outputs of all jobs; the flags of each operation, together.
+
+        Each job is apart, and an output that replaces an input is none of another job's arrays.
+        """
+        flags = np.array([o.flags if o.is_single else 0 for o in self.operations], np.int64)
+        groups: dict[_Layout, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(self._layout(job), []).append(job)
+        for layout, group in groups.items():
+            flags |= layout.run(group, self._constants, np.uint64(seed), len(flags))
+        raised: list[int] = flags.tolist()
+        return raised
+
+    def _layout(self, job: Job) -> _Layout:
+        where = {address: i for i, address in enumerate(job.inputs)}
+        replaced = tuple([where.get(address, -1) for address in job.outputs])
+        layout = self._layouts.get(replaced)
+        if layout is None:
+            layout = self._layouts[replaced] = _Layout(
+                self.operations, self._rows, self._n_inputs, self._results, replaced
+            )
+        return layout
+
+
+class _Layout:
+    """Where the values of a program are: in arrays, or in rooms for a block.
+
+    replaced   of each output, the input whose memory it has; else -1.
+
+    Slots are the inputs, the outputs, the rooms, then the constants. A value that becomes an output
+    goes there as soon as nothing reads the input that it replaces, else it is copied at the end.
+    """
+
+    def __init__(
+        self, operations: Sequence[RecordedOperation], rows: list[_Row], n_inputs: int,
+        results: list[int], replaced: tuple[int, ...],
+    ) -> None:
+        reads = {value: o for o, row in enumerate(rows) for value in row.operands}
+        slots = dict(enumerate(range(n_inputs)))
+        n_arrays = n_inputs + len(results)
+        copies: list[_Row] = []
+        homes: dict[int, int] = {}
+        for k, (value, old) in enumerate(zip(results, replaced, strict=True)):
+            made = value - n_inputs
+            is_late = value < n_inputs or value in homes or old >= 0 and (
+                reads.get(old, -1) > made or old in results
+            )
+            if value == old:
+                continue
+            if is_late:
+                copies.append(_Row(None, (value,), -1 - k))
+                reads[value] = len(rows)
+            else:
+                homes[value] = n_inputs + k
+        free: list[int] = []
+        n_rooms = 0
+        self._table: list[tuple[_Row, tuple[int, ...], int]] = []
+        for o, row in enumerate(rows):
+            operands = tuple([slots.get(value, value) for value in row.operands])
+            for value in set(row.operands):
+                if value >= n_inputs and value not in homes and reads[value] == o:
+                    free.append(slots[value])
+            slot = homes.get(row.result)
+            if slot is None:
+                slot = free.pop() if free else n_arrays + n_rooms
+                n_rooms = max(n_rooms, slot - n_arrays + 1)
+            slots[row.result] = slot
+            if row.result not in reads and row.result not in homes:
+                free.append(slot)
+            self._table.append((row, operands, slot))
+        for row in copies:
+            self._table.append((row, (slots[row.operands[0]],), n_inputs - 1 - row.result))
+        self._n_rooms = max(n_rooms, 1)
+        self._compile(operations, n_arrays)
+
+    def _compile(self, operations: Sequence[RecordedOperation], n_arrays: int) -> None:
+        """The loops of the operations, their constants, and the numbers that they draw by."""
+        n = len(self._table)
+        self._rows = np.zeros((n, 6), np.int64)
+        self._narrow = np.zeros((n, len(FIELDS)), np.uint32)
+        self._wide = np.zeros((n, len(FIELDS)), np.uint64)
+        stochastic = [i for i, o in enumerate(operations) if o.settings.rounding.stochastic]
+        draws = {operation: k for k, operation in enumerate(stochastic)}
+        places = {id(operation): i for i, operation in enumerate(operations)}
+        #: Of each row its operation, and the draw that it takes; -1 for none.
+        self._operations = np.full(n, -1, np.int64)
+        self._draws = np.full(n, -1, np.int64)
+        self._calls = []  # keeps the loops alive
+        for o, (row, operands, slot) in enumerate(self._table):
+            given = [n_arrays + self._n_rooms - 1 - x if x < 0 else x for x in operands]
+            x, y, z = (*given, given[0], given[0])[:3]
+            address, is_wide = COPY, False
+            if row.operation is not None:
+                name, settings = row.operation.name, row.operation.settings
+                call = Call(name, settings, 4, FLAGS_STICKY, supplied=False)
+                self._calls.append(call)
+                is_wide = call.constants.dtype == np.uint64
+                (self._wide if is_wide else self._narrow)[o] = call.constants
+                address = address_of(call.loop, is_wide=is_wide)
+                self._operations[o] = places[id(row.operation)]
+                self._draws[o] = draws.get(places[id(row.operation)], -1)
+            self._rows[o] = address, is_wide, x, y, z, slot
+
+    def run(
+        self, jobs: Sequence[Job], constants: NDArray[np.float32], seed: np.uint64,
+        n_operations: int,
+    ) -> NDArray[np.int64]:
+        """The flags of each operation."""
+        table = np.array([job.inputs + job.outputs for job in jobs], np.int64)
+        drawn = np.zeros((len(jobs), max(1, int(self._draws.max()) + 2)), np.uint64)
+        for t, job in enumerate(jobs):
+            drawn[t, : len(job.numbers)] = job.numbers
+        numbers = drawn[:, np.maximum(self._draws, 0)]
+        firsts = np.array([job.first for job in jobs], np.int64)
+        parts = np.array(
+            [
+                (t, a, min(a + PART, job.size))
+                for t, job in enumerate(jobs) for a in range(0, job.size, PART)
+            ], np.int64,
+        )
+        results: list[NDArray[np.int64]] = []
+
+        def work(begin: int, end: int) -> int:
+            raised = np.zeros(len(self._rows), np.int64)
+            rooms = np.empty((self._n_rooms, STEP), np.float32)
+            run_sequence(
+                self._rows, self._narrow, self._wide, constants, table, parts, firsts, numbers,
+                seed, rooms, _NO_FLAGS, NO_WORDS, raised, begin, end,
+            )
+            results.append(raised)
+            return 0
+
+        run_blocks(work, 0, len(parts), 2)
+        flags = np.zeros(n_operations, np.int64)
+        for raised in results:
+            np.bitwise_or.at(flags, self._operations[self._operations >= 0],
+                             raised[self._operations >= 0])
+        return flags
