@@ -17,9 +17,10 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
@@ -31,7 +32,8 @@ from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import Observer
 from ipu.frontends.torch.values import HALVES, Memory, stored
-from ipu.ops.updates import UPDATES, Around, UpdateRow
+from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
+from ipu.ops.updates.together import Request, together_on
 from ipu.run.account import Account
 
 __all__ = ["LISTS", "StepRows"]
@@ -73,6 +75,21 @@ class Stepping(Protocol):
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
+
+
+class _Turn(NamedTuple):
+    """The update of one parameter: its tensors, and what they hold as arrays.
+
+    names    of its slots.
+    """
+
+    parameter: torch.Tensor
+    gradient: torch.Tensor
+    names: Sequence[str]
+    tensors: Sequence[torch.Tensor | None]
+    w: Array
+    g: Array
+    slots: Sequence[Array | None]
 
 
 class StepRows:
@@ -168,53 +185,104 @@ class StepRows:
     @usual_arithmetic
     def _run(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> None:
         numbers = {option: arguments[option] for option in row.numbers}
-        names = LISTS[name]
-        lists = [arguments[x] for x in names]
-        operation = f"torch.optim.{name}"
+        lists = [arguments[x] for x in LISTS[name]]
+        operation, waiting = f"torch.optim.{name}", list[tuple[int, _Turn, Updated]]()
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
                 zip(arguments["params"], arguments["grads"], strict=True)
             ):
                 call = self._program.call(operation)
-                slots = [tensors[i] if tensors else None for tensors in lists]
-                try:
-                    after = self._update(row, call, names, parameter, gradient, slots, numbers)
-                except Exception as error:
-                    self._stopped(error, operation, call)
-                    raise
-                for tensors, slot in zip(lists, after, strict=True):
-                    if slot is not None:
-                        tensors[i] = slot
+                tensors = [slots[i] if slots else None for slots in lists]
+                turn = self._turn(call, parameter, gradient, LISTS[name], tensors)
+                updated = self._joined(row, call, turn, numbers)
+                if updated is None:
+                    self._finish(lists, waiting)
+                    try:
+                        updated = self._updated(row, call, turn, numbers)
+                    except Exception as error:
+                        self._stopped(error, operation, call)
+                        raise
+                    self._take(lists, i, turn, updated)
+                else:
+                    waiting.append((i, turn, updated))
                 self._program.account.add("machine", operation, parameter.numel())
+            self._finish(lists, waiting)
 
-    def _update(
-        self, row: UpdateRow, call: Call, names: Sequence[str], parameter: Any, gradient: Any,
-        slots: Sequence[Any], numbers: Mapping[str, Any],
-    ) -> list[Any]:
-        """One parameter takes its step; the slots after it."""
-        program, memory = self._program, self._memory
-        moves: list[Any] = []
-        is_told = (
-            program.is_counting and parameter.requires_grad and not program.changer.widens
-        )
-        around = Around(
-            call.constant, memory.watch, (lambda *move: moves.append(move)) if is_told else None,
-            memory.format_of(parameter) if parameter.dtype in HALVES else None,
-        )
-        held = [
+    def _turn(
+        self, call: Call, parameter: Any, gradient: Any, names: Sequence[str],
+        tensors: Sequence[Any],
+    ) -> _Turn:
+        """One parameter's tensors, as arrays too."""
+        memory = self._memory
+        slots = [
             None if x is None else memory.read(x, self._format(x, name, call))
-            for x, name in zip(slots, names, strict=True)
+            for x, name in zip(tensors, names, strict=True)
         ]
         w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
-        updated = row(call.device, w, g, held, around, **numbers)
-        after = [
-            self._stored(slot, name, array, gradient) if array is not before else slot
-            for slot, name, before, array in zip(slots, names, held, updated.slots, strict=True)
-        ]
+        return _Turn(parameter, gradient, names, tensors, w, g, slots)
+
+    def _is_told(self, parameter: torch.Tensor) -> bool:
+        """Whether the observer hears of the sums that move a parameter."""
+        program = self._program
+        return program.is_counting and parameter.requires_grad and not program.changer.widens
+
+    def _joined(
+        self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
+    ) -> Updated | None:
+        """An update that is computed with the others, in the memory of the tensors; or None."""
+        together = together_on(call.device)
+        if (
+            together is None or self._memory.watch is not None or self._is_told(turn.parameter)
+            or turn.parameter.dtype in HALVES
+        ):
+            return None
+        request = Request(
+            row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant
+        )
+        joined = together.add(
+            request, [turn.w.carrier, *(None if x is None else x.carrier for x in turn.slots)]
+        )
+        if joined is None:
+            return None
+        for fmt, value, change in joined.changed:
+            call.note_constant(fmt, value, change)
+        return joined.updated
+
+    def _finish(self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]]) -> None:
+        """Compute what waits; parameters take their steps."""
+        if not waiting:
+            return
+        together_on(waiting[0][1].w.context.device).run()
+        for i, turn, updated in waiting:
+            self._take(lists, i, turn, updated)
+        waiting.clear()
+
+    def _updated(
+        self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
+    ) -> Updated:
+        """The update of one parameter by itself."""
+        memory, parameter = self._memory, turn.parameter
+        moves: list[Any] = []
+        around = Around(
+            call.constant, memory.watch,
+            (lambda *move: moves.append(move)) if self._is_told(parameter) else None,
+            memory.format_of(parameter) if parameter.dtype in HALVES else None,
+        )
+        updated = row(call.device, turn.w, turn.g, turn.slots, around, **numbers)
         for verb, before, operands, factor, value in moves:
-            program.observer.note_move(parameter, verb, before, operands, factor, value)
-        self._write(parameter, updated.value)
-        return after
+            self._program.observer.note_move(parameter, verb, before, operands, factor, value)
+        return updated
+
+    def _take(self, lists: Sequence[Any], i: int, turn: _Turn, updated: Updated) -> None:
+        """A parameter and its slots take their new values."""
+        rows = zip(lists, turn.names, turn.tensors, turn.slots, updated.slots, strict=True)
+        for slots, name, tensor, before, array in rows:
+            after = tensor
+            if array is not before:
+                after = self._stored(tensor, name, array, turn.gradient)
+            if after is not None:
+                slots[i] = after
+        self._write(turn.parameter, updated.value)
 
     def _format(self, x: torch.Tensor, name: str, call: Call) -> Format:
         """The format that a slot is read in."""
@@ -235,7 +303,10 @@ class StepRows:
 
     @staticmethod
     def _write(x: torch.Tensor, array: Array) -> None:
-        x.detach().copy_(torch.from_numpy(array.carrier))
+        if x.dtype is torch.float32 and x.data_ptr() == array.carrier.ctypes.data:
+            increment_version(x)  # the values are there: torch is told that they have changed
+        else:
+            x.detach().copy_(torch.from_numpy(array.carrier))
 
     def _stopped(self, error: Exception, operation: str, call: Call) -> None:
         """Tell once where the program was stopped; the step has not happened."""
