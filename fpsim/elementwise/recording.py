@@ -26,9 +26,12 @@ from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
-__all__ = ["Job", "Program", "RecordedOperation", "Recording"]
+__all__ = ["Job", "Program", "RecordedOperation", "Recording", "are_apart"]
 
 _NO_FLAGS = np.zeros(1, np.uint8)
+
+#: Layouts that are kept.
+_KEPT = 256
 
 
 class RecordedOperation(NamedTuple):
@@ -39,11 +42,7 @@ class RecordedOperation(NamedTuple):
     operands: tuple[Carrier, ...]
     result: Carrier
     flags: int
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the result is a single number."""
-        return self.result.shape == ()
+    is_single: bool  # the result is one number
 
 
 class Recording:
@@ -59,11 +58,14 @@ class Recording:
         flags: int,
     ) -> None:
         """An operation of one kernel has run."""
-        self.operations.append(RecordedOperation(name, settings, tuple(operands), result, flags))
+        is_single = result.shape == ()
+        self.operations.append(
+            RecordedOperation(name, settings, tuple(operands), result, flags, is_single)
+        )
         fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
         if not fits or any(operand.dtype != np.float32 for operand in operands):
             self.is_whole = False
-        if result.shape == () and (
+        if is_single and (
             settings.rounding.stochastic and flags or any(x is result for x in operands)
         ):
             self.is_whole = False
@@ -95,16 +97,20 @@ class Job(NamedTuple):
     first: int
     numbers: Sequence[int]
 
-    @property
-    def is_apart(self) -> bool:
-        """Whether each array has memory of its own, but for an output that replaces an input."""
-        starts = sorted({*self.inputs, *self.outputs})
-        nbytes = 4 * self.size
-        return (
-            len(set(self.inputs)) == len(self.inputs)
-            and len(set(self.outputs)) == len(self.outputs)
-            and all(b - a >= nbytes for a, b in pairwise(starts))
-        )
+
+def are_apart(inputs: Sequence[int], outputs: Sequence[int], size: int) -> bool:
+    """Whether arrays have memory of their own, but for an output that replaces an input.
+
+    >>> are_apart([0, 4096], [0], 1024), are_apart([0, 4096], [8], 1024)
+    (True, False)
+    """
+    starts = sorted({*inputs, *outputs})
+    if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
+        return False
+    for a, b in pairwise(starts):  # a loop: this runs for each tensor of a step
+        if b - a < 4 * size:
+            return False
+    return True
 
 
 class Program:
@@ -119,10 +125,15 @@ class Program:
         n_inputs: int, results: list[int],
     ) -> None:
         self.operations = operations
-        self.n_draws = sum(o.settings.rounding.stochastic for o in operations)
+        self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
+        self._flags = np.array([o.flags if o.is_single else 0 for o in operations], np.int64)
         self._rows, self._n_inputs, self._results = rows, n_inputs, results
         column = np.array(constants or [0.0], np.float32)[:, None]
         self._constants = np.repeat(column, STEP, 1)
+        #: What layouts depend on: two programs that differ in constants alone have the same ones.
+        self._kind = (n_inputs, *results, *[
+            (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)
+        ])
         self._layouts: dict[tuple[int, ...], _Layout] = {}
 
     @classmethod
@@ -160,7 +171,7 @@ class Program:
 
         Each job is apart, and an output that replaces an input is none of another job's arrays.
         """
-        flags = np.array([o.flags if o.is_single else 0 for o in self.operations], np.int64)
+        flags = self._flags.copy()
         groups: dict[_Layout, list[Job]] = {}
         for job in jobs:
             groups.setdefault(self._layout(job), []).append(job)
@@ -174,9 +185,16 @@ class Program:
         replaced = tuple([where.get(address, -1) for address in job.outputs])
         layout = self._layouts.get(replaced)
         if layout is None:
-            layout = self._layouts[replaced] = _Layout(
-                self.operations, self._rows, self._n_inputs, self._results, replaced
-            )
+            key = self._kind, self.n_draws, len(self.operations), replaced
+            layout = _LAYOUTS.get(key)
+            if layout is None:
+                layout = _Layout(
+                    self.operations, self._rows, self._n_inputs, self._results, replaced
+                )
+                if len(_LAYOUTS) >= _KEPT:
+                    _LAYOUTS.clear()
+                _LAYOUTS[key] = layout
+            self._layouts[replaced] = layout
         return layout
 
 
@@ -228,6 +246,8 @@ class _Layout:
             self._table.append((row, operands, slot))
         for row in copies:
             self._table.append((row, (slots[row.operands[0]],), n_inputs - 1 - row.result))
+        #: Kept alive, since layouts are found by the identity of their settings.
+        self._settings = [operation.settings for operation in operations]
         self._n_rooms = max(n_rooms, 1)
         self._compile(operations, n_arrays)
 
@@ -294,3 +314,7 @@ class _Layout:
             np.bitwise_or.at(flags, self._operations[self._operations >= 0],
                              raised[self._operations >= 0])
         return flags
+
+
+#: Layouts by what they depend on.
+_LAYOUTS: dict[tuple[object, ...], _Layout] = {}

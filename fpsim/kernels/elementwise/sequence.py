@@ -24,10 +24,10 @@ __all__ = ["COPY", "PART", "STEP", "address_of", "run_sequence"]
 COPY = 0
 
 #: Elements of a block: the values between operations lie in the second-level cache.
-STEP = 4096
+STEP = 8192
 
 #: Elements of a part, which one thread computes.
-PART = 16 * STEP
+PART = 8 * STEP
 
 
 @intrinsic

@@ -11,6 +11,7 @@ Source    docs/semantics.md §2 (numbering), §6 (updates).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -18,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import Job, Program, Recording
+from fpsim.elementwise.recording import Job, Program, Recording, are_apart
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
 from ipu.machine.device import Device
@@ -28,7 +29,8 @@ __all__ = ["Joined", "Request", "Together", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
-
+#: A row that was refused so often is not tried again under these control bits.
+_TRIES = 8
 
 #: A number in a format, and how it changed there; "" where it did not.
 Constant = Callable[[float, Format], tuple[Any, str]]
@@ -77,13 +79,15 @@ class Request(NamedTuple):
                 key.append(None)
                 continue
             key.append(id(x.context.core.settings.format))
-            if x.shape == ():
-                key.append(x.carrier.tobytes())
+            carrier = x.carrier
+            if carrier.shape == ():
+                key.append(carrier.tobytes())
         for name, number in self.numbers.items():
             if isinstance(number, Array):
-                if number.shape != ():
+                carrier = number.carrier
+                if carrier.shape != ():
                     return None
-                key += [name, number.format.name, number.carrier.tobytes()]
+                key += [name, id(number.context.core.settings.format), carrier.tobytes()]
             else:  # the text tells -0.0 from 0.0, and True from 1
                 key += [name, repr(number)]
         return tuple(key)
@@ -109,9 +113,17 @@ class Together:
         self._twin = device.twin()
         self._control = self._twin.control
         self._equations: dict[tuple[Any, ...], _Equation | None] = {}
+        #: How often a row was refused, one time after the other.
+        self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[Program, list[Job]]] = {}
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
+
+    @property
+    def draws(self) -> bool:
+        """Whether operations may take random bits, so that their numbers count."""
+        device = self._device()
+        return device is not None and device.control.esr
 
     def add(self, request: Request, into: Sequence[Carrier | None] = ()) -> Joined | None:
         """The variable and its slots after an update, whose values are there after `run`.
@@ -128,7 +140,7 @@ class Together:
         w, g, slots = request.w, request.g, request.slots
         shape, inputs = w.carrier.shape, [w.carrier, g.carrier]
         for x in slots:
-            if x is not None and x.shape != ():
+            if x is not None and x.carrier.shape != ():
                 inputs.append(x.carrier)
         arrays, after = list(inputs), []
         for i, output in enumerate(equation.slots):
@@ -144,14 +156,13 @@ class Together:
         for carrier in arrays:
             if carrier.shape != shape or not carrier.flags.c_contiguous:
                 return None
-            starts.append(carrier.ctypes.data)
-        n = len(inputs)
+            starts.append(carrier.__array_interface__["data"][0])  # ctypes takes three calls
+        n, size = len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
-        job = Job(tuple(starts[:n]), tuple(starts[n:]), w.carrier.size, device.clock.first, ())
-        if not job.is_apart or after[0] is None:
+        if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
             return None
-        if program.n_draws:
-            job = job._replace(numbers=device.clock.take(program.n_draws))
+        numbers = device.clock.take(program.n_draws) if program.n_draws else ()
+        job = Job(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         self._waiting.setdefault(id(program), (program, []))[1].append(job)
         self._arrays += arrays
         return Joined(Updated(after[0], tuple(after[1:])), changed)
@@ -163,14 +174,17 @@ class Together:
         assert device is not None
         for program, jobs in waiting.values():
             flags = program.run(jobs, device.source.seed or 0)
+            sizes = Counter([job.size for job in jobs])
             for operation, raised in zip(program.operations, flags, strict=True):
                 core = device.context(operation.settings.format).core
                 if raised:
                     core.raise_flags(raised)
                 cycles, elements = core.loops[operation.name]
-                for job in jobs:
-                    size = 1 if operation.is_single else job.size
-                    device.vector_cycles += cycles * -(-size // elements)
+                if operation.is_single:
+                    device.vector_cycles += cycles * len(jobs)
+                    continue
+                for size, times in sizes.items():
+                    device.vector_cycles += times * cycles * -(-size // elements)
         self._arrays = []
 
     # Programs -------------------------------------------------------------------------------
@@ -180,13 +194,18 @@ class Together:
         if device.control is not self._control:
             self._control = self._twin.control = device.control
             self._equations.clear()
-        key = request.key()
-        if key is None or request.w.shape == () or request.w.size == 0:
+            self._refused.clear()
+        key, carrier = request.key(), request.w.carrier
+        if key is None or carrier.shape == () or carrier.size == 0:
             return None
         if key not in self._equations:
+            name = request.row.name
+            if self._refused[name] >= _TRIES:
+                return None
             if len(self._equations) >= _KEPT:
                 self._equations.clear()
-            self._equations[key] = self._recorded(request)
+            equation = self._equations[key] = self._recorded(request)
+            self._refused[name] = 0 if equation else self._refused[name] + 1
         return self._equations[key]
 
     def _recorded(self, request: Request) -> _Equation | None:
