@@ -191,10 +191,8 @@ def apply(
         out = np.empty(shape, dtype)
     else:
         check_out(out, shape, dtype, operands)
-    if settings.native:
-        return _native(operation, operands, out), 0
-    if out.size == 0:
-        return out, 0
+    if settings.native or out.size == 0:
+        return _native(operation, operands, out) if out.size else out, 0
     level = step.FLAGS_STICKY if track else step.FLAGS_NONE
     if element_flags is None:
         element_flags = _NO_FLAGS

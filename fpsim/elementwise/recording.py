@@ -11,7 +11,7 @@ numbers stand. Under stochastic rounding that needs their results to be exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from operator import sub
 from typing import NamedTuple
 
 import numpy as np
@@ -65,9 +65,8 @@ class Recording:
         fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
         if not fits or any(operand.dtype != np.float32 for operand in operands):
             self.is_whole = False
-        if is_single and (
-            settings.rounding.stochastic and flags or any(x is result for x in operands)
-        ):
+        is_drawn = settings.rounding.stochastic and flags != 0
+        if is_single and (is_drawn or any(x is result for x in operands)):
             self.is_whole = False
 
     def refuse(self) -> None:
@@ -107,10 +106,7 @@ def are_apart(inputs: Sequence[int], outputs: Sequence[int], size: int) -> bool:
     starts = sorted({*inputs, *outputs})
     if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
         return False
-    for a, b in pairwise(starts):  # a loop: this runs for each tensor of a step
-        if b - a < 4 * size:
-            return False
-    return True
+    return min(map(sub, starts[1:], starts), default=0) >= 4 * size or len(starts) < 2
 
 
 class Program:
@@ -151,13 +147,11 @@ class Program:
                 continue
             operands = []
             for carrier in operation.operands:
+                if carrier.shape != () and id(carrier) not in values:
+                    return None
                 if carrier.shape == ():
                     constants.append(float(carrier))
-                    operands.append(-len(constants))
-                elif id(carrier) in values:
-                    operands.append(values[id(carrier)])
-                else:
-                    return None
+                operands.append(values.get(id(carrier), -len(constants)))
             result = len(inputs) + len(rows)
             rows.append(_Row(operation, tuple(operands), result))
             values[id(operation.result)] = result
@@ -218,31 +212,30 @@ class _Layout:
         homes: dict[int, int] = {}
         for k, (value, old) in enumerate(zip(results, replaced, strict=True)):
             made = value - n_inputs
-            is_late = value < n_inputs or value in homes or old >= 0 and (
-                reads.get(old, -1) > made or old in results
-            )
             if value == old:
                 continue
-            if is_late:
+            is_needed = old >= 0 and (reads.get(old, -1) > made or old in results)
+            if value < n_inputs or value in homes or is_needed:
                 copies.append(_Row(None, (value,), -1 - k))
                 reads[value] = len(rows)
             else:
                 homes[value] = n_inputs + k
-        free: list[int] = []
+        free: set[int] = set()
         n_rooms = 0
         self._table: list[tuple[_Row, tuple[int, ...], int]] = []
         for o, row in enumerate(rows):
             operands = tuple([slots.get(value, value) for value in row.operands])
-            for value in set(row.operands):
-                if value >= n_inputs and value not in homes and reads[value] == o:
-                    free.append(slots[value])
+            free |= {
+                slots[value] for value in row.operands
+                if value >= n_inputs and value not in homes and reads[value] == o
+            }
             slot = homes.get(row.result)
             if slot is None:
                 slot = free.pop() if free else n_arrays + n_rooms
                 n_rooms = max(n_rooms, slot - n_arrays + 1)
             slots[row.result] = slot
             if row.result not in reads and row.result not in homes:
-                free.append(slot)
+                free.add(slot)
             self._table.append((row, operands, slot))
         for row in copies:
             self._table.append((row, (slots[row.operands[0]],), n_inputs - 1 - row.result))

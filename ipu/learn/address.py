@@ -24,8 +24,8 @@ Source    docs/semantics.md §2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from enum import IntEnum
@@ -33,6 +33,7 @@ from types import TracebackType
 
 from fpsim.state.bits import Philox
 from ipu.learn.variables import Variable
+from ipu.machine.assigned import Bound
 from ipu.machine.device import Device
 
 __all__ = [
@@ -179,20 +180,15 @@ class Numbering:
         """
         return _OpenCell(self, region, cell, first, most, again)
 
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> Bound[Numbering]:
         """`updating` and its like follow this numbering inside."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        return Bound(_current, self)
 
 
 class _OpenCell:
     """A cell that operations draw from; see `Numbering.cell`.
 
-    A class takes a third of the calls that a generator does, and a step opens one for each variable.
+    A class takes a third of the calls that a generator does; a step opens one for each variable.
     """
 
     __slots__ = (
@@ -262,7 +258,7 @@ def _of_variable(region: Region, name: str, first: int, most: int) -> AbstractCo
 
 
 class _OnVariable:
-    """What is done with a variable: under its layer's name, in a cell, from its first element on."""
+    """What is done with a variable: in its layer's name, in a cell, from its first element on."""
 
     __slots__ = ("_before", "_cell", "_device", "_first", "_name")
 

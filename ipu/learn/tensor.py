@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,15 +129,14 @@ class Tensor:
     def needs_gradient(self) -> bool:
         return self.node is not None
 
-    @property
-    def dtype(self) -> Format:
-        """The format, under the name that layers know it by."""
-        fmt: Format = self.array.context.core.settings.format
-        return fmt
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
+    # Without a call of Python, as in `Array`.
+    dtype: Format = property(  # type: ignore[assignment]
+        attrgetter("array.context.core.settings.format"),
+        doc="The format, under the name that layers know it by.",
+    )
+    shape: tuple[int, ...] = property(  # type: ignore[assignment]
+        attrgetter("array.shape"), doc="Elements along each axis."
+    )
 
     def record(
         self, primitive: Primitive, inputs: Sequence[Tensor], name: str, options: dict[str, Any]
@@ -161,11 +161,11 @@ class Tensor:
         if is_taped:
             for passing in primitive.passing:
                 options.pop(passing, None)
-            origins: list[TapeNode | Tensor] = []
-            for x in inputs:
-                origins.append(x if x.node is None else x.node)
+            origins: tuple[TapeNode | Tensor, ...] = ()
+            for x in inputs:  # a comprehension is a call of Python 3.11
+                origins += (x if x.node is None else x.node,)
             result.node = TapeNode(
-                primitive, tuple(origins), [], options, device.tensor, device.control.esr,
+                primitive, origins, [], options, device.tensor, device.control.esr,
                 primitive.cost(arrays, output), next(_numbers),
             )
             if saved:
@@ -373,7 +373,7 @@ def pull_back(
     Rounding  as in `contributions`. The gradient of a target that is used for other targets too
               starts from its seed, and the contributions of these uses are added to it.
     """
-    asked = [id(_origin(source)) for source in sources]
+    asked = [id(source if source.node is None else source.node) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
     reached: dict[int, Array] = {}
     device = targets[0][0].device
@@ -397,7 +397,8 @@ def pull_back(
                 if node.stochastic not in controls:
                     controls[node.stochastic] = replace(before[1], esr=node.stochastic)
                 device.tensor = f"{node.layer}/gradient"
-                device.control = controls[node.stochastic]
+                if device.control is not controls[node.stochastic]:
+                    device.control = controls[node.stochastic]
                 _pull_back(device, node, gradient, watch, leaves, reached)
                 if frees:
                     node.saved.clear()
@@ -406,7 +407,9 @@ def pull_back(
     results = []
     for key in asked:
         summands = leaves.get(key) or ([reached[key]] if key in reached else [])
-        results.append(list(map(packed, summands)) if key in leaves else summands)
+        if frees and key in leaves:
+            summands = list(map(packed, summands))
+        results.append(summands)
     return results
 
 

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -219,26 +220,19 @@ class Device:
             self._by_identity[id(fmt)] = context
         return context
 
-    @property
-    def source(self) -> BitSource:
-        """The random bits; assign to draw from another source."""
-        return self._source
-
-    @source.setter
-    def source(self, source: BitSource) -> None:
+    def _set_source(self, source: BitSource) -> None:
         if source is self._source:
             return
         self._source = source
         for context in self._contexts.values():
             context.core.source = source
 
-    @property
-    def control(self) -> FpCtl:
-        """$FP_CTL; assign to write it."""
-        return self._control
+    source: BitSource = property(  # type: ignore[assignment]
+        attrgetter("_source"), _set_source,
+        doc="The random bits; assign to draw from another source.",
+    )
 
-    @control.setter
-    def control(self, control: FpCtl) -> None:
+    def _set_control(self, control: FpCtl) -> None:
         if control is self._control:
             return
         if control.nanoo != self._control.nanoo:  # flags of then mean other bits of $FP_STS
@@ -246,6 +240,10 @@ class Device:
         self._control = control
         for context in self._contexts.values():
             context.core.obey(control)
+
+    control: FpCtl = property(  # type: ignore[assignment]
+        attrgetter("_control"), _set_control, doc="$FP_CTL; assign to write it."
+    )
 
     def rounding(self, stochastic: bool) -> Assigned:
         """ESR is on or off for the operations inside, and as it was afterwards."""
@@ -284,16 +282,15 @@ class Device:
         """$FP_CTL and $FP_STS as text."""
         return dump(self.control, self.status)
 
-    @property
-    def tensor(self) -> str:
-        """Name of the tensor that operations work on now; see `naming`."""
-        return self._tensor
-
-    @tensor.setter
-    def tensor(self, tensor: str) -> None:
+    def _set_tensor(self, tensor: str) -> None:
         self._tensor = tensor
         if self.counts is not None:
             self.counts.tensor = self.counted_as
+
+    tensor: str = property(  # type: ignore[assignment]
+        attrgetter("_tensor"), _set_tensor,
+        doc="Name of the tensor that operations work on now; see `naming`.",
+    )
 
     def naming(self, tensor: str) -> Assigned:
         """The operations inside work on that tensor: counters and traps name it."""
@@ -362,13 +359,14 @@ class Device:
     @usual_arithmetic
     def _cast(self, x: Array, before: Format, fmt: Format | str) -> Array:
         context = self.context(fmt)
-        fmt = context.core.settings.format
-        if (fmt is BINARY32 or fmt == BINARY32) and is_far_from_tiny(before) and _is_plain(context, x):
+        core, fmt = context.core, context.core.settings.format
+        is_single = fmt is BINARY32 or fmt == BINARY32
+        if is_single and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
             if self.recording is not None:
                 self.recording.refuse()
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
-        return context.convert(x)
+        return core.rounded("convert", [x.carrier])
 
     def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers; NaN gives INV and, in int32, -2147483648."""
@@ -442,7 +440,7 @@ class Device:
     @usual_arithmetic
     def _function(self, name: str, x: Array) -> Array:
         context = self._of(x)
-        if context.settings.native:
+        if context.core.settings.native:
             with np.errstate(all="ignore"):
                 return Array(np.asarray(reference.FUNCTIONS[name](x.carrier)), context)
         result: Array = getattr(context, name)(x)
@@ -508,7 +506,7 @@ class Device:
         axes = checked_axes(axis, x.ndim)
         order, total = self.options.sums, self._single_pass_sum(x, axes)
         before = x.context.core.settings.format
-        if total is None and before == BINARY64:
+        if total is None and (before is BINARY64 or before == BINARY64):
             total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
         elif total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)

@@ -9,7 +9,6 @@ read, arrays are kept as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -21,6 +20,7 @@ from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.selection import Keys
 from fpsim.records.formats import Format
+from ipu.machine.assigned import Bound
 from ipu.ops.heap import PAGES
 
 __all__ = ["Packed", "Reading", "is_packing", "memory", "packed", "packing", "positive_keys"]
@@ -37,17 +37,12 @@ def is_packing() -> bool:
     return _packing.get()
 
 
-@contextmanager
-def packing() -> Iterator[None]:
+def packing() -> Bound[bool]:
     """Inside, arrays that a tape keeps become codes, and gradients that wait for their update.
 
     A tape is read once: what it keeps for a backward rule is freed when the rule has run.
     """
-    token = _packing.set(True)
-    try:
-        yield
-    finally:
-        _packing.reset(token)
+    return Bound(_packing, True)
 
 
 class Packed(Array):

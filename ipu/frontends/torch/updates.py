@@ -244,9 +244,10 @@ class StepRows:
         )
         if joined is None:
             return None
-        for fmt, value, change in joined.changed:
+        updated, changed = joined
+        for fmt, value, change in changed:
             call.note_constant(fmt, value, change)
-        return joined.updated
+        return updated
 
     def _finish(self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]]) -> None:
         """Compute what waits; parameters take their steps."""

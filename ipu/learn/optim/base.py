@@ -183,11 +183,12 @@ class Optimizer(ABC):
         after = dict(slots)
         new, updates = [], []
         together = self._together(pairs) if observe is None else None
+        draws = together is not None and together.draws()
         for gradient, variable in pairs:
             before = slots.get(variable.name, ())
             if together is None:
                 step, values = self._step(gradient, variable, before, rate)
-            elif together.draws:
+            elif draws:
                 with updating(variable):
                     step = self._joined(together, gradient, variable, before, rate)
                 values = step.values
@@ -322,7 +323,7 @@ class TableOptimizer(Optimizer):
             return Step.of(
                 row(device, w, gradient, asked.slots, **asked.numbers), asked.more()
             )
-        value, kept, *_ = joined.updated
+        value, kept, *_ = joined[0]
         # Nobody observes the change: it stays where it was computed.
         return Step(value, value, value, (*kept, *asked.more()))
 

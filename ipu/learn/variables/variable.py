@@ -5,6 +5,8 @@ Source    tf.Variable.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from fpsim.array import Array
 from ipu.learn.tensor import Tensor
 from ipu.machine.device import Device
@@ -25,9 +27,7 @@ class Variable(Tensor):
         self.trainable = trainable
         self.first = 0
 
-    @property
-    def needs_gradient(self) -> bool:
-        return self.trainable
+    needs_gradient: bool = property(attrgetter("trainable"))  # type: ignore[assignment]
 
     @property
     def layer(self) -> str:

@@ -25,7 +25,7 @@ from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
-__all__ = ["Joined", "Request", "Together", "together_on"]
+__all__ = ["Request", "Together", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
@@ -36,24 +36,21 @@ _TRIES = 8
 Constant = Callable[[float, Format], tuple[Any, str]]
 
 
+#: Constants that did not fit: format, number and how it changed.
+Changed = tuple[tuple[Format, float, str], ...]
+
+
 class _Equation(NamedTuple):
     """A program, and what it does with the variable and each slot.
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
-    changed  constants that did not fit: format, number and how it changed.
+    changed  constants that did not fit.
     """
 
     program: Program
     slots: tuple[int | Carrier | None, ...]
-    changed: tuple[tuple[Format, float, str], ...]
-
-
-class Joined(NamedTuple):
-    """An update that is there after `Together.run`, and its constants that did not fit."""
-
-    updated: Updated
-    changed: tuple[tuple[Format, float, str], ...]
+    changed: Changed
 
 
 class Request(NamedTuple):
@@ -102,9 +99,9 @@ class Together:
     >>> together = together_on(device)
     >>> w, g = (device.from_host(np.full(3, x), BINARY16) for x in (1.0, 0.5))
     >>> row = UPDATES["tensorflow descent"]
-    >>> joined = together.add(Request(row, w, g, (), {"rate": 0.5}))
+    >>> updated, _ = together.add(Request(row, w, g, (), {"rate": 0.5}))
     >>> together.run()
-    >>> joined.updated.value.tolist()
+    >>> updated.value.tolist()
     [0.75, 0.75, 0.75]
     """
 
@@ -119,16 +116,18 @@ class Together:
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
 
-    @property
     def draws(self) -> bool:
         """Whether operations may take random bits, so that their numbers count."""
         device = self._device()
         return device is not None and device.control.esr
 
-    def add(self, request: Request, into: Sequence[Carrier | None] = ()) -> Joined | None:
+    def add(
+        self, request: Request, into: Sequence[Carrier | None] = ()
+    ) -> tuple[Updated, Changed] | None:
         """The variable and its slots after an update, whose values are there after `run`.
 
-        None where the update is none of a program: nothing has happened then.
+        With them the constants that did not fit. None where the update is none of a program:
+        nothing has happened then.
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
         """
@@ -141,7 +140,7 @@ class Together:
         shape, inputs = w.carrier.shape, [w.carrier, g.carrier]
         for x in slots:
             if x is not None and x.carrier.shape != ():
-                inputs.append(x.carrier)
+                inputs += (x.carrier,)
         arrays, after = list(inputs), []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
@@ -165,7 +164,7 @@ class Together:
         job = Job(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         self._waiting.setdefault(id(program), (program, []))[1].append(job)
         self._arrays += arrays
-        return Joined(Updated(after[0], tuple(after[1:])), changed)
+        return Updated(after[0], tuple(after[1:])), changed
 
     def run(self) -> None:
         """Compute what waits; raise its flags and count its cycles."""
@@ -212,7 +211,8 @@ class Together:
         """The equation on tensors of one element, as the operations that it has there."""
         twin, changed = self._twin, []
         w, g, *slots = (self._sample(x) for x in (request.w, request.g, *request.slots))
-        assert w is not None and g is not None
+        assert w is not None
+        assert g is not None
 
         def constant(value: float, fmt: Format) -> Any:
             if request.constant is None:
