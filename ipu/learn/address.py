@@ -213,8 +213,9 @@ class _OpenCell:
             self._base = address(numbering.step, region, self._cell, 0)
             first = numbering.numbers.get((region, self._cell, self._first), self._first)
             self._start = first if self._again is None else self._again
-            is_common = region in numbering.identical
-            device.source = numbering.common if is_common else numbering.of_replica
+            source = numbering.common if region in numbering.identical else numbering.of_replica
+            assert source is not None
+            device.source = source
             clock.operation = self._base + self._start
             numbering.n_open += 1
         # Operations of a region that differs from replica to replica may round to nearest.

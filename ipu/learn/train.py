@@ -35,7 +35,7 @@ from ipu.learn.optim import (
     compute_gradients,
 )
 from ipu.learn.policy import FP32, PolicyLike, find_policy
-from ipu.learn.tensor import Tensor
+from ipu.learn.tensor import Tensor, Watch
 from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable, Variables
 from ipu.learn.worker import SCOPE, AllOrNone, Labels, Worker
@@ -220,7 +220,9 @@ class Trainer:
         """compute(loss × scale), with the statistic watching."""
         with loss.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
-        watch = None if type(statistic) is Statistic else statistic.watch
+        watch: Watch | None = statistic.watch
+        if getattr(watch, "__func__", None) is Statistic.watch:
+            watch = None  # it looks at nothing
         return compute(scaled, self.variables.trainable, watch)
 
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:

@@ -72,11 +72,11 @@ class Packed(Array):
         return values
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.stored.shape
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         return self.stored.size
 
     def array(self) -> Array:

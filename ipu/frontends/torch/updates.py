@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
+from fpsim.records.types import Carrier
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer
@@ -33,7 +34,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import Observer
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
-from ipu.ops.updates.together import Request, together_on
+from ipu.ops.updates.together import UpdateRequest, together_on
 from ipu.run.account import Account
 
 __all__ = ["LISTS", "StepRows"]
@@ -81,6 +82,7 @@ class _Turn(NamedTuple):
     """The update of one parameter: its tensors, and what they hold as arrays.
 
     names    of its slots.
+    places   memory of the parameter and of its slots; None for what has other memory as an array.
     """
 
     parameter: torch.Tensor
@@ -90,6 +92,7 @@ class _Turn(NamedTuple):
     w: Array
     g: Array
     slots: Sequence[Array | None]
+    places: Sequence[Carrier | None]
 
 
 class StepRows:
@@ -214,12 +217,21 @@ class StepRows:
     ) -> _Turn:
         """One parameter's tensors, as arrays too."""
         memory = self._memory
-        slots = [
-            None if x is None else memory.read(x, self._format(x, name, call))
-            for x, name in zip(tensors, names, strict=True)
-        ]
+        slots: list[Array | None] = []
+        places: list[Carrier | None] = []
+        for name, x in zip(names, tensors, strict=True):
+            slot, place = None, None
+            if x is not None:
+                held = memory.format_of(x)
+                slot = memory.read(x, held or (
+                    BINARY32 if name in _OF_HOST else call.policy.param
+                ))
+                # What holds no format was rounded into other memory.
+                place = slot.carrier if held is not None else None
+            slots.append(slot)
+            places.append(place)
         w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
-        return _Turn(parameter, gradient, names, tensors, w, g, slots)
+        return _Turn(parameter, gradient, names, tensors, w, g, slots, [w.carrier, *places])
 
     def _is_told(self, parameter: torch.Tensor) -> bool:
         """Whether the observer hears of the sums that move a parameter."""
@@ -236,12 +248,10 @@ class StepRows:
             or turn.parameter.dtype in HALVES
         ):
             return None
-        request = Request(
+        request = UpdateRequest(
             row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant
         )
-        joined = together.add(
-            request, [turn.w.carrier, *(None if x is None else x.carrier for x in turn.slots)]
-        )
+        joined = together.add(request, turn.places)
         if joined is None:
             return None
         updated, changed = joined
@@ -253,9 +263,13 @@ class StepRows:
         """Compute what waits; parameters take their steps."""
         if not waiting:
             return
-        together_on(waiting[0][1].w.context.device).run()
+        together = together_on(waiting[0][1].w.context.device)
+        assert together is not None
+        together.run()
+        written: list[torch.Tensor] = []
         for i, turn, updated in waiting:
-            self._take(lists, i, turn, updated)
+            self._take(lists, i, turn, updated, written)
+        increment_version(written)  # torch is told that their values have changed
         waiting.clear()
 
     def _updated(
@@ -274,22 +288,30 @@ class StepRows:
             self._program.observer.note_move(parameter, verb, before, operands, factor, value)
         return updated
 
-    def _take(self, lists: Sequence[Any], i: int, turn: _Turn, updated: Updated) -> None:
-        """A parameter and its slots take their new values."""
-        rows = zip(lists, turn.names, turn.tensors, turn.slots, updated.slots, strict=True)
-        for slots, name, tensor, before, array in rows:
-            after = tensor
-            if array is not before:
-                after = self._stored(tensor, name, array, turn.gradient)
-            if after is not None:
-                slots[i] = after
-        self._write(turn.parameter, updated.value)
+    def _take(
+        self, lists: Sequence[Any], i: int, turn: _Turn, updated: Updated,
+        written: list[torch.Tensor] | None = None,
+    ) -> None:
+        """A parameter and its slots take their new values.
 
-    def _format(self, x: torch.Tensor, name: str, call: Call) -> Format:
-        """The format that a slot is read in."""
-        return self._memory.format_of(x) or (
-            BINARY32 if name in _OF_HOST else call.policy.param
+        written    gets the tensors whose memory has them already; None: none has.
+        """
+        joined = written is not None
+        rows = zip(
+            lists, turn.names, turn.tensors, turn.slots, turn.places[1:], updated.slots,
+            strict=True,
         )
+        for slots, name, tensor, before, place, array in rows:
+            if array is before:
+                continue
+            if joined and array.carrier is place:
+                written.append(tensor)
+            else:
+                slots[i] = self._stored(tensor, name, array, turn.gradient)
+        if joined and updated.value.carrier is turn.places[0]:
+            written.append(turn.parameter)
+        else:
+            self._write(turn.parameter, updated.value)
 
     def _stored(self, slot: Any, name: str, array: Array, gradient: torch.Tensor) -> torch.Tensor:
         """A slot after the update; a new one lies as the gradient does."""
@@ -304,10 +326,7 @@ class StepRows:
 
     @staticmethod
     def _write(x: torch.Tensor, array: Array) -> None:
-        if x.dtype is torch.float32 and x.data_ptr() == array.carrier.ctypes.data:
-            increment_version(x)  # the values are there: torch is told that they have changed
-        else:
-            x.detach().copy_(torch.from_numpy(array.carrier))
+        x.detach().copy_(torch.from_numpy(array.carrier))
 
     def _stopped(self, error: Exception, operation: str, call: Call) -> None:
         """Tell once where the program was stopped; the step has not happened."""

@@ -27,7 +27,7 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.ops.saved import Packed
 from ipu.ops.updates import UPDATES, Updated
-from ipu.ops.updates.together import Request, Together, together_on
+from ipu.ops.updates.together import UpdateRequest, Together, together_on
 
 __all__ = [
     "Asked", "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "TableOptimizer", "Update",
@@ -318,7 +318,7 @@ class TableOptimizer(Optimizer):
             gradient = gradient.array()
         asked = self.asked(device, gradient, slots, rate)
         row = UPDATES[asked.row]
-        joined = together.add(Request(row, w, gradient, asked.slots, asked.numbers))
+        joined = together.add(UpdateRequest(row, w, gradient, asked.slots, asked.numbers))
         if joined is None:
             return Step.of(
                 row(device, w, gradient, asked.slots, **asked.numbers), asked.more()

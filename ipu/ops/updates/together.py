@@ -25,7 +25,7 @@ from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
-__all__ = ["Request", "Together", "together_on"]
+__all__ = ["UpdateRequest", "Together", "at_once", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
@@ -53,7 +53,7 @@ class _Equation(NamedTuple):
     changed: Changed
 
 
-class Request(NamedTuple):
+class UpdateRequest(NamedTuple):
     """An update: a row, and what it is asked to do.
 
     fmt         of every operation, as in `Around`.
@@ -99,7 +99,7 @@ class Together:
     >>> together = together_on(device)
     >>> w, g = (device.from_host(np.full(3, x), BINARY16) for x in (1.0, 0.5))
     >>> row = UPDATES["tensorflow descent"]
-    >>> updated, _ = together.add(Request(row, w, g, (), {"rate": 0.5}))
+    >>> updated, _ = together.add(UpdateRequest(row, w, g, (), {"rate": 0.5}))
     >>> together.run()
     >>> updated.value.tolist()
     [0.75, 0.75, 0.75]
@@ -122,7 +122,7 @@ class Together:
         return device is not None and device.control.esr
 
     def add(
-        self, request: Request, into: Sequence[Carrier | None] = ()
+        self, request: UpdateRequest, into: Sequence[Carrier | None] = ()
     ) -> tuple[Updated, Changed] | None:
         """The variable and its slots after an update, whose values are there after `run`.
 
@@ -178,6 +178,7 @@ class Together:
                 core = device.context(operation.settings.format).core
                 if raised:
                     core.raise_flags(raised)
+                assert core.loops is not None
                 cycles, elements = core.loops[operation.name]
                 if operation.is_single:
                     device.vector_cycles += cycles * len(jobs)
@@ -188,7 +189,7 @@ class Together:
 
     # Programs -------------------------------------------------------------------------------
 
-    def _equation(self, device: Device, request: Request) -> _Equation | None:
+    def _equation(self, device: Device, request: UpdateRequest) -> _Equation | None:
         """Of a request; recorded, if it is the first of its kind."""
         if device.control is not self._control:
             self._control = self._twin.control = device.control
@@ -207,7 +208,7 @@ class Together:
             self._refused[name] = 0 if equation else self._refused[name] + 1
         return self._equations[key]
 
-    def _recorded(self, request: Request) -> _Equation | None:
+    def _recorded(self, request: UpdateRequest) -> _Equation | None:
         """The equation on tensors of one element, as the operations that it has there."""
         twin, changed = self._twin, []
         w, g, *slots = (self._sample(x) for x in (request.w, request.g, *request.slots))
@@ -253,6 +254,27 @@ class Together:
             return None
         context = self._twin.context(x.format)
         return Array(x.carrier, context) if x.shape == () else context.ones((1,))
+
+
+def at_once(
+    row: UpdateRow, device: Device, w: Array, g: Array, slots: Sequence[Array | None],
+    numbers: Mapping[str, Number],
+) -> Updated:
+    """One update, in one call where it can be: its change and direction are not told then.
+
+    >>> from fpsim import BINARY16
+    >>> from ipu.ops.updates import UPDATES
+    >>> device = Device()
+    >>> w, g = (device.from_host(np.full(3, x), BINARY16) for x in (1.0, 0.5))
+    >>> at_once(UPDATES["tensorflow descent"], device, w, g, (), {"rate": 0.5}).value.tolist()
+    [0.75, 0.75, 0.75]
+    """
+    together = together_on(device)
+    joined = together and together.add(UpdateRequest(row, w, g, slots, numbers))
+    if together is None or joined is None:
+        return row(device, w, g, slots, **numbers)
+    together.run()
+    return joined[0]
 
 
 _OF_DEVICES: WeakKeyDictionary[Device, Together] = WeakKeyDictionary()
