@@ -345,7 +345,10 @@ class Array(NumpyProtocols):
         return self.like(carrier)
 
     def __pow__(self, n: Any) -> Array:
-        return self.context.power(self, n)
+        return self._with(n).power(self, n)
+
+    def __rpow__(self, x: Any) -> Array:
+        return self.context.power(x, self)
 
     def __iadd__(self, y: Any) -> Array:
         return self._with(y).add(self, y, out=self)
@@ -360,7 +363,7 @@ class Array(NumpyProtocols):
         return self._with(y).divide(self, y, out=self)
 
     def __ipow__(self, n: Any) -> Array:
-        return self.context.power(self, n, out=self)
+        return self._with(n).power(self, n, out=self)
 
     def __neg__(self) -> Array:
         return self.context.negative(self)

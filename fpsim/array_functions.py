@@ -53,7 +53,8 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.tanh: "tanh", np.power: "power", np.copysign: "copysign",
     np.maximum: "maximum", np.minimum: "minimum",
     np.fmax: "fmax", np.fmin: "fmin", np.fmod: "fmod", np.remainder: "remainder",
-    np.matmul: "matmul", np.sin: "sin", np.cos: "cos",
+    np.matmul: "matmul", np.sin: "sin", np.cos: "cos", np.expm1: "expm1",
+    np.log1p: "log1p", np.sinh: "sinh", np.cosh: "cosh",
 }
 _RELATIONS: dict[np.ufunc, str] = {
     np.equal: "equal", np.not_equal: "not_equal", np.less: "less", np.less_equal: "less_equal",

@@ -57,8 +57,9 @@ _SHARED: dict[str, Callable[..., Any]] = {
 }
 #: Those whose result is of the floating type, which numpy's integers do not become by themselves.
 _FLOATING: dict[str, Callable[..., Any]] = {
-    "divide": np.divide, "exp": np.exp, "log": np.log, "mean": np.mean,
-    "reciprocal": np.reciprocal, "sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "tanh": np.tanh,
+    "cos": np.cos, "cosh": np.cosh, "divide": np.divide, "exp": np.exp, "expm1": np.expm1,
+    "log": np.log, "log1p": np.log1p, "mean": np.mean, "reciprocal": np.reciprocal, "sin": np.sin,
+    "sinh": np.sinh, "sqrt": np.sqrt, "tanh": np.tanh,
 }
 
 _UniqueAll = namedtuple("_UniqueAll", "values indices inverse_indices counts")
@@ -261,7 +262,11 @@ class Namespace:
         """Rounded by the context where numbers become floating, toward zero where integers."""
         _check_device(device)
         if isinstance(x, Held):
-            return x.astype(dtype, copy)  # type: ignore[attr-defined]
+            array: Any = x
+            # The type of its memory, to which an Array's own astype converts.
+            if self._is_floating(dtype):
+                return array.copy() if copy else array
+            return array.astype(dtype, copy)
         if self._is_floating(dtype):
             return self.context.array(x)
         self._check_type(dtype)
@@ -331,6 +336,8 @@ class Namespace:
 
     def sum(self, x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         """The floating type is that of every sum here; integers have numpy's sums."""
+        if self._is_floating(dtype) and not isinstance(x, Held):
+            x = self.astype(x, dtype)
         if isinstance(x, Held):
             if dtype is not None and not self._is_floating(dtype):
                 raise TypeError(f"dtype={dtype} is not offered for sums; they have {self.dtype}")

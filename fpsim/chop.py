@@ -12,11 +12,14 @@ Source    Higham & Pranesh, SIAM J. Sci. Comput. 41 (2019) C585.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from fpsim.elementwise.sizes import check_size
 
 __all__ = ["Chop", "MatlabRandom", "matlab_rand"]
 
@@ -29,8 +32,17 @@ _FORMATS = {
 _BY_NAME = {name: params for names, params in _FORMATS.items() for name in names}
 _RELEASES = ("current", "2019")
 
+#: What the generator begins with for seed 0.
+_SEED_OF_ZERO = 5489
+#: The largest number that randi takes (flintmax - 1).
+_LARGEST_WHOLE = 2**53 - 1
+
 #: Fraction digits of binary64, and a power of two that makes its subnormals normal.
 _FRACTION, _UP = 52, 2.0**200
+
+
+def _is_whole(x: object) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
 class MatlabRandom:
@@ -38,7 +50,8 @@ class MatlabRandom:
 
     Source    MATLAB's default generator is the Mersenne twister with 53-bit numbers, as numpy's
               RandomState is; matrices are filled by columns. Checked against the numbers that
-              published programs print for their seeds (tests/experiments/published).
+              published programs print for their seeds (tests/experiments/published). rng(0) is
+              the generator's own seed 5489: MathWorks' page on rand prints what follows it.
 
     >>> random = MatlabRandom(1)
     >>> random.rand(2, 2).round(4).tolist()
@@ -46,21 +59,37 @@ class MatlabRandom:
     """
 
     def __init__(self, seed: int) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 1 <= seed < 2**32:
+        if not (_is_whole(seed) and 0 <= seed < 2**32):
             raise ValueError(
-                f"seed={seed!r} has no stream that is known; use a whole number from 1 to 2**32 - 1"
+                f"seed={seed!r} has no stream that is known; use a whole number from 0 to 2**32 - 1"
             )
-        self._state = np.random.RandomState(seed)
+        self._state = np.random.RandomState(seed or _SEED_OF_ZERO)
 
     def rand(self, *shape: int) -> NDArray[np.float64]:
-        """Numbers from 0 to 1: rand(n) is a matrix of n by n, rand(m, n) one of m by n."""
-        sides = shape * 2 if len(shape) == 1 else shape or (1, 1)
+        """Numbers from 0 to 1: rand(n) is a matrix of n by n, rand(m, n) one of m by n.
+
+        Raises    ValueError for sides that are no whole numbers; negative ones are 0, as in MATLAB.
+        """
+        for side in shape:
+            if not _is_whole(side):
+                raise ValueError(f"shape={shape} has the side {side!r}; give whole numbers")
+        sides = tuple(max(0, int(n)) for n in (shape * 2 if len(shape) == 1 else shape or (1, 1)))
+        check_size("shape", shape, math.prod(sides), 8)
         values = self._state.random_sample(int(np.prod(sides)))
         return values.reshape(sides[::-1]).T
 
-    def randi(self, largest: int, *shape: int) -> NDArray[np.int64]:
-        """Whole numbers from 1 to the largest."""
-        return np.floor(largest * self.rand(*shape)).astype(np.int64) + 1
+    def randi(self, largest: int | Sequence[int], *shape: int) -> NDArray[np.int64]:
+        """Whole numbers from 1 to the largest, or from the first to the second of two."""
+        ends = (1, largest) if np.ndim(largest) == 0 else tuple(np.ravel(largest).tolist())
+        if len(ends) != 2 or not all(map(_is_whole, ends)) or not ends[0] <= ends[1]:
+            raise ValueError(
+                f"largest={largest!r} is no range; give a whole number from 1 on, or two in order"
+            )
+        if max(map(abs, ends)) > _LARGEST_WHOLE:
+            raise ValueError(f"largest={largest!r} is beyond 2**53 - 1, where MATLAB's randi ends")
+        count = float(ends[1]) - float(ends[0]) + 1
+        steps: NDArray[np.int64] = np.floor(count * self.rand(*shape)).astype(np.int64)
+        return steps + int(ends[0])
 
     def randn(self, *shape: int) -> NDArray[np.float64]:
         """Refused: MATLAB's normal numbers come from a ziggurat whose tables are not published."""
@@ -77,6 +106,37 @@ def matlab_rand(seed: int, *shape: int) -> NDArray[np.float64]:
     [0.417, 0.7203, 0.0001]
     """
     return MatlabRandom(seed).rand(*shape)
+
+
+def _digits_and_exponent(
+    format: str, params: tuple[int, int] | None, round: int
+) -> tuple[int, int]:
+    """t and emax of a format by its name, or of c by its params."""
+    if format in ("c", "custom") and params is not None:
+        most = 25 if round == 1 else _FRACTION
+        pair = tuple(params) if isinstance(params, (tuple, list)) else ()
+        whole = len(pair) == 2 and all(map(_is_whole, pair))
+        if not (whole and 2 <= pair[0] <= most and 1 <= pair[1] <= 1023):
+            raise ValueError(
+                f"params={params!r}; chop takes (t, emax), whole numbers, t from 2 to {most}, emax "
+                "from 1 to 1023"
+            )
+        return int(pair[0]), int(pair[1])
+    if not isinstance(format, str) or format not in _BY_NAME:
+        names = ", ".join(_BY_NAME)
+        raise ValueError(f"format={format!r} is not known; use {names}, or c with params=")
+    if params is not None:
+        raise ValueError(f"params={params!r} is for format='c', got {format!r}; leave one of them")
+    return _BY_NAME[format]
+
+
+def _array_of(x: ArrayLike) -> NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("x is a masked array, whose mask would be lost; give x.filled(number)")
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"x is no array of numbers ({error}); give rows of equal length") from None
 
 
 class Chop:
@@ -109,24 +169,21 @@ class Chop:
         randfunc: Callable[[int], ArrayLike] | None = None, random: MatlabRandom | None = None,
         release: str = "current",
     ) -> None:
-        if format in ("c", "custom") and params is not None:
-            t, emax = params
-            most = 25 if round == 1 else _FRACTION
-            if not (2 <= t <= most and 1 <= emax <= 1023):
-                raise ValueError(f"params={params}; chop takes t up to {most}, emax up to 1023")
-        elif not isinstance(format, str) or format not in _BY_NAME:
-            names = ", ".join(_BY_NAME)
-            raise ValueError(f"format={format!r} is not known; use {names}, or c with params=")
-        else:
-            t, emax = _BY_NAME[format]
+        t, emax = _digits_and_exponent(format, params, round)
         two = (0, 1)
         choices = (("round", round, range(1, 7)), ("flip", flip, two), ("explim", explim, two))
         subnormal = int(format not in ("b", "bfloat16")) if subnormal is None else subnormal
         for name, value, allowed in (*choices, ("subnormal", subnormal, two)):
-            if value not in allowed:
+            if isinstance(value, float) or value not in allowed:
                 raise ValueError(f"{name}={value!r} is not an option of chop; use {list(allowed)}")
         if release not in _RELEASES:
             raise ValueError(f"release={release!r} is not known; use {' or '.join(_RELEASES)}")
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+            raise ValueError(f"p={p!r} is no probability; use a number from 0 to 1")
+        if randfunc is not None and not callable(randfunc):
+            raise TypeError(f"randfunc={randfunc!r} is no function of a number; give one, or None")
+        if not isinstance(random, (MatlabRandom, type(None))):
+            raise TypeError(f"random={random!r} is no MatlabRandom; give one, or None")
         self.t, self.emax, self.emin = int(t), int(emax), 1 - int(emax)
         self.round, self.subnormal, self.flip, self.p = round, subnormal, flip, p
         self.explim, self.release = explim, release
@@ -143,15 +200,15 @@ class Chop:
 
     def __call__(self, x: ArrayLike) -> NDArray[Any]:
         """x with each number rounded; shape and type of x, which is float64 or float32."""
-        given = np.asarray(x)
-        if given.dtype.kind not in "fiu" or given.dtype.itemsize > 8:
-            raise TypeError(f"x has dtype {given.dtype}; chop takes real arrays of up to 64 bits")
-        flat = given.astype(np.float64).ravel(order="F")
+        array = _array_of(x)
+        if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+            raise TypeError(f"x has dtype {array.dtype}; chop takes real arrays of up to 64 bits")
+        flat = array.astype(np.float64).ravel(order="F")
         result = self._rounded(flat)
         if self.explim or self.release == "2019":
             result = self._limited(flat, result)
-        shaped = result.reshape(given.shape[::-1]).T
-        return shaped.astype(np.float32 if given.dtype == np.float32 else np.float64)
+        shaped = result.reshape(array.shape[::-1]).T
+        return shaped.astype(np.float32 if array.dtype == np.float32 else np.float64)
 
     def _rounded(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """To t digits, or to fewer where a number of the format is subnormal."""
@@ -195,6 +252,11 @@ class Chop:
         up = np.zeros(x.shape, np.bool_)
         if drawing.size:
             random = np.asarray(self.randfunc(drawing.size), np.float64).ravel()
+            if random.size not in (1, drawing.size):
+                raise ValueError(
+                    f"randfunc({drawing.size}) gave {random.size} numbers; it has to give as many "
+                    "as it is asked for, or one for all"
+                )
             up[drawing] = random <= ((tail / one)[drawing] if self.round == 5 else 0.5)
         return up
 
@@ -204,16 +266,16 @@ class Chop:
         """One of the t - 1 last digits flipped, in a share p of the numbers."""
         if not np.isfinite(result).all():
             raise ValueError("x has infinities or NaN, in which chop flips no bit; leave them out")
-        chosen = self.random.rand(result.size, 1).ravel() <= self.p
-        if not chosen.any():
+        hit = self.random.rand(result.size, 1).ravel() <= self.p
+        if not hit.any():
             return result
-        digits = self.random.randi(self.t - 1, int(chosen.sum()), 1).ravel()
+        digits = self.random.randi(self.t - 1, int(hit.sum()), 1).ravel()
         _, e = np.frexp(x)
         place = np.where(x == 0, 1, e) - _FRACTION - 1 + dropped
-        whole = np.ldexp(np.abs(result[chosen]), -place[chosen]).astype(np.int64)
-        flipped = np.ldexp((whole ^ (1 << (digits - 1))).astype(np.float64), place[chosen])
+        whole = np.ldexp(np.abs(result[hit]), -place[hit]).astype(np.int64)
+        flipped = np.ldexp((whole ^ (1 << (digits - 1))).astype(np.float64), place[hit])
         result = result.copy()
-        result[chosen] = np.where(result[chosen] < 0, -flipped, flipped)
+        result[hit] = np.where(result[hit] < 0, -flipped, flipped)
         return result
 
     def _limited(self, x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:

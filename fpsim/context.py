@@ -49,8 +49,8 @@ _GUARDED = (
     "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral",
     "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
     "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less",
-    "less_equal", "greater", "greater_equal", "unordered", "exp", "log", "tanh", "sigmoid",
-    "rsqrt", "erf", "sin", "cos",
+    "less_equal", "greater", "greater_equal", "unordered", "exp", "expm1", "log", "log1p",
+    "sinh", "cosh", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos",
     "dot", "sum", "mean", "matmul", "k_split", "conv2d", "max", "min", "argmax", "argmin",
 )
 
@@ -143,8 +143,8 @@ class Context:
         return Context(**(choices | changes))
 
     def _choices(self) -> dict[str, Any]:
-        kept = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
-        return self.settings.choices() | kept
+        others = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
+        return self.settings.choices() | others
 
     def in_format(self, fmt: Format | str) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.
@@ -464,15 +464,18 @@ class Context:
             )
         return self.core.rounded("fma", self.core.carriers((x, y, z)), out)
 
-    def power(self, x: Operand, n: int, out: Out = None) -> Array:
+    def power(self, x: Operand, n: Operand, out: Out = None) -> Array:
         """x to a whole power: ((x*x)*x)*..., every product rounded; 1 / x**-n for negative n.
 
-        x**0 is 1, also for NaN, and x**1 is x, both without flags; x**0.5 is sqrt(x).
+        x**0 is 1, also for NaN, and x**1 is x, both without flags; x**0.5 is sqrt(x). Where n is
+        an Array, each x**n is one operation.
 
-        Rounding  abs(n) - 1 products from the left, each an operation; a division where n < 0.
-        Flags     those of the products and the division.
-        Raises    TypeError for an n that is no whole number, ValueError beyond 4096.
-        Source    the order is ours; IEEE 754-2019 §9.2 pown(x, 0) = 1.
+        Rounding  abs(n) - 1 products from the left, each an operation; a division where n < 0. An
+                  Array of n: once.
+        Flags     those of the products and the division. An Array of n: INVALID for a negative
+                  number to a power that is not whole, DIVBYZERO for a zero to a negative one.
+        Raises    TypeError for a number n that is not whole, ValueError beyond 4096.
+        Source    the order is ours; IEEE 754-2019 §9.2 pown(x, 0) = 1, pow.
 
         >>> half = Context("binary16")
         >>> half.array([3.0, 0.1]) ** 3
@@ -690,12 +693,36 @@ class Context:
         """
         return operations.elementary_function(self.core, "exp", x, out)
 
+    def expm1(self, x: Operand, out: Out = None) -> Array:
+        """e**x - 1, rounded once, without the loss of that subtraction; expm1(±0) = ±0.
+
+        >>> half = Context("binary16")
+        >>> half.expm1(half.array([0.0009765625])), half.exp(half.array([0.0009765625])) - 1
+        (Array([0.00097752], binary16), Array([0.00097656], binary16))
+        """
+        return operations.elementary_function(self.core, "expm1", x, out)
+
     def log(self, x: Operand, out: Out = None) -> Array:
         """The natural logarithm, rounded once; log(1) = 0 is exact, log(0) a pole.
 
         Flags     DIVBYZERO for a zero, INVALID for x < 0; the rest from the rounding.
         """
         return operations.elementary_function(self.core, "log", x, out)
+
+    def log1p(self, x: Operand, out: Out = None) -> Array:
+        """The natural logarithm of 1 + x, rounded once; log1p(±0) = ±0, log1p(-1) is a pole.
+
+        Flags     DIVBYZERO for -1, INVALID for x < -1; the rest from the rounding.
+        """
+        return operations.elementary_function(self.core, "log1p", x, out)
+
+    def sinh(self, x: Operand, out: Out = None) -> Array:
+        """The hyperbolic sine, rounded once; sinh(±0) = ±0."""
+        return operations.elementary_function(self.core, "sinh", x, out)
+
+    def cosh(self, x: Operand, out: Out = None) -> Array:
+        """The hyperbolic cosine, rounded once; cosh(0) = 1 is exact."""
+        return operations.elementary_function(self.core, "cosh", x, out)
 
     def tanh(self, x: Operand, out: Out = None) -> Array:
         """The hyperbolic tangent, rounded once; tanh(±0) = ±0."""

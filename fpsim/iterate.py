@@ -70,10 +70,10 @@ class _Program(NamedTuple):
 def iterate(context: Any, step: Callable[..., Any], x: Any, n: int, watch: Any) -> Iteration:
     """n steps from x; what is refused is refused before anything has changed."""
     arrays = list(x) if isinstance(x, (tuple, list)) else [x]
-    _check(context, arrays, n)
-    kept = _watched(watch, n, sum(a.carrier.nbytes for a in arrays))
+    _check(context, step, arrays, n)
+    watched_steps = _watched(watch, n, sum(a.carrier.nbytes for a in arrays))
     program = _traced(context, step, arrays)
-    run = _Steps(context, program, n, kept)
+    run = _Steps(context, program, n, watched_steps)
     fixed = run.all(step, [a.shape for a in arrays])
     many = isinstance(x, (tuple, list))
 
@@ -85,12 +85,14 @@ def iterate(context: Any, step: Callable[..., Any], x: Any, n: int, watch: Any) 
             first += a.size
         return tuple(parts) if many else parts[0]
 
-    watched = None if watch is None else shaped(run.history, len(kept))
+    watched = None if watch is None else shaped(run.history, len(watched_steps))
     return Iteration(shaped(run.values), fixed, watched)
 
 
-def _check(context: Any, arrays: Sequence[Any], n: int) -> None:
+def _check(context: Any, step: Any, arrays: Sequence[Any], n: int) -> None:
     core: Core = context.core
+    if not callable(step):
+        raise TypeError(f"step={step!r} is no function; give one that takes and returns the state")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise ValueError(f"n={n!r} is not a number of steps; use a whole number from 0 on")
     if not arrays:
@@ -177,16 +179,16 @@ def _compiled(
     rows_of: dict[str, int] = {}
     present = wides = quanta = 0
     rules: dict[int, list[NDArray[Any]]] = {32: [narrow], 64: [wide]}
-    chosen = plan("add", settings, exact_width("add", settings, memory.itemsize))
+    rule = plan("add", settings, exact_width("add", settings, memory.itemsize))
     for name in dict.fromkeys(row[0] for row in trace.table if row[0] in _NUMBERS):
         width = exact_width(name, settings, memory.itemsize)
-        chosen, bit = plan(name, settings, width), 1 << _NUMBERS[name]
+        rule, bit = plan(name, settings, width), 1 << _NUMBERS[name]
         present |= bit
         wides |= bit * (width == 64)
-        quanta |= bit * (chosen.in_quanta and name not in ("add", "subtract"))
+        quanta |= bit * (rule.in_quanta and name not in ("add", "subtract"))
         rows_of[name] = len(rules[width]) * size
-        rules[width].append(chosen.constants)
-    stochastic = chosen.stochastic
+        rules[width].append(rule.constants)
+    stochastic = rule.stochastic
     table = np.array([
         (
             _NUMBERS.get(name, _SIGNS.get(name, 0)), n, *begins, *[begins[0]] * (3 - len(begins)),
@@ -194,9 +196,9 @@ def _compiled(
         )
         for name, n, begins, out in trace.table
     ], np.int64).reshape(-1, 8)
-    words = WORDS_NONE if not stochastic else WORDS_WHOLE if chosen.whole_words else WORDS_HALF
+    words = WORDS_NONE if not stochastic else WORDS_WHOLE if rule.whole_words else WORDS_HALF
     variant = ProgramVariant(
-        chosen.mode, chosen.flush, chosen.one_zero, words, chosen.residual, present, wides, quanta
+        rule.mode, rule.flush, rule.one_zero, words, rule.residual, present, wides, quanta
     )
     state = np.array([16, result.size], np.int64)
     return _Program(
@@ -209,40 +211,40 @@ def _compiled(
 class _Steps:
     """Steps of a program; the context changes at the end alone, or before a step that traps."""
 
-    def __init__(self, context: Any, program: _Program, n: int, kept: list[int]) -> None:
-        self.context, self.program, self.n, self.kept = context, program, n, kept
+    def __init__(self, context: Any, program: _Program, n: int, watched: list[int]) -> None:
+        self.context, self.program, self.n, self.watched = context, program, n, watched
         self.size = program.result.size
         memory = program.memory
         self.values = memory[16 : 16 + self.size]
-        self.history = np.zeros((len(kept) + 1, self.size), memory.dtype)
+        self.history = np.zeros((len(watched) + 1, self.size), memory.dtype)
         self.bits = f"u{memory.itemsize}"
         self.scratch = np.zeros((3, BLOCK), memory.dtype)
         self.done, self.flags, self.filled = 0, 0, 0
 
     def all(self, step: Callable[..., Any], shapes: Sequence[Any]) -> int | None:
         """Every step; the one after which nothing changes."""
-        if self.kept and self.kept[0] == 0:
+        if self.watched and self.watched[0] == 0:
             self.history[0], self.filled = self.values, 1
         per_step = max(1, int(self.program.table[:, 1].sum()))
         fixed = None
         while self.done < self.n and fixed is None:
-            why = self._some(min(self.n - self.done, max(1, _ROUNDINGS // per_step)))
+            why = self._run(min(self.n - self.done, max(1, _ROUNDINGS // per_step)))
             if why == FIXED:
                 fixed = self.done
             elif why == STOPPED:
                 self._publish()
                 self._step_itself(step, shapes)
         if fixed is not None:
-            self.history[self.filled : len(self.kept)] = self.values
+            self.history[self.filled : len(self.watched)] = self.values
             self.done = self.n
         self._publish()
-        self.history = self.history[: len(self.kept)]
+        self.history = self.history[: len(self.watched)]
         return fixed
 
-    def _some(self, steps: int) -> int:
+    def _run(self, steps: int) -> int:
         """So many steps by the kernel; why it ended."""
         program, core = self.program, self.context.core
-        kept = np.array([k - self.done for k in self.kept[self.filled :]], np.int64)
+        watched = np.array([k - self.done for k in self.watched[self.filled :]], np.int64)
         history = self.history[self.filled :]
         outcome = np.zeros(2, np.int64)
         number = core.clock.operation + program.draws * (self.done - self._published)
@@ -251,10 +253,10 @@ class _Steps:
             program.table, program.places, program.memory, program.memory.view(self.bits),
             self.scratch, self.scratch.view(self.bits), *program.rules, NO_WORDS, program.state,
             program.result, np.uint64(core.seed or 0), np.uint64(number), program.draws, steps,
-            core.armed, kept, history.view(self.bits), outcome, sign,
+            core.armed, watched, history.view(self.bits), outcome, sign,
         )
         self.done += int(done)
-        self.filled = sum(k <= self.done for k in self.kept)
+        self.filled = sum(k <= self.done for k in self.watched)
         self.flags |= int(outcome[1])
         return int(outcome[0])
 

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fpsim.array import Array
 from fpsim.core import Core, Operand, Out
-from fpsim.elementwise import compare, elementary, integers, order
+from fpsim.elementwise import compare, elementary, integers, order, powers
 from fpsim.elementwise.apply import apply, as_read, broadcast
 from fpsim.elementwise.order import is_total_order
 from fpsim.elementwise.remainder import remainder as exact_remainder
@@ -77,8 +77,18 @@ def _rounded_by(settings: Settings, rounding: Rounding) -> Settings:
     return settings.replace(rounding=rounding)
 
 
-def power(core: Core, x: Operand, n: int, out: Out) -> Array:
-    """x to a whole power: products from the left, each an operation, and a division for n < 0."""
+def power(core: Core, x: Operand, n: Operand, out: Out) -> Array:
+    """x to a whole power: products from the left, each an operation, and a division for n < 0.
+
+    To an Array of powers: one operation, correctly rounded.
+    """
+    if isinstance(n, Array):
+        if core.settings.native:
+            raise TypeError(
+                "power with an Array of exponents is not offered in binary64, the native "
+                "reference; use a narrower format, or a whole number"
+            )
+        return core.rounded("pow", core.carriers((x, n)), out, powers.evaluate)
     if isinstance(n, float) and n == 0.5:
         return core.rounded("sqrt", core.carriers((x,)), out)
     n = _whole_power(n)
@@ -248,7 +258,7 @@ def to_integers(core: Core, x: Operand, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def elementary_function(core: Core, name: str, x: Operand, out: Out) -> Array:
-    """exp, log, tanh, sigmoid, rsqrt, erf, sin or cos, correctly rounded."""
+    """A function of `fpsim.elementwise.elementary`, correctly rounded."""
     if core.settings.native:
         raise TypeError(
             f"{name} is not offered in binary64, the native reference; use a narrower format"

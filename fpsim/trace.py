@@ -69,6 +69,9 @@ class TracedArray(Array):
     item = tolist = codes = to_numpy = _read = _one = __contains__ = __array__ = _number
     any = all = _number
 
+    def to(self, target: Any) -> NoReturn:
+        _refuse("a change of format")
+
     def __repr__(self) -> str:
         return f"TracedArray(shape={self.shape}, {self.format.name})"
 

@@ -106,8 +106,9 @@ def test_the_collector_of_garbage_passes_over_what_was_collected_to_be_run():
     assert gc.get_freeze_count() > 10_000  # 0 without the hook in conftest.py
 
 
-def test_modules_that_stand_alone_for_a_reason_exist():
+def test_a_module_has_two_users_a_name_in_the_docs_or_a_reason():
     rows = single_users.single_users()
     assert all(user in modules() for user in rows.values())
+    assert not [module for module in rows if not single_users.reason(module)]
     for start in single_users.REASONS:
         assert any(m == start or m.startswith(f"{start}.") for m in modules()), start

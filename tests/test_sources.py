@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.sources import BUILT, NOWHERE, OPEN, PAGE, ROOT, in_step, marks, rows
+import re
+
+import pytest
+
+from tests.mutants import is_another_program
+from tests.mutate import Tree
+from tests.rows import row_mutants
+from tests.sources import BUILT, NOWHERE, OPEN, PAGE, ROOT, TESTED, in_step, marks, rows
 
 TEXT = PAGE.read_text(encoding="utf-8")
 #: How many rows each document has.
@@ -22,10 +29,40 @@ def test_marks_and_table_are_in_step():
 
 def test_what_is_built_has_a_place_and_a_test():
     for row in rows(TEXT):
-        if row.status == BUILT:
+        assert "issue" not in row.feature, f"{row.identity} says who asked for it, not what it is"
+        if row.status in (BUILT, TESTED):
             assert row.place != NOWHERE, f"{row.identity} has tests; say where it lives"
             assert row.tests != NOWHERE
         if row.status == OPEN:
             assert row.tests == NOWHERE
         for place in row.place.split(", ") if row.place != NOWHERE else ():
             assert (ROOT / place.partition("::")[0]).exists(), f"{row.identity}: {place} is gone"
+
+
+def test_every_mutant_of_a_row_changes_the_code_and_has_a_marked_test():
+    tests = marks()
+    for own in row_mutants():
+        assert is_another_program(own.mutant, (ROOT / own.path).read_text(encoding="utf-8"))
+        assert own.test in tests[own.row], f"{own.row}: {own.test} does not carry its mark"
+    order = [own.row for own in row_mutants()]
+    assert order == sorted(set(order))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    return Tree(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("own", row_mutants(), ids=lambda own: own.row)
+def test_the_named_test_fails_under_the_mutant_of_a_row(own, tree):
+    """Rows of a front end are tried where its framework is installed."""
+    if not own.can_run:
+        pytest.skip(f"{own.needs} is not installed")
+    tree.apply(own.mutant)
+    try:
+        name, enough = tree.run([own.test], 300.0)
+    finally:
+        tree.restore(own.mutant)
+    assert name is not None or not enough, f"{own.test} passes with {own.mutant}"
+    assert re.match(re.escape(own.test), name or own.test)

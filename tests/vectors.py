@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+_SHARED = Path(__file__).parents[2] / "shared"
+
 _MODES = ("near_even", "minMag", "min", "max")
 _EXACT = ("eq", "le", "lt")
 _ROUNDED = ("add", "sub", "mul", "div", "sqrt", "mulAdd", "rem", "roundToInt", "to_i32")
@@ -37,8 +39,20 @@ def data_path(relative: str) -> Path:
     return _external("FPSIM_DATA", relative)
 
 
-def _external(variable: str, relative: str) -> Path:
+def documents() -> Path:
+    """The folder of the source documents: FPSIM_SOURCES, or seeds beside the checkout."""
+    return _external("FPSIM_SOURCES", "", beside="seeds")
+
+
+def data_of_documents() -> Path:
+    """The folder with MNIST, which the documents' programs read: FPSIM_DATA, or one beside."""
+    return _external("FPSIM_DATA", "mnist", beside="data").parent
+
+
+def _external(variable: str, relative: str, beside: str = "") -> Path:
     folder = os.environ.get(variable)
+    if not folder and beside and (shared := _SHARED / beside).exists():
+        folder = str(shared)
     if not folder:
         pytest.skip(f"{variable} is not set")
     path = Path(folder) / relative

@@ -75,17 +75,17 @@ def _values(x: NDArray[np.float32], transform: str | None) -> NDArray[np.float64
 
 def _answer(rows: list[Row]) -> str:
     of = {(row["outliers"], row["transform"]): row for row in rows}
-    said = []
+    sentences = []
     for factor in OUTLIERS[1:]:
         plain, turned = of[factor, "none"], of[factor, "rht16"]
-        said.append(
+        sentences.append(
             f"with tokens {factor} times as large the error of ordinary tokens goes from "
             f"{plain['error']:.2f} to {turned['error']:.2f} and their gain from "
             f"{plain['gain']:.3f} to {turned['gain']:.3f}"
         )
     plain, turned = of[1, "none"], of[1, "rht16"]
     return (
-        f"It trades: {'; '.join(said)}. Without outliers it changes nothing: the error of the "
+        f"It trades: {'; '.join(sentences)}. Without outliers it changes nothing: the error of the "
         f"weight gradient is {plain['error_of_product']:.4f} without and "
         f"{turned['error_of_product']:.4f} with it."
     )

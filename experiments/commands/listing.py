@@ -93,11 +93,11 @@ def scaled_unit_lines() -> Iterator[str]:
               "evidence", "instruction")
     for name, unit in sorted(SCALED_UNITS.items()):
         assert isinstance(unit, ScaledUnit)
-        known = " ".join(str(unit.facts[c].evidence)[0] for c in _JUDGED)
+        evidence = " ".join(str(unit.facts[c].evidence)[0] for c in _JUDGED)
         scales = ",".join(fmt.name for fmt in unit.scale_formats)
         how = "" if unit.promotion is None else f", {unit.promotion}"
         yield row(name, scales, unit.scale_block, unit.terms, unit.group, unit.window,
-                  f"{unit.accumulator} {unit.rounding}", known, unit.instruction + how)
+                  f"{unit.accumulator} {unit.rounding}", evidence, unit.instruction + how)
 
 
 def bench_lines() -> Iterator[str]:

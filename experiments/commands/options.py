@@ -65,20 +65,20 @@ def read_formats_or_blocks(names: str) -> list[Format | Block]:
     from fpsim.records.blocks import BLOCKS
     from fpsim.records.formats import ScaleFormat, find_format
 
-    found: list[Format | Block] = []
+    formats: list[Format | Block] = []
     for text in names.split(","):
         name = text.strip()
         block = BLOCKS.get(name.lower())
         if block is not None:
-            found.append(block)
+            formats.append(block)
             continue
         fmt = find_format(name)
         if isinstance(fmt, ScaleFormat):
             raise ValueError(
                 f"format={fmt.name!r} holds scales of blocks; give a format of numbers"
             )
-        found.append(fmt)
-    return found
+        formats.append(fmt)
+    return formats
 
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,15 +39,15 @@ def command(numbers: tuple[str, ...], formats: str, rounding: str) -> None:
         from fpsim.records.blocks import Block
         from fpsim.records.rounding import find_rounding
 
-        mode, known = find_rounding(rounding), read_formats_or_blocks(formats)
+        mode, listed = find_rounding(rounding), read_formats_or_blocks(formats)
         lines = [
             line
             for number in numbers
-            for fmt in known
+            for fmt in listed
             if not isinstance(fmt, Block)
             for line in [*show(number, fmt, mode), ""]
         ]
-        for block in known:
+        for block in listed:
             if isinstance(block, Block):
                 lines += [*show_block(numbers, block, mode), ""]
     click.echo("\n".join(lines[:-1]))

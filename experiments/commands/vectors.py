@@ -38,7 +38,7 @@ def command(
         if bits is not None and mode.upper() != "SR":
             raise ValueError(f"bits={bits} goes with --mode SR; drop it or change the mode")
         rounding = SR(bits) if bits is not None else find_rounding(mode)
-        if name.upper() in (known.upper() for known in UNITS):
+        if name.upper() in (unit.upper() for unit in UNITS):
             if operation != "convert":
                 raise ValueError(f"operation={operation!r} goes with a format; drop it for a unit")
             vectors = of_unit(find_unit(name), rounding, count, seed)

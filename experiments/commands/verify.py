@@ -172,25 +172,25 @@ def proof(
         from fpsim.judge.proofs.catalogue import find
         from fpsim.judge.proofs.theorem import PROVED, prove, values_of
 
-        chosen = [t for t in find(words) if t.quick or not quick]
-        known = pages.read(record) if record else {}
+        theorems = [t for t in find(words) if t.quick or not quick]
+        proofs = pages.read(record) if record else {}
         if at:
-            theorem, point = values_of(chosen, at)
+            theorem, point = values_of(theorems, at)
         if page:
-            pages.write(page, pages.table(chosen, known))
+            pages.write(page, pages.table(theorems, proofs))
     if at:
         finding = theorem.found_at(point)
         click.echo(finding)
         return int(finding.differs)
     if only_list:
-        for theorem in chosen:
+        for theorem in theorems:
             click.echo(f"{theorem.kind:<24} {theorem.name}: {theorem.statement}")
     if page or only_list:
         return 0
-    status = int(any(not known[t.name]["status"].startswith(PROVED) for t in chosen
-                     if t.name in known))
-    for theorem in chosen:
-        if theorem.name in known:
+    status = int(any(not proofs[t.name]["status"].startswith(PROVED) for t in theorems
+                     if t.name in proofs))
+    for theorem in theorems:
+        if theorem.name in proofs:
             continue
         verdict = prove(theorem, limit)
         click.echo(verdict)

@@ -48,8 +48,8 @@ def command(folder: Path | None, levels: tuple[str, ...]) -> None:
         _warm_up()
         return
     with bad_input():
-        chosen = check_levels(levels)
-    for level in chosen:
+        checked = check_levels(levels)
+    for level in checked:
         path = _pack(folder, level)
         click.echo(f"wrote {path}: {path.stat().st_size / 1e6:.1f} MB")
 

@@ -26,7 +26,7 @@ from ipu.plan.cycles import Event, Rates, timeline
 from ipu.plan.memory import Live, StageFigures, lives
 from ipu.plan.plan import Plan
 from ipu.plan.trace import account, trace_events
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 
 __all__ = [
     "BATCH", "STAGES", "Measured", "figures_of_rows", "measure", "plan_files", "rows_of_figures",
@@ -79,7 +79,7 @@ class Measured:
 
 def measure(plan: Plan, seed: int, steps: int = 1, optimizer: Optimizer | None = None) -> Measured:
     """Trains that many steps in FP16 with stochastic rounding; the digest holds every weight."""
-    trainer = Trainer(
+    trainer = PlanTrainer(
         optimizer or SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True), seed=seed
     )
     data = digits.load()

@@ -38,7 +38,7 @@ from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _train(job: PlanJob) -> tuple[Row, tuple[UnitUsed, ...]]:
     """The digest of one training, and what its plan says of itself."""
     further, micro_batches, direction = CONTROLS.get(job.control, (0, COUNT, 1))
     plan = plan_of(job, micro_batches)
-    trainer = Trainer(
+    trainer = PlanTrainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True),
         loss_scale=StaticLossScale(SCALE), seed=job.seed + further,
     )

@@ -35,7 +35,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.machine import FpCtl
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 from ipu.run.verdict import Effect, over_seeds, verdict
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _train(job: DriftJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     """Drift after 1, 2, 4 … steps, and what each replica recognises in the end."""
     way = WAYS[job.way]
     plan = Plan([digits.network], replicas=job.replicas, shard_state=way.sharded)
-    trainer = Trainer(
+    trainer = PlanTrainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=way.stochastic),
         seed=job.seed, private_updates=way.private, replica_identical_only=way.identical_only,
     )
@@ -127,7 +127,7 @@ def _batches(job: DriftJob) -> Iterator[NDArray[np.int64]]:
     return islice(chain.from_iterable(epochs), job.steps)
 
 
-def weights(trainer: Trainer) -> NDArray[np.float64]:
+def weights(trainer: PlanTrainer) -> NDArray[np.float64]:
     """Parameters of every replica: (replicas, parameters)."""
     return np.stack([
         np.concatenate([v.array.values.astype(np.float64).reshape(-1)
@@ -152,7 +152,7 @@ def drift(values: NDArray[np.float64]) -> dict[str, float]:
     }
 
 
-def _accuracies(trainer: Trainer, seed: int) -> Iterator[Row]:
+def _accuracies(trainer: PlanTrainer, seed: int) -> Iterator[Row]:
     """Of each replica's weights on the test digits, evaluated alike."""
     data = digits.load()
     _, test = data.split(seed)

@@ -45,7 +45,7 @@ from ipu.plan.collectives import Group
 from ipu.plan.cycles import HOST, LINK, Rates, timeline
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,7 +208,7 @@ def step_seconds(
     """Seconds of each step after one that compiles; of all replicas, or of a transport's worker."""
     group = Processes(transport, replicas) if transport else Group()
     plan = _plan(replicas, 1)
-    training = Trainer(
+    training = PlanTrainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=True), seed=seed, group=group
     )
     replicas_here, data = group.own(replicas), digits.load()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ipu.members.group import Processes
     from ipu.members.transport import Transport
     from ipu.plan.plan import Plan
-    from ipu.plan.trainer import Trainer
+    from ipu.plan.trainer import PlanTrainer
 
 FEATURES, CLASSES = 32, 10
 #: Micro-batches of an update, and samples of each on each replica.
@@ -168,17 +168,17 @@ def train(
     return 0
 
 
-def build(group: Processes, cluster: Cluster, options: DistributedArguments) -> Trainer:
+def build(group: Processes, cluster: Cluster, options: DistributedArguments) -> PlanTrainer:
     """The training of this worker's replicas."""
     from ipu.learn.optim import SGD
     from ipu.learn.policy import FP16
     from ipu.machine import FpCtl
     from ipu.plan.plan import Plan
-    from ipu.plan.trainer import Trainer
+    from ipu.plan.trainer import PlanTrainer
 
     order = options.order or cluster.order or "auto"
     plan = Plan([model], count=COUNT, replicas=cluster.replicas, order=order)
-    return Trainer(
+    return PlanTrainer(
         SGD(0.05, 0.9), plan=plan, policy=FP16, control=FpCtl(esr=not options.nearest),
         seed=options.seed, count=True, group=group,
     )
@@ -223,7 +223,7 @@ def _text(cluster: Cluster, options: DistributedArguments) -> str:
 
 @contextmanager
 def _saving(
-    group: Processes, training: Trainer, options: DistributedArguments
+    group: Processes, training: PlanTrainer, options: DistributedArguments
 ) -> Iterator[Callable[[], None]]:
     """Go on from the latest checkpoint; yields what saves one."""
     if options.checkpoint is None:

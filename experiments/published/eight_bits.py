@@ -89,11 +89,11 @@ def run(quick: bool, seed: int) -> Result:
         if data != "uniform":
             rows.append(equal("order", f"INT8 loses on {data} data", True,
                               ratios[best] - ratios[INTEGERS] > LEAST_GAP))
-    found = {(r["data"], r["format"]): r["decibels"] for r in rows if r.get("row") == "ratio"}
+    decibels = {(r["data"], r["format"]): r["decibels"] for r in rows if r.get("row") == "ratio"}
     sentence = (
-        f"INT8 has {found['uniform', INTEGERS]:.1f} dB of uniform data, 5M2E "
-        f"{found['normal', '5M2E']:.1f} dB of normal ones, where INT8 has "
-        f"{found['normal', INTEGERS]:.1f} dB."
+        f"INT8 has {decibels['uniform', INTEGERS]:.1f} dB of uniform data, 5M2E "
+        f"{decibels['normal', '5M2E']:.1f} dB of normal ones, where INT8 has "
+        f"{decibels['normal', INTEGERS]:.1f} dB."
     )
     return published(CLAIMS, rows, sentence, "c=8 bits, rounding=RNE", (ELEMENTWISE,))
 

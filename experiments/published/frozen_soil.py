@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim import BINARY32, BINARY64, Array, Context
+from fpsim.iterate import Iteration
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.experiments.published.claim import Claim, equal, published, tables, within
@@ -64,22 +66,9 @@ def _step(t: Array, rate: Array) -> Array:
     return after
 
 
-def _frozen(context: Context, most: int) -> tuple[Array, int]:
-    """Temperatures where a step changes nothing, and how many steps changed something."""
-    t, rate = _start(context), _rate(context)
-    for n in progress(range(most), "to nearest", most):
-        after = _step(t, rate)
-        if np.array_equal(after.carrier, t.carrier):
-            return t, n
-        t = after
-    return t, most
-
-
-def _run(context: Context, steps: int, lanes: int = 1) -> Array:
-    t, rate = _start(context, lanes), _rate(context)
-    for _ in progress(range(steps), str(context.rounding), steps):
-        t = _step(t, rate)
-    return t
+def _run(context: Context, steps: int, lanes: int = 1) -> Iteration:
+    """So many steps, and the one after which nothing changes."""
+    return context.iterate(partial(_step, rate=_rate(context)), _start(context, lanes), steps)
 
 
 def _native(steps: int) -> NDArray[np.float64]:
@@ -97,10 +86,11 @@ def run(quick: bool, seed: int) -> Result:
     whole = int(YEARS * 365 * 86_400 / STEP)
     most, steps = (2_000, 2_000) if quick else (whole, whole)
     single = Context(BINARY32)
-    nearest, still = _frozen(single, most)
+    stopped = _run(single, most)
+    nearest, still = stopped.x, most if stopped.fixed is None else stopped.fixed
     end, reference = _native(steps), _native(still)
     random = Context(BINARY32, rounding="SR", seed=seed)
-    columns = np.asarray(_run(random, still, LANES).values, np.float64)
+    columns = np.asarray(_run(random, still, LANES).x.values, np.float64)
     mean, error = columns.mean(0), columns.std(0, ddof=1) / math.sqrt(LANES)
     rows: list[Row] = []
     if not quick:

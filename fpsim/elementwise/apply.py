@@ -215,8 +215,8 @@ def apply(
 @lru_cache(maxsize=256)
 def _beside(settings: Settings) -> tuple[Settings, Settings]:
     """The settings with subnormals kept, and the same rounding to odd."""
-    kept = settings.replace(subnormals="keep")
-    return kept, kept.replace(rounding=RTO)
+    gradual = settings.replace(subnormals="keep")
+    return gradual, gradual.replace(rounding=RTO)
 
 
 def _on_normals(
@@ -228,9 +228,9 @@ def _on_normals(
     Rounded to odd among subnormals, a result lies on the same side of half the smallest normal
     number as the exact one, and is that half only if the exact one is.
     """
-    kept, to_odd = _beside(settings)
+    gradual, to_odd = _beside(settings)
     flags = np.zeros(common_shape(operands), np.uint8)
-    values, _ = apply(operation, operands, kept, element_flags=flags)
+    values, _ = apply(operation, operands, gradual, element_flags=flags)
     odd, _ = apply(operation, operands, to_odd, track=False)
     size, smallest = np.abs(odd), odd.dtype.type(settings.format.smallest_normal)
     tiny = (size > 0) & (size < smallest)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise import hard_cases
+from fpsim.elementwise.error_free import two_product, two_sum
 
 __all__ = ["circular"]
 
@@ -29,8 +30,6 @@ _DIRECT, _MOST = 0.75, 512
 _PART, _PARTS = 26, 5
 #: Points of the table: sin and cos of j / 64.
 _STEP, _POINTS = 64, 52
-
-_SPLIT = 134217729.0
 
 
 def _of_pi(digits: int) -> Fraction:
@@ -70,32 +69,17 @@ def _table() -> tuple[Wide, Wide, Wide, Wide]:
     return pairs[0], pairs[1], pairs[2], pairs[3]
 
 
-def _two_sum(x: Wide, y: Wide) -> tuple[Wide, Wide]:
-    total = x + y
-    back = total - x
-    return total, (x - (total - back)) + (y - back)
-
-
-def _two_product(x: Wide, y: float) -> tuple[Wide, Wide]:
-    """x y exactly, as its nearest number and the rest (Dekker)."""
-    product = x * y
-    split, other = x * _SPLIT, y * _SPLIT
-    a, c = split - (split - x), other - (other - y)
-    b, d = x - a, y - c
-    return product, ((a * c - product) + a * d + b * c) + b * d
-
-
 def _reduced(x: Wide) -> tuple[Wide, Wide, NDArray[np.int64]]:
     """An angle of at most pi/4, as a sum of two, and the number of quarter turns before it."""
     fraction, exponent = np.frexp(x)
     m, parts = np.ldexp(fraction, _PART), _turns()[exponent]
     first = np.fmod(m * parts[:, 0], 4.0) + m * parts[:, 1]  # exact: multiples of 2**-50 below 8
     n = np.rint(first)
-    high, low = _two_sum(first - n, m * parts[:, 2])
-    high, low = _two_sum(high, low + (m * parts[:, 3] + m * parts[:, 4]))
+    high, low = two_sum(first - n, m * parts[:, 2])
+    high, low = two_sum(high, low + (m * parts[:, 3] + m * parts[:, 4]))
     half_pi, half_pi_low = _half_pi()
-    angle, rest = _two_product(high, half_pi)
-    angle, rest = _two_sum(angle, rest + (high * half_pi_low + low * half_pi))
+    angle, rest = two_product(high, half_pi)
+    angle, rest = two_sum(angle, rest + (high * half_pi_low + low * half_pi))
     return angle, rest, n.astype(np.int64)
 
 

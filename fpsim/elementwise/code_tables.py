@@ -55,13 +55,14 @@ class CodeTable(NamedTuple):
         """
         target = out if out.flags.carray else np.empty(out.shape, out.dtype)
         bits, flat = x.reshape(-1).view(np.uint32), target.reshape(-1)
-        each = marks is not None
-        flat_marks = np.empty(x.size, np.uint8) if each else _NO_MARKS
+        by_element = marks is not None
+        flat_marks = np.empty(x.size, np.uint8) if by_element else _NO_MARKS
 
         def work(a: int, b: int) -> int:
-            part = flat_marks[a:b] if each else flat_marks
+            part = flat_marks[a:b] if by_element else flat_marks
             joined: int = look_up(
-                bits[a:b], np.uint32(self.shift), self.values, self.marks, flat[a:b], part, each
+                bits[a:b], np.uint32(self.shift), self.values, self.marks, flat[a:b], part,
+                by_element,
             )
             return joined
 

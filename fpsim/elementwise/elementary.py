@@ -51,22 +51,26 @@ class _Edges:
 
     infinities  values at -infinity and +infinity.
     odd         its value at ±0 is that zero; enclosures lose its sign.
-    negative    whether it is defined below zero.
-    pole        what over ±0 the pole is: "-1/|0|" or "1/0"; "" where there is none.
+    end         where the function ends below, in a pole.
+    pole        what over a zero the pole is: "-1/|0|" or "1/0"; "" where there is none.
     """
 
     infinities: tuple[float, float]
     odd: bool = False
-    negative: bool = True
+    end: float = -np.inf
     pole: str = ""
 
 
 _EDGES = {
     "exp": _Edges((0.0, np.inf)),
-    "log": _Edges((np.nan, np.inf), negative=False, pole="-1/|0|"),
+    "expm1": _Edges((-1.0, np.inf), odd=True),
+    "log": _Edges((np.nan, np.inf), end=0.0, pole="-1/|0|"),
+    "log1p": _Edges((np.nan, np.inf), odd=True, end=-1.0, pole="-1/|0|"),
+    "sinh": _Edges((-np.inf, np.inf), odd=True),
+    "cosh": _Edges((np.inf, np.inf)),
     "tanh": _Edges((-1.0, 1.0), odd=True),
     "sigmoid": _Edges((0.0, 1.0)),
-    "rsqrt": _Edges((np.nan, 0.0), negative=False, pole="1/0"),
+    "rsqrt": _Edges((np.nan, 0.0), end=0.0, pole="1/0"),
     "erf": _Edges((-1.0, 1.0), odd=True),
     "sin": _Edges((np.nan, np.nan), odd=True),
     "cos": _Edges((np.nan, np.nan)),
@@ -99,10 +103,8 @@ def _block(name: str, x: Wide, settings: Settings) -> tuple[Wide, bool]:
 
 def _is_ordinary(edges: _Edges, x: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Where the enclosures give the value."""
-    ordinary: NDArray[np.bool_] = np.isfinite(x)
-    if not edges.negative:
-        ordinary &= x > 0
-    elif edges.odd:
+    ordinary: NDArray[np.bool_] = np.isfinite(x) & (x > edges.end)
+    if edges.odd:
         ordinary &= x != 0
     return ordinary
 
@@ -111,9 +113,7 @@ def _special(edges: _Edges, x: Wide, nan: float) -> Wide:
     """Values at infinities, at zeros and for NaN; `nan` stands outside the domain."""
     low, high = (nan if v != v else v for v in edges.infinities)
     values = np.where(x == np.inf, high, np.where(x == -np.inf, low, x))
-    if not edges.negative:
-        values = np.where(x < 0, nan, values)
-    return values
+    return np.where(x < edges.end, nan, values)
 
 
 def _ordinary(name: str, x: Wide, settings: Settings) -> Wide:
@@ -188,7 +188,7 @@ def _computed(
     )
     if plain:
         return values, flags
-    poles = x == 0
+    poles = x == edges.end
     if edges.pole and poles.any():
         values[poles] = _poles(edges, x[poles], settings)
     own_flags = _own_flags(edges, x)
@@ -254,19 +254,17 @@ def _keeping_infinities(settings: Settings) -> Settings:
 
 def _own_flags(edges: _Edges, x: Carrier) -> ElementFlags:
     """Flags that no rounding raises."""
-    invalid = is_signalling(x)
-    if not edges.negative:
-        invalid |= x < 0
+    invalid = is_signalling(x) | (x < edges.end)
     if np.isnan(edges.infinities[1]):
         invalid |= np.isinf(x)
     flags = invalid * np.uint8(Flags.INVALID)
     if edges.pole:
-        flags |= (x == 0) * np.uint8(Flags.DIVBYZERO)
+        flags |= (x == edges.end) * np.uint8(Flags.DIVBYZERO)
     return flags
 
 
 def _poles(edges: _Edges, zeros: Carrier, settings: Settings) -> Carrier:
-    above, below = (-1, np.abs(zeros)) if edges.pole == "-1/|0|" else (1, zeros)
+    above, below = (-1, np.zeros_like(zeros)) if edges.pole == "-1/|0|" else (1, zeros)
     plain = settings.replace(rounding=RNE, subnormals="keep")
     values, _ = apply("divide", [np.full_like(zeros, above), below], plain)
     return values

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fpsim.elementwise import hard_cases
 from fpsim.elementwise.circular import circular
+from fpsim.elementwise.error_free import two_product, two_sum
 
 __all__ = ["FUNCTIONS", "Enclosure"]
 
@@ -67,6 +68,12 @@ _LN2_HIGH = _STEP_HIGH * 32
 _LN2_LOW = _STEP_LOW * 32
 _EXP = [1.0 / math.factorial(k) for k in range(7, 1, -1)]
 _ATANH = [2.0 / k for k in range(23, 2, -2)]
+#: Coefficients behind x and behind 1, of squares of numbers below a quarter.
+_SINH = [1.0 / math.factorial(k) for k in range(15, 2, -2)]
+_COSH = [1.0 / math.factorial(k) for k in range(14, 1, -2)]
+_SERIES_LIMIT = 0.25
+#: Below half a step of the table exp's series is about 0.
+_EXP_DIRECT = 0.0108
 
 _EXP_LIMIT = 700.0
 #: Beyond, tanh is 1 less something below every digit kept: `low` tells the side.
@@ -80,13 +87,6 @@ def _horner(coefficients: Sequence[Any], x: Wide) -> Wide:
         result *= x
     result += coefficients[-1]
     return result
-
-
-def _two_sum(x: Wide | float, y: Wide) -> tuple[Wide, Wide]:
-    """x + y exactly, as its nearest number and the rest (Knuth)."""
-    total: Any = x + y
-    back = total - x
-    return total, (x - (total - back)) + (y - back)
 
 
 def _exp(x: Wide) -> Enclosure:
@@ -121,10 +121,78 @@ def _log(x: Wide) -> Enclosure:
     remainder = ((above - coarse * below) - (f - coarse) * below) / below
     square = f * f
     series = f * square * _horner(_ATANH, square)
-    high, rest = _two_sum(e * _LN2_HIGH, 2 * f)
+    high, rest = two_sum(e * _LN2_HIGH, 2 * f)
     rest = rest + (series + 2 * remainder + e * _LN2_LOW)
     error = np.abs(series) * 2.0**-48 + np.abs(remainder) * 2.0**-50 + (e != 0) * 2.0**-58
     return Enclosure(high, rest, error)
+
+
+def _expm1(x: Wide) -> Enclosure:
+    """exp(x) - 1 with the table's number less 1 exact; near zero x and what the series adds."""
+    powers = _exp(x)
+    high, low = two_sum(-1.0, powers.high)
+    direct = np.abs(x) < _EXP_DIRECT
+    bend, low = x * x * _horner(_EXP, np.where(direct, x, 0.0)), low + powers.low
+    return Enclosure(
+        np.where(direct, x, high), np.where(direct, bend, low),
+        np.where(direct, np.abs(bend) * 2.0**-49, powers.error + np.abs(low) * 2.0**-52),
+    )
+
+
+def _half_sum(x: Wide, sign: float) -> Enclosure:
+    """(exp|x| + sign exp(-|x|)) / 2."""
+    up, down = _exp(np.abs(x)), _exp(-np.abs(x))
+    high, low = two_sum(up.high / 2, sign * down.high / 2)
+    low = low + (up.low + sign * down.low) / 2
+    return Enclosure(high, low, (up.error + down.error) / 2 + np.abs(low) * 2.0**-52)
+
+
+def _of_series(x: Wide, simple: Wide, bend: Wide, far: Enclosure) -> Enclosure:
+    """A simple number and the series' other terms below 1/4, the enclosure `far` elsewhere."""
+    near = np.abs(x) < _SERIES_LIMIT
+    return Enclosure(
+        np.where(near, simple, far.high), np.where(near, bend, far.low),
+        np.where(near, np.abs(bend) * 2.0**-49, far.error),
+    )
+
+
+def _sinh(x: Wide) -> Enclosure:
+    """x + x**3/6 + …, then half a difference of powers."""
+    size = np.abs(x)
+    square = np.minimum(size, _SERIES_LIMIT) ** 2
+    # What bends the smallest arguments is too small for binary64; only its sign matters.
+    least = size < 2.0**-300
+    bend = size * np.where(least, 2.0**-70, square * _horner(_SINH, square))
+    of_size = _of_series(x, size, bend, _half_sum(x, -1.0))
+    return _odd(x, of_size._replace(error=np.where(least, bend, of_size.error)))
+
+
+def _cosh(x: Wide) -> Enclosure:
+    """1 + x**2/2 + …, then half a sum of powers."""
+    square = np.minimum(np.abs(x), _SERIES_LIMIT) ** 2
+    return _of_series(x, np.ones_like(x), square * _horner(_COSH, square), _half_sum(x, 1.0))
+
+
+def _log1p(x: Wide) -> Enclosure:
+    """As the logarithm of the exact sum 1 + x: near zero f = x / (2 + x), with its remainder."""
+    near = (x > -0.25) & (x < 0.4)
+    whole, lost = two_sum(1.0, x)
+    m, e = np.frexp(np.where(near, 1.0, whole))
+    low = m < 0.7071067811865476
+    m, e = np.where(low, 2 * m, m), e - low
+    above = np.where(near, x, m - 1)
+    below, rest = two_sum(np.where(near, 2.0, 1.0), np.where(near, x, m))
+    f = above / below
+    product, product_low = two_product(f, below)
+    missing, lacking = (above - product) - product_low, f * rest
+    remainder = (missing - lacking) / below
+    square = f * f
+    series = f * square * _horner(_ATANH, square)
+    e = np.where(near, 0, e)
+    high, rest = two_sum(e * _LN2_HIGH, 2 * f)
+    rest = rest + (series + 2 * remainder + e * _LN2_LOW + np.where(near, 0.0, lost / whole))
+    unsure = (np.abs(missing) + np.abs(lacking)) * 2.0**-50
+    return Enclosure(high, rest, np.abs(series) * 2.0**-48 + unsure + ~near * 2.0**-58)
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +230,7 @@ def _odd(x: Wide, of_size: Enclosure) -> Enclosure:
 def _sigmoid(x: Wide) -> Enclosure:
     """(1 + tanh(x/2)) / 2; for x < -1, where that cancels, e - e**2 / (1 + e) with e = exp(x)."""
     half = _tanh(x / 2)
-    high, rest = _two_sum(0.5, half.high / 2)
+    high, rest = two_sum(0.5, half.high / 2)
     e = _exp(np.minimum(x, 0.0))
     value = e.high + e.low
     low = x < -1
@@ -230,7 +298,11 @@ def _cos(x: Wide) -> Enclosure:
 #: Enclosures of f(x) by name, for finite x where f is finite and not exact.
 FUNCTIONS: dict[str, Callable[[Wide], Enclosure]] = {
     "exp": _exp,
+    "expm1": _expm1,
     "log": _log,
+    "log1p": _log1p,
+    "sinh": _sinh,
+    "cosh": _cosh,
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "rsqrt": _rsqrt,

@@ -2,7 +2,7 @@
 
 `to_odd` widens an enclosure until both ends round alike, as Ziv did. It ends because none of these
 functions has a value with finitely many digits, but for the arguments that its caller treats as
-exact (exp, log, tanh, sigmoid, sin, cos: Lindemann; rsqrt: by algebra; erf: believed, not proved).
+exact (rsqrt: by algebra; erf: believed, not proved; the others: Lindemann).
 
 Source    Ziv, ACM TOMS 17 (1991); `decimal`, whose exp and ln are correctly rounded.
 """
@@ -35,9 +35,40 @@ def _log(x: Decimal, c: Context) -> Decimal:
     return x.ln(c)
 
 
+def _log1p(x: Decimal, c: Context) -> Decimal:
+    """ln(1 + x) of the exact 1 + x."""
+    wider = _context(c.prec + len(x.as_tuple().digits) + abs(x.adjusted()))
+    return wider.add(Decimal(1), x).ln(c)
+
+
+def _of_two_powers(x: Decimal, c: Context, sign: int) -> Decimal:
+    """(exp(x) + sign exp(-x)) / 2."""
+    e = x.exp(c)
+    inverse = c.divide(Decimal(sign), e)
+    return c.divide(c.add(e, inverse), Decimal(2))
+
+
+def _wider(x: Decimal, c: Context) -> Context:
+    """With the digits that the difference of two numbers near 1 loses for a small x."""
+    return _context(c.prec + 2 * max(0, -x.adjusted()))
+
+
+def _expm1(x: Decimal, c: Context) -> Decimal:
+    wider = _wider(x, c)
+    return wider.subtract(x.exp(wider), Decimal(1))
+
+
+def _sinh(x: Decimal, c: Context) -> Decimal:
+    return _of_two_powers(x, _wider(x, c), -1)
+
+
+def _cosh(x: Decimal, c: Context) -> Decimal:
+    return _of_two_powers(x, c, 1)
+
+
 def _tanh(x: Decimal, c: Context) -> Decimal:
     """(1 - e) / (1 + e), e = exp(-2 x); what cancels for small x is carried in addition."""
-    wider = _context(c.prec + 2 * max(0, -x.adjusted()))
+    wider = _wider(x, c)
     e = wider.multiply(-2, x).exp(wider)
     return c.divide(wider.subtract(Decimal(1), e), wider.add(Decimal(1), e))
 
@@ -117,8 +148,8 @@ def _cos(x: Decimal, c: Context) -> Decimal:
 
 
 _FUNCTIONS: dict[str, Callable[[Decimal, Context], Decimal]] = {
-    "exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "erf": _erf,
-    "sin": _sin, "cos": _cos,
+    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "sinh": _sinh, "cosh": _cosh,
+    "tanh": _tanh, "sigmoid": _sigmoid, "rsqrt": _rsqrt, "erf": _erf, "sin": _sin, "cos": _cos,
 }
 
 
@@ -137,6 +168,8 @@ def _is_endless(name: str, x: float) -> bool:
     """Whether f(x) is a number whose digits do not end."""
     if name == "log":
         return 0 < x < math.inf and x != 1
+    if name == "log1p":
+        return -1 < x < math.inf and x != 0
     if name == "rsqrt":
         fraction, exponent = math.frexp(x)
         return 0 < x < math.inf and (fraction != 0.5 or exponent % 2 == 0)

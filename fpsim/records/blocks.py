@@ -43,6 +43,7 @@ from fpsim.records.formats import (
     UE5M3,
     Format,
     ScaleFormat,
+    find_format,
     find_number_format,
 )
 
@@ -152,6 +153,10 @@ class Block:
         if not isinstance(self.name, str) or not self.name:
             raise TypeError(f"name={self.name!r} is not a name; give a text")
         object.__setattr__(self, "element", find_number_format(self.element, "element"))
+        object.__setattr__(self, "scale", find_format(self.scale, "scale"))
+        if self.tensor_scale is not None:
+            fmt = find_number_format(self.tensor_scale, "tensor_scale")
+            object.__setattr__(self, "tensor_scale", fmt)
         self._check_shape()
         self._check_rule()
         for label in ("bound", "headroom", "shrink"):
@@ -195,8 +200,6 @@ class Block:
                 f"{', '.join(SCALE_RULES)}.{hint}"
             )
         rule = SCALE_RULES[self.scale_rule]
-        if not isinstance(self.scale, (ScaleFormat, Format)):
-            raise TypeError(f"scale={self.scale!r} is no format; use E8M0, UE4M3, UE5M3, BINARY32")
         if self._kind != rule.scales:
             fits = ", ".join(r.name for r in SCALE_RULES.values() if r.scales == self._kind)
             raise ValueError(

@@ -53,7 +53,7 @@ def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any
         if isinstance(x, Array):
             for tensor in reversed(tensors):
                 if tensor.array is x:
-                    x = tensor.kept
+                    x = tensor.stored
                     break
             else:
                 x = packed(x)
@@ -117,7 +117,7 @@ class Tensor:
         self._packed: Array | None = None
 
     @property
-    def kept(self) -> Array:
+    def stored(self) -> Array:
         """What the tape keeps of its values."""
         if self.node is None:  # a variable's values change
             return self.array

@@ -137,9 +137,9 @@ class Trainer:
         #: the machine would compile a program for each.
         self.signatures: Counter[Signature] = Counter()
         bits = seed if rounding_seed is None else rounding_seed
-        own = partial(Device, seed=bits, partials=device_partials(self.policy), **options)
+        new_device = partial(Device, seed=bits, partials=device_partials(self.policy), **options)
         #: The worker of the one replica; with several, one for each.
-        self.workers = self._make_workers(own if run is None else _devices_of(run), seed)
+        self.workers = self._make_workers(new_device if run is None else _devices_of(run), seed)
         formats = self._update_formats()
         self.loss_scale.check(optimizer, saturates=self._saturates(), formats=formats)
         #: The operations of the first step, and of the training whose state was restored.

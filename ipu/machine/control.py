@@ -20,7 +20,16 @@ from typing import Any
 
 from fpsim.records.evidence import Evidence, Fact
 from fpsim.records.flags import Flags
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, F143, F152, Format
+from fpsim.records.formats import (
+    BFLOAT16,
+    BINARY16,
+    BINARY32,
+    BINARY64,
+    F143,
+    F152,
+    Format,
+    find_number_format,
+)
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR, Rounding
 
 __all__ = [
@@ -174,7 +183,9 @@ POPART_CHECKS = FpCtl(inv=True, div0=True, oflo=True, nanoo=True)
 ALL_ON = FpCtl(inv=True, div0=True, oflo=True, esr=True, nanoo=True)
 
 
-def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[str, Any]:
+def choices(
+    control: FpCtl, fmt: Format | str, f32_denormals: str = "flush"
+) -> dict[str, Any]:
     """Arguments of the `Context` that computes in fmt under these control bits.
 
     >>> from fpsim.records.formats import BINARY16
@@ -186,6 +197,7 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
         raise ValueError(
             f"f32_denormals={f32_denormals!r} is not known; use one of {', '.join(DENORMALS)}"
         )
+    fmt = find_number_format(fmt, "fmt")
     if fmt == BINARY64:
         return {"traps": Flags.NONE}  # the processor's own arithmetic has no choices
     rules: dict[str, Any] = {
@@ -204,12 +216,12 @@ def choices(control: FpCtl, fmt: Format, f32_denormals: str = "flush") -> dict[s
     return rules
 
 
-def traps(control: FpCtl, fmt: Format) -> Flags:
+def traps(control: FpCtl, fmt: Format | str) -> Flags:
     """Flags that stop an operation in fmt.
 
     With NANOO an overflow is an invalid operation too, so INV alone catches it.
     """
-    armed = Flags.NONE
+    fmt, armed = find_number_format(fmt, "fmt"), Flags.NONE
     if control.inv:
         armed |= Flags.INVALID
     if control.div0:
@@ -219,20 +231,20 @@ def traps(control: FpCtl, fmt: Format) -> Flags:
     return armed
 
 
-def status(flags: Flags, control: FpCtl, fmt: Format) -> FpSts:
+def status(flags: Flags, control: FpCtl, fmt: Format | str) -> FpSts:
     """Status bits of flags raised in fmt; underflow and inexact have none.
 
     >>> from fpsim.records.formats import BINARY16
     >>> status(Flags.OVERFLOW | Flags.INEXACT, FpCtl(nanoo=True), BINARY16)
     FpSts(inv=True, div0=False, oflo=True)
     """
-    overflow = bool(flags & Flags.OVERFLOW)
+    fmt, overflow = find_number_format(fmt, "fmt"), bool(flags & Flags.OVERFLOW)
     invalid = bool(flags & Flags.INVALID) or (overflow and _overflow_is_invalid(control, fmt))
     return FpSts(invalid, bool(flags & Flags.DIVBYZERO), overflow)
 
 
 @cache
-def status_words(control: FpCtl, fmt: Format) -> tuple[int, ...]:
+def status_words(control: FpCtl, fmt: Format | str) -> tuple[int, ...]:
     """The word of `status` for every set of flags, by their integer.
 
     >>> from fpsim.records.formats import BINARY16

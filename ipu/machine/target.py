@@ -19,6 +19,7 @@ from fpsim.records.formats import (
     F152,
     Format,
     find_format,
+    find_number_format,
 )
 from fpsim.records.units import MatrixUnit
 from ipu.machine.instructions import (
@@ -86,14 +87,14 @@ class Target:
         rate: float = 2 * self.tiles.value * self.clock.value * max(rates)
         return rate
 
-    def instruction(self, unit: MatrixUnit, leaves: Format | None = None) -> Instruction:
+    def instruction(self, unit: MatrixUnit, leaves: Format | str | None = None) -> Instruction:
         """The widest instruction of a unit, and of those one that leaves this format if any does.
 
         Raises    ValueError that says which units there are, and who has this one.
         """
         return max(self.forms(unit, leaves), key=lambda i: i.macs.value)
 
-    def forms(self, unit: MatrixUnit, leaves: Format | None = None) -> list[Instruction]:
+    def forms(self, unit: MatrixUnit, leaves: Format | str | None = None) -> list[Instruction]:
         """The instructions of a unit, of 8 or 16 columns, that leave this format if any does.
 
         Raises    as `instruction`.
@@ -102,7 +103,7 @@ class Target:
         fitting = [i for i in self.instructions if i.unit.name == base]
         if not fitting:
             raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
-        wanted = leaves or unit.partials
+        wanted = unit.partials if leaves is None else find_number_format(leaves, "leaves")
         return [i for i in fitting if i.leaves == wanted] or fitting
 
     def _instead(self, base: str) -> str:

@@ -37,7 +37,7 @@ from ipu.members.registers import add_registers, from_text, to_text
 from ipu.members.transport import Transport
 from ipu.plan.collectives import Group, Summands
 from ipu.plan.orders import Order, Ring
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 
 __all__ = ["Processes"]
 
@@ -144,7 +144,8 @@ class Processes(Group):
         self, jobs: Sequence[Summands], numberings: Sequence[Numbering], order: Order | str,
         ring: Ring | str,
     ) -> list[Array]:
-        everyone = dict(zip(self.own(self.replicas), numberings, strict=True)) | self._stand_ins
+        here = dict(zip(self.own(self.replicas), numberings, strict=True))
+        everyone = here | self._stand_ins
         for stand_in in self._stand_ins.values():
             stand_in.step = numberings[0].step
         return all_reduce(self.channel, self.owners, jobs, everyone, order, ring)
@@ -153,7 +154,7 @@ class Processes(Group):
 
     def _start(self, training: train.Trainer, x: ArrayLike | Array) -> None:
         """Compare plans and variables; root's values are those of all."""
-        assert isinstance(training, Trainer)
+        assert isinstance(training, PlanTrainer)
         built = bool(training.worker.variables)
         worker = training.worker if built else self._scratch(training, x)
         variables = worker.variables
@@ -175,7 +176,7 @@ class Processes(Group):
         first = self._stand_ins.get(0, training.worker.numbering).device
         return {**take(training).built, "bits": repr(first.source)}
 
-    def _scratch(self, training: Trainer, x: ArrayLike | Array) -> Worker:
+    def _scratch(self, training: PlanTrainer, x: ArrayLike | Array) -> Worker:
         """A worker with the variables that the first step is going to create."""
         assert self._worker is not None
         replicas = self.own(self.replicas)
@@ -185,7 +186,7 @@ class Processes(Group):
         training.build(worker, batch[:size])
         return worker
 
-    def _broadcast(self, training: Trainer) -> None:
+    def _broadcast(self, training: PlanTrainer) -> None:
         """The first worker's values of the trainable variables are those of all replicas."""
         for variable in training.worker.variables.trainable:
             array = variable.array
@@ -203,7 +204,7 @@ class Processes(Group):
 
         Raises    StoppedError, on every worker, with both digests.
         """
-        if isinstance(training, Trainer) and training.private_updates:
+        if isinstance(training, PlanTrainer) and training.private_updates:
             return  # the weights of the replicas drift apart, as they were asked to
         rows = [_shared_digest(worker) for worker in training.workers]
         other = next((row for row in rows if row != rows[0]), rows[0])

@@ -140,7 +140,7 @@ class Reading(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def kept(self, index: int) -> Any:
+    def item(self, index: int) -> Any:
         """An item as it is kept."""
         return self._items[index]
 
@@ -164,7 +164,7 @@ def positive_keys(saved: Sequence[Any], index: int) -> tuple[Keys, int]:
 
     Nothing is decoded to tell where values are positive.
     """
-    item = saved.kept(index) if isinstance(saved, Reading) else saved[index]
+    item = saved.item(index) if isinstance(saved, Reading) else saved[index]
     if isinstance(item, Packed):
         return item.stored, _largest_code(item.context.settings.format)
     bits = np.asarray(item.carrier, order="C").view(f"u{item.carrier.itemsize}")

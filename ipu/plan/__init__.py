@@ -4,6 +4,6 @@ from ipu.plan.inference import infer
 from ipu.plan.orders import Order
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Schedule
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer, Trainer
 
-__all__ = ["Order", "Plan", "Schedule", "Trainer", "infer"]
+__all__ = ["Order", "Plan", "PlanTrainer", "Schedule", "Trainer", "infer"]

@@ -154,12 +154,12 @@ def _filled(plan: Plan, figures: Sequence[StageFigures], peak: Peak) -> str:
     """What fills an IPU: kinds of tensors, largest first, with their lives; its variables."""
     kinds = sorted(peak.by_kind.items(), key=lambda item: -item[1])
     texts = [f"{kind} {size} ({LIVES[kind]})" for kind, size in kinds]
-    own = [(e, f) for e, f in figures_of(plan, figures).values() if e.ipu == peak.ipu]
-    stages = ", ".join(str(entry.stage) for entry, _ in own)
-    named = sorted((row for _, f in own for row in f.largest), key=lambda row: -row[1])
+    stages_there = [(e, f) for e, f in figures_of(plan, figures).values() if e.ipu == peak.ipu]
+    stages = ", ".join(str(entry.stage) for entry, _ in stages_there)
+    named = sorted((row for _, f in stages_there for row in f.largest), key=lambda row: -row[1])
     largest = ", ".join(f"{name} {size}" for name, size in named[:_NAMED])
     return (
-        f"stage{'s' * (len(own) > 1)} {stages}: {', '.join(texts)}"
+        f"stage{'s' * (len(stages_there) > 1)} {stages}: {', '.join(texts)}"
         + (f"; largest variables, with accumulators and state: {largest}" if largest else "")
     )
 

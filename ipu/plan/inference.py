@@ -20,13 +20,13 @@ from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase
 from ipu.plan.stage import Flight
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 
 __all__ = ["infer"]
 
 
 def infer(
-    trainer: Trainer, plan: Plan, x: ArrayLike | Array,
+    trainer: PlanTrainer, plan: Plan, x: ArrayLike | Array,
     enqueue: Callable[[tuple[Any, ...]], object] | None = None,
 ) -> tuple[Array, ...]:
     """The last stages' outputs for a batch of G·R micro-batches, G and R of the plan.
@@ -43,7 +43,7 @@ def infer(
     >>> from ipu.learn.nn import dense
     >>> from ipu.learn.optim import SGD
     >>> stages = [lambda x: dense(x, 4, "first"), lambda x: dense(x, 2, "second")]
-    >>> trainer = Trainer(SGD(0.1), plan=Plan(stages, count=4))
+    >>> trainer = PlanTrainer(SGD(0.1), plan=Plan(stages, count=4))
     >>> logits = trainer.forward(np.eye(8))
     >>> (outputs,) = infer(trainer, Plan(stages, count=4, training=False), np.eye(8))
     >>> outputs.shape, np.array_equal(outputs.values.reshape(8, 2), logits.array.values)

@@ -172,14 +172,14 @@ def state_bytes(plan: Plan, figures: StageFigures) -> tuple[int, int]:
 class _Tally:
     """What one callable holds, walked through the programs of a slot."""
 
-    def __init__(self, plan: Plan, entry: Entry, own: StageFigures) -> None:
-        self.own, self.ipu, self.stage = own, entry.ipu, entry.stage
-        self.kept = kept_bytes(plan, entry.stage, own)
+    def __init__(self, plan: Plan, entry: Entry, figures: StageFigures) -> None:
+        self.figures, self.ipu, self.stage = figures, entry.ipu, entry.stage
+        self.activations = kept_bytes(plan, entry.stage, figures)
         self.remote = plan.offloaded
         self.recomputed = bool(plan.recomputation) and entry.stage < plan.n_stages - 1
         self.training = plan.training
         self.depth = plan.stash.fifo[entry.stage] if "activations" not in plan.offloaded else 0
-        self.state, self.remote_state = state_bytes(plan, own) if plan.training else (0, 0)
+        self.state, self.remote_state = state_bytes(plan, figures) if plan.training else (0, 0)
         self.held = self.tapes = 0
 
     def slot(self, work: Sequence[Program], update: bool, fed: int) -> dict[str, int]:
@@ -199,16 +199,16 @@ class _Tally:
             held = min(held, len(work))
         uses = bool(phases) or update
         adds = Phase.BACKWARD in phases or update
-        own = self.own
+        figures = self.figures
         return {
-            "weights": own.parameter_bytes * (uses or "weights" not in self.remote),
-            "accumulators": own.accumulator_bytes
+            "weights": figures.parameter_bytes * (uses or "weights" not in self.remote),
+            "accumulators": figures.accumulator_bytes
             * (self.training and (adds or "accumulators" not in self.remote)),
             "state": self.state + self.remote_state * update,
-            "fifo": self.depth * self.kept,
-            "activations": max(held - self.depth, 0) * self.kept,
-            "tape": tapes * own.saved_bytes,
-            "work": own.work_bytes * bool(phases),
+            "fifo": self.depth * self.activations,
+            "activations": max(held - self.depth, 0) * self.activations,
+            "tape": tapes * figures.saved_bytes,
+            "work": figures.work_bytes * bool(phases),
             "io": fed,
         }
 
@@ -228,7 +228,7 @@ def _fed(plan: Plan, slot: Sequence[Program], stage: int, figures: StageFigures)
 def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:
     """Bytes by slot, IPU and kind; slot `plan.slots` is the update."""
     table = figures_of(plan, figures)
-    tallies = {key: _Tally(plan, entry, own) for key, (entry, own) in table.items()}
+    tallies = {key: _Tally(plan, entry, of_stage) for key, (entry, of_stage) in table.items()}
     slots = {slot: tuple(work) for slot, work in groupby(plan.programs, key=lambda p: p.slot)}
     io = (Phase.INFEED, Phase.OUTFEED)
     rows = []
@@ -238,7 +238,7 @@ def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:
         temporary: dict[int, int] = {}
         for key, tally in tallies.items():
             mine = [p for p in work if (p.stage, p.branch) == key and p.phase not in io]
-            fed = _fed(plan, work, tally.stage, tally.own)
+            fed = _fed(plan, work, tally.stage, tally.figures)
             for kind, size in tally.slot(mine, slot == plan.slots, fed).items():
                 place = (tally.ipu, kind)
                 if kind == "work":

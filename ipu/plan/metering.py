@@ -84,7 +84,7 @@ class StageMeter:
         tensors = [value for value in outputs if isinstance(value, Tensor)]
         received = {id(x): x for x in flight.arguments if isinstance(x, Tensor)}.values()
         inputs = sum(x.array.storage_bytes for x in received)
-        elsewhere = {memory(x.kept)[0] for x in (*received, *used_variables(tensors))}
+        elsewhere = {memory(x.stored)[0] for x in (*received, *used_variables(tensors))}
         saved, checkpoint = _saved(tensors, elsewhere)
         row = {"input_bytes": inputs, "saved_bytes": inputs + saved, "checkpoint_bytes": checkpoint}
         if program.stage == 0:

@@ -154,7 +154,7 @@ def write_profile(folder: Path, plan: Plan, figures: Sequence[StageFigures]) -> 
     programs = everything.pop("programs")
     files: dict[str, dict[str, Any]] = {
         "schedule.json": {"plan": everything["plan"], "slots": plan.slots, "programs": programs},
-        "account.json": everything | {"figures": [asdict(own) for own in figures]},
+        "account.json": everything | {"figures": [asdict(stage) for stage in figures]},
         "trace.json": trace_events(timeline(plan, figures), lives(plan, figures)),
     }
     for name, value in files.items():

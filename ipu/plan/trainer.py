@@ -48,7 +48,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.sharding import gathered_slots, shards_of, write_back
 from ipu.plan.stage import as_values
 
-__all__ = ["Trainer", "chain"]
+__all__ = ["PlanTrainer", "Trainer", "chain"]
 
 
 def chain(plan: Plan) -> Callable[[Tensor], Tensor]:
@@ -65,7 +65,7 @@ def chain(plan: Plan) -> Callable[[Tensor], Tensor]:
     return model
 
 
-class Trainer(train.Trainer):
+class PlanTrainer(train.Trainer):
     """A training by a plan, with the rules of `ipu.learn.train.Trainer`.
 
     plan         stages, schedule, micro-batches, replicas.
@@ -80,10 +80,10 @@ class Trainer(train.Trainer):
     >>> from ipu.learn.nn import dense, relu
     >>> from ipu.learn.optim import SGD
     >>> stages = [lambda x: relu(dense(x, 4, "first")), lambda x: dense(x, 2, "second")]
-    >>> trainer = Trainer(SGD(0.1), plan=Plan(stages, count=4))
+    >>> trainer = PlanTrainer(SGD(0.1), plan=Plan(stages, count=4))
     >>> x, labels = np.eye(8), np.arange(8) % 2
     >>> loss = trainer.step(x, labels)
-    >>> whole = Trainer(SGD(0.1), plan=Plan([lambda x: stages[1](stages[0](x))], count=4))
+    >>> whole = PlanTrainer(SGD(0.1), plan=Plan([lambda x: stages[1](stages[0](x))], count=4))
     >>> loss == whole.step(x, labels)
     True
     """
@@ -93,9 +93,9 @@ class Trainer(train.Trainer):
         optimizer: Optimizer,
         *,
         plan: Plan,
-        policy: PolicyLike = FP32,
+        policy: PolicyLike | str = FP32,
         control: FpCtl = POWER_ON,
-        loss_scale: LossScale | None = None,
+        loss_scale: LossScale | float | None = None,
         seed: int = 0,
         rounding_seed: int | None = None,
         random: str = "philox",
@@ -216,8 +216,8 @@ class Trainer(train.Trainer):
             if meter is not None:
                 meter.spent(loop)
             gathered = [pipeline.gathered() for pipeline in pipelines]
-            own = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
-            losses = self.group.agree(np.array(own), statistic)
+            table = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
+            losses = self.group.agree(np.array(table), statistic)
             if self.plan.replicas > 1:
                 gathered = self._reduced(gathered)
         return float(np.mean(losses)), gathered
@@ -251,7 +251,7 @@ class Trainer(train.Trainer):
         joined = buckets(kinds, plan.buffer_size)
         jobs = [
             Summands(
-                [_joined([each.pairs[v][0] for v in bucket]) for each in gathered], bucket[0],
+                [_joined([of.pairs[v][0] for v in bucket]) for of in gathered], bucket[0],
                 first[bucket[0]][1].name,
             )
             for bucket in joined
@@ -261,12 +261,12 @@ class Trainer(train.Trainer):
             start = 0
             for v in bucket:
                 gradient = first[v][0]
-                own = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
+                total = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
                 start += gradient.size
-                for worker, each, means in zip(self.workers, gathered, pairs, strict=True):
-                    variable = each.pairs[v][1]
-                    means.append((self._mean(own, worker, variable), variable))
-        return [Gathered(mean, each.updates) for mean, each in zip(pairs, gathered, strict=True)]
+                for worker, of, means in zip(self.workers, gathered, pairs, strict=True):
+                    variable = of.pairs[v][1]
+                    means.append((self._mean(total, worker, variable), variable))
+        return [Gathered(mean, of.updates) for mean, of in zip(pairs, gathered, strict=True)]
 
     @usual_arithmetic
     def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
@@ -304,15 +304,15 @@ class Trainer(train.Trainer):
             if not (plan.shard_state and self.optimizer.elementwise and here):
                 return super()._update(gathered, following, applied=applied)
             shards = [
-                shards_of(worker, each.pairs, r, plan)
-                for r, (worker, each) in enumerate(zip(self.workers, gathered, strict=True))
+                shards_of(worker, of_worker.pairs, r, plan)
+                for r, (worker, of_worker) in enumerate(zip(self.workers, gathered, strict=True))
             ]
             after = [
                 worker.update(
-                    shard.pairs, each.updates, self, following, applied=applied, observe=None,
+                    shard.pairs, of_worker.updates, self, following, applied=applied, observe=None,
                     slots=shard.slots,
                 )
-                for worker, each, shard in zip(self.workers, gathered, shards, strict=True)
+                for worker, of_worker, shard in zip(self.workers, gathered, shards, strict=True)
             ]
             write_back(self.workers, shards)
             return gathered_slots(self.workers, shards, after)
@@ -337,6 +337,10 @@ class Trainer(train.Trainer):
                 worker.device.program = ""
 
 
+#: The old name of `PlanTrainer`, for one version.
+Trainer = PlanTrainer
+
+
 def _joined(gradients: Sequence[Array]) -> Array:
     """Several gradients of one format as one flat tensor."""
     if len(gradients) == 1:
@@ -350,7 +354,7 @@ def _check_choices(plan: Plan, observe: Observer | None, random: str, **switches
     if not isinstance(plan, Plan):
         raise TypeError(f"plan={plan!r} is not a plan; use Plan([stage, …], count=…)")
     if not plan.training:
-        raise ValueError("plan has training=False; a Trainer needs the backward stages too")
+        raise ValueError("plan has training=False; a PlanTrainer needs the backward stages too")
     if random != "philox":
         raise ValueError(
             f"random={random!r} goes on from operation to operation, and a plan moves these; "

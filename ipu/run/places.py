@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from fpsim.state.state import Clock
 
-__all__ = ["DIRECTIONS", "Place", "PlaceClock", "Replay", "number"]
+__all__ = ["DIRECTIONS", "Place", "PlaceClock", "ReplayStart", "number"]
 
 #: What a program does at a place.
 DIRECTIONS = ("forward", "backward", "optimizer", "evaluation", "other")
@@ -48,7 +48,7 @@ def number(place: Place, k: int) -> int:
     return 1 << 63 | int.from_bytes(digest, "big") >> 1
 
 
-class Replay(NamedTuple):
+class ReplayStart(NamedTuple):
     """Where a computation started, so that it can be repeated with the same random bits."""
 
     place: Place
@@ -143,12 +143,12 @@ class PlaceClock(Clock):
             del self._counts[place]
         self._number = None
 
-    def mark(self) -> Replay:
+    def mark(self) -> ReplayStart:
         """The state of all places, for `replaying`."""
-        return Replay(self._place, dict(self._counts))
+        return ReplayStart(self._place, dict(self._counts))
 
     @contextmanager
-    def replaying(self, start: Replay) -> Iterator[None]:
+    def replaying(self, start: ReplayStart) -> Iterator[None]:
         """The operations inside draw what those after `start` drew; afterwards k is as before."""
         place, counts = self._place, self._counts
         self._place, self._counts, self._number = start.place, dict(start.counts), None

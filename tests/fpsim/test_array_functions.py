@@ -239,14 +239,12 @@ def test_powers_zero_and_one_compute_nothing() -> None:
         (1.5, TypeError, "not a whole number"), (-0.5, TypeError, "not a whole number"), (True,
         TypeError, "not a whole number"),
         (np.inf, TypeError, "not a whole number"), ("2", TypeError, "not a whole number"),
-        (VECTOR, TypeError, "not a whole number"), (10**9, ValueError, "4096 products"),
+        ([1.5], TypeError, "not a whole number"), (10**9, ValueError, "4096 products"),
     ],
 )
 def test_other_powers_are_refused(n, kind, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(kind, match=message):
         VECTOR**n
-    with pytest.raises(TypeError):
-        2**VECTOR
 
 
 #: The quick tier leaves out the format with one zero, which has kernels of its own.

@@ -3,6 +3,7 @@ its own rules (**corners**)."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -213,6 +214,22 @@ def test_the_page_lists_what_of_the_standard_is_missing() -> None:
             function(*[SINGLE.ones(2)] * (1 if name.endswith(("not", "invert")) else 2))
 
 
+@pytest.mark.parametrize(
+    "name", [n for n in strict.__all__ if inspect.isfunction(getattr(strict, n)) and hasattr(XP, n)]
+)
+def test_parameters_have_the_standards_names_and_order(name: str) -> None:
+    ours = inspect.signature(getattr(XP, name)).parameters
+    theirs = inspect.signature(getattr(strict, name)).parameters
+    by_name = [p.name for p in theirs.values()
+               if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind == p.VAR_KEYWORD for p in ours.values())
+    assert takes_any or set(by_name) <= set(ours)
+    positional = [p.kind for p in theirs.values() if p.kind == p.POSITIONAL_ONLY]
+    taken = [p for p in ours.values()
+             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    assert len(taken) >= len(positional) or any(p.kind == p.VAR_POSITIONAL for p in ours.values())
+
+
 #: Names of array-api-strict that are not the standard's.
 PRIVATE = {
     "__array_api_version__", "ArrayAPIStrictFlags", "get_array_api_strict_flags",
@@ -252,6 +269,16 @@ def test_promotion_mixes_no_kinds():
         assert not strict.can_cast(getattr(strict, a.name), getattr(strict, b.name))
     assert XP.can_cast(XP.bool, XP.bool)
     assert XP.can_cast(XP.int8, XP.int16)
+
+
+def test_a_change_to_the_own_type_leaves_no_format():
+    half = fp.Context(fp.BINARY16)
+    xp, x = Namespace(half), half.array([1.0, 0.5])
+    copies = xp.astype(x, xp.float32), xp.astype(x, xp.float32, copy=False)
+    for y in (*copies, xp.sum(K, dtype=xp.dtype)):
+        assert y.context is half
+    assert xp.astype(x, xp.float32, copy=False) is x
+    assert xp.sum(K, dtype=xp.float32).item() == K.sum()
 
 
 def test_a_sum_takes_its_own_type():

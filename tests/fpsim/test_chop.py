@@ -134,8 +134,12 @@ def test_flips_change_one_digit_of_a_share() -> None:
     [
         ({"format": "e"}, "format='e' is not known"), ({"round": 7}, "round=7 is not an option"),
         ({"subnormal": 2}, "subnormal=2"), ({"explim": 3}, "explim=3"), ({"flip": 2}, "flip=2"),
-        ({"format": "c"}, "with params="), ({"format": "c", "params": (26, 10)}, "t up to 25"),
-        ({"release": "2020"}, "use current or 2019"),
+        ({"format": "c"}, "with params="), ({"format": "c", "params": (26, 10)}, "t from 2 to 25"),
+        ({"release": "2020"}, "use current or 2019"), ({"format": "c", "params": 3}, "params=3"),
+        ({"format": "c", "params": (11.5, 15)}, "params="),
+        ({"params": (11, 15)}, "for format='c'"),
+        ({"flip": 1, "p": 2}, "p=2 is no probability"), ({"p": "a"}, "p='a' is no probability"),
+        ({"round": 1.0}, "round=1.0"),
     ],
 )
 def test_options_that_chop_does_not_know_are_refused(options, message) -> None:  # type: ignore[no-untyped-def]
@@ -143,6 +147,22 @@ def test_options_that_chop_does_not_know_are_refused(options, message) -> None: 
         Chop(**options)
     with pytest.raises(TypeError, match="real arrays"):
         Chop()(np.array([1j]))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: Chop(randfunc=3), TypeError, "randfunc=3"),
+        (lambda: Chop(random=np.random.default_rng()), TypeError, "is no MatlabRandom"),
+        (lambda: Chop()(np.ma.masked_array([1.0])), TypeError, "masked array"),
+        (lambda: Chop()([[1, 2], [3]]), ValueError, "equal length"),
+        (lambda: Chop(round=5, randfunc=lambda n: [0.5] * 2)([0.1, 0.2, 0.3]), ValueError,
+         "gave 2 numbers"),
+    ],
+)
+def test_what_is_no_array_and_no_function_is_refused(call, kind, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(kind, match=message):
+        call()
 
 
 @pytest.mark.source("MATLAB documentation of rng: rng(1); rand is 0.4170")
@@ -154,4 +174,38 @@ def test_matlabs_uniform_numbers() -> None:
     with pytest.raises(NotImplementedError, match="save the matrix in MATLAB"):
         stream.randn(2)
     with pytest.raises(ValueError, match="no stream that is known"):
-        matlab_rand(0, 1)
+        matlab_rand(2**32, 1)
+
+
+@pytest.mark.source("MathWorks, page on rand: rng default; rand(1, 5)")
+def test_the_seed_zero_is_the_generators_own() -> None:
+    assert matlab_rand(0, 1, 5).round(4).tolist() == [[0.8147, 0.9058, 0.1270, 0.9134, 0.6324]]
+    assert (matlab_rand(0, 3) == matlab_rand(5489, 3)).all()
+    assert (matlab_rand(np.int64(7), 2) == matlab_rand(7, 2)).all()
+
+
+def test_whole_numbers_have_the_ends_that_randi_takes() -> None:
+    values = MatlabRandom(3).randi((-2, 5), 1000, 1)
+    assert (values.min(), values.max()) == (-2, 5)
+    assert (MatlabRandom(3).randi(8, 1000, 1) == values + 3).all()
+    assert MatlabRandom(3).randi([4, 4], 2).tolist() == [[4, 4], [4, 4]]
+    assert MatlabRandom(1).rand(-1, 3).shape == (0, 3)
+    assert MatlabRandom(1).rand(2, 3, 4).shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.rand(2.5), "the side 2.5"), (lambda r: r.rand("a"), "the side 'a'"),
+        (lambda r: r.rand(True), "the side True"), (lambda r: r.rand(10**9), "this machine has"),
+        (lambda r: r.randi(0, 2), "largest=0"), (lambda r: r.randi(2.5, 2), "largest=2.5"),
+        (lambda r: r.randi((5, 1), 2), "two in order"), (lambda r: r.randi((1, 2, 3)), "no range"),
+        (lambda r: r.randi(2**60), "beyond"), (lambda r: MatlabRandom(-1), "seed=-1"),
+        (lambda r: MatlabRandom(1.0), "seed=1.0"),
+    ],
+)
+def test_bad_numbers_are_refused_and_the_stream_stays(call, message: str) -> None:
+    random = MatlabRandom(4)
+    with pytest.raises(ValueError, match=message):
+        call(random)
+    assert random.rand(1, 1) == matlab_rand(4, 1, 1)

@@ -87,6 +87,17 @@ def test_scales_are_no_numbers(name):
         ENTRANCES[name]("e8m0")
 
 
+def test_formats_of_blocks_have_names():
+    named = fp.Block("mine", "e2m1fn", "ue4m3", tensor_scale="single", scale_rule="two_level")
+    assert named == fp.Block(
+        "mine", fp.E2M1FN, fp.UE4M3, tensor_scale=fp.BINARY32, scale_rule="two_level"
+    )
+    for name in ("element", "scale", "tensor_scale"):
+        formats = {"element": "e2m1fn", "scale": "ue4m3", "tensor_scale": "single", name: "e8m"}
+        with pytest.raises(ValueError, match=rf"^{name}='e8m' is not known"):
+            fp.Block("mine", scale_rule="two_level", **formats)
+
+
 def test_a_unit_is_public_and_its_formats_have_names():
     assert unit("bf16") == unit(fp.BFLOAT16)
     assert isinstance(find_unit(UNIT), fp.MatrixUnit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -134,7 +135,9 @@ def test_fused_multiply_add_of_every_triple():
         ("exp", [0.0], [], []), ("log", [1.0], [0.0, -0.0], [-1.0]), ("tanh", [0.0, -0.0], [], []),
         ("sigmoid", [0.0], [], []), ("rsqrt", [1.0, 4.0], [0.0, -0.0], [-1.0]),
         ("erf", [0.0, -0.0], [], []), ("sin", [0.0, -0.0], [], [np.inf, -np.inf]),
-        ("cos", [0.0, -0.0], [], [np.inf, -np.inf]),
+        ("cos", [0.0, -0.0], [], [np.inf, -np.inf]), ("expm1", [0.0, -0.0, -np.inf], [], []),
+        ("log1p", [0.0, -0.0, np.inf], [-1.0], [-1.5, -np.inf]),
+        ("sinh", [0.0, -0.0, -np.inf], [], []), ("cosh", [0.0, -0.0, -np.inf], [], []),
     ],
 )
 def test_elementary_functions_raise_what_their_case_says(name, exact, poles, invalid):
@@ -283,3 +286,37 @@ def test_extrema_never_count_as_operations() -> None:
     x = context.wrap(np.float32([1.0, 2.0]))
     context.max(x), context.argmin(x), context.clip(x, 0, 1), context.floor(x)
     assert context.operation == 0
+
+
+@pytest.mark.parametrize("rounding", ["RNE", "RTP", "RTZ"])
+def test_a_power_to_an_array_is_rounded_once(rounding):
+    random = np.random.default_rng(5)
+    context = fp.Context(fp.BINARY16, rounding=rounding)
+    x = context.array(random.uniform(0.1, 3, 200))
+    n = random.integers(-4, 7, 200).astype(np.float32)
+    results = (x ** context.wrap(n)).codes().tolist()
+    flags = fp.Flags.NONE
+    for value, power, code in zip(x.tolist(), n.tolist(), results, strict=True):
+        wanted, raised = round_exact(
+            Fraction(value) ** int(power), fp.BINARY16, context.settings.rounding
+        )
+        assert code == wanted
+        flags |= raised
+    assert context.flags & ~fp.Flags.INEXACT == flags & ~fp.Flags.INEXACT
+    assert (2.0 ** context.wrap(n)).tolist() == (2.0**n).tolist()
+    assert np.power(x, context.wrap(n)).codes().tolist() == results
+    x **= context.wrap(n)
+    assert x.codes().tolist() == results
+
+
+def test_powers_of_arrays_have_the_flags_of_ieee_754_and_refuse_other_settings():
+    context = fp.Context(fp.BINARY16)
+    assert (context.array([0.0]) ** context.array([-1.0])).tolist() == [np.inf]
+    assert context.flags == fp.Flags.DIVBYZERO
+    context.clear_flags()
+    assert np.isnan((context.array([-2.0]) ** context.array([0.5])).item())
+    assert context.flags == fp.Flags.INVALID
+    with pytest.raises(TypeError, match="never promotes"):
+        context.ones(1) ** fp.Context(fp.BFLOAT16).ones(1)
+    with pytest.raises(TypeError, match="not offered in binary64"):
+        fp.Context(fp.BINARY64).ones(1) ** fp.Context(fp.BINARY64).ones(1)

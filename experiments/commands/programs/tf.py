@@ -85,8 +85,8 @@ def command(
 
         ways = parse_ways(compared) if compared is not None else []
         way = Way.parse(policy)
-        for each in (*ways, way):
-            each.check_unchanged()
+        for training in (*ways, way):
+            training.check_unchanged()
         if out is not None:
             make_folder(out)
     if choices["reference"] and (count or out or ways):

@@ -134,21 +134,21 @@ def encode_elements(
     rows, columns = x.shape
     if tall == 1:  # blocks one after the other, which threads can share however long rows are
         rows, columns = x.size // max(width, 1), width
-    each = flags == FLAGS_EACH
+    by_element = flags == FLAGS_EACH
     codes = np.empty(x.size // 2 if block.packed else x.size, np.uint8)
-    element_flags = np.empty(x.size, np.uint8) if each else _NO_FLAGS
-    block_flags = np.empty(x.size // max(width, 1), np.uint8) if each else _NO_FLAGS
+    element_flags = np.empty(x.size, np.uint8) if by_element else _NO_FLAGS
+    block_flags = np.empty(x.size // max(width, 1), np.uint8) if by_element else _NO_FLAGS
     source = WORDS_NONE
     if rounding.stochastic:
         source = WORDS_WHOLE if settings.random_most > 16 else WORDS_HALF
         source = source if words is None else WORDS_GIVEN
     loop = encoder(EncoderVariant(rounding.stochastic, source, flags, block.packed, block.integers))
     flat, scale = x.reshape(-1).view(np.uint32), factors.reshape(-1).view(np.uint32)
-    given = NO_WORDS if words is None else words.reshape(-1)
+    flat_words = NO_WORDS if words is None else words.reshape(-1)
 
     def work(begin: int, end: int) -> int:
         raised: int = loop(
-            flat, scale, codes, element_flags, block_flags, given, _constants(settings),
+            flat, scale, codes, element_flags, block_flags, flat_words, _constants(settings),
             (begin, end, columns, width, tall), draw.first, draw.seed, draw.number,
         )
         return raised
@@ -157,7 +157,7 @@ def encode_elements(
     if x.size:
         raised = run_blocks(work, 0, rows, max(1, _SMALLEST // columns), tall)
     shape = (x.shape[0], x.shape[1] // 2 if block.packed else x.shape[1])
-    if not each:
+    if not by_element:
         return Elements(codes.reshape(shape), raised, None, None)
     return Elements(
         codes.reshape(shape), raised, element_flags.reshape(x.shape),

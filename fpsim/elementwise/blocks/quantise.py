@@ -198,9 +198,9 @@ def _cut(
     per_byte = 2 if block.packed else 1
     if grid.whole != grid.width:
         wide = (rows, grid.across, grid.whole)
-        kept = -(-grid.width // per_byte)
-        codes = codes.reshape(rows, grid.across, grid.whole // per_byte)[..., :kept]
-        codes = np.ascontiguousarray(codes).reshape(rows, grid.across * kept)
+        whole_bytes = -(-grid.width // per_byte)
+        codes = codes.reshape(rows, grid.across, grid.whole // per_byte)[..., :whole_bytes]
+        codes = np.ascontiguousarray(codes).reshape(rows, grid.across * whole_bytes)
         if element_flags is not None:
             element_flags = element_flags.reshape(wide)[..., : grid.width].reshape(rows, columns)
     if of_rows is not None and grid.tall > 1:

@@ -35,9 +35,9 @@ def find(words: tuple[str, ...]) -> list[Theorem]:
     asked = " ".join(words)
     if asked in everything:
         return [everything[asked]]
-    found = [t for t in everything.values() if t.kind == asked or t.name.startswith(f"{asked} ")]
-    if found:
-        return found
+    matches = [t for t in everything.values() if t.kind == asked or t.name.startswith(f"{asked} ")]
+    if matches:
+        return matches
     close = difflib.get_close_matches(asked, everything, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise ValueError(

@@ -68,11 +68,11 @@ def answers(
     `word` holds the random bits in its top bits. A kernel that draws them is given the operands
     often enough to draw these.
     """
-    given: set[tuple[int, int]] = set()
+    outcomes: set[tuple[int, int]] = set()
     for beside in _BESIDE:
         for bits, flags, at in _runs(operation, settings, operands, word, supplied, beside):
-            given |= {(int(b), int(f)) for b, f in zip(bits[at], flags[at], strict=True)}
-    return given
+            outcomes |= {(int(b), int(f)) for b, f in zip(bits[at], flags[at], strict=True)}
+    return outcomes
 
 
 def _runs(

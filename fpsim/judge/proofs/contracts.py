@@ -45,17 +45,17 @@ class Contracts:
     def __init__(self, theory: Theory, operands: list[tuple[Word, HeldNumber]], grid: ValueGrid):
         self.theory, self.operands, self.grid = theory, operands, grid
         self._numbers: dict[int, HeldNumber | ExactNumber] = {}
-        self._made: dict[int, tuple[str, Real, Real]] = {}
+        self._origins: dict[int, tuple[str, Real, Real]] = {}
         self._lost: dict[int, ExactNumber] = {}
         #: Every float that has an entry: its identity stays its own.
         self._alive: list[Any] = []
 
     def get(self, name: str, usual: Any) -> Any:
         """What the builder does for an instruction."""
-        known = {
+        rules = {
             "fadd": self.sum, "fsub": self.difference, "fmul": self.product, "fpext": self.widened,
         }
-        return known.get(name, usual)
+        return rules.get(name, usual)
 
     def _keep(self, real: Real, number: HeldNumber | ExactNumber) -> Real:
         self._numbers[id(real)] = number
@@ -76,7 +76,7 @@ class Contracts:
         return self._numbers.get(id(real))
 
     def _record(self, name: str, result: Real, x: Real, y: Real) -> Real:
-        self._made[id(result)] = name, x, y
+        self._origins[id(result)] = name, x, y
         self._alive.append((result, x, y))
         return result
 
@@ -148,17 +148,17 @@ class Contracts:
         infinite_x, infinite_y = _infinite(x), _infinite(y)
         opposed = infinite_x & infinite_y & (x.bits.is_negative ^ y.bits.is_negative)
         nan = x.is_nan | y.is_nan | opposed
-        kept = choose(infinite_x, x.bits, y.bits)
-        return choose(nan, result.is_nan, result.bits == kept)
+        infinity = choose(infinite_x, x.bits, y.bits)
+        return choose(nan, result.is_nan, result.bits == infinity)
 
     def _error(self, e: Real, f: Real) -> Real | None:
         """What TwoSum's last addition gives, where these are its operands."""
         nothing = ("", e, f)
-        one, x, t = self._made.get(id(e), nothing)
-        two, y, part = self._made.get(id(f), nothing)
-        three, s, again = self._made.get(id(t), nothing)
-        four, s_again, x_again = self._made.get(id(part), nothing)
-        five, x_first, y_first = self._made.get(id(s), nothing)
+        one, x, t = self._origins.get(id(e), nothing)
+        two, y, part = self._origins.get(id(f), nothing)
+        three, s, again = self._origins.get(id(t), nothing)
+        four, s_again, x_again = self._origins.get(id(part), nothing)
+        five, x_first, y_first = self._origins.get(id(s), nothing)
         is_two_sum = (
             (one, two, three, four, five) == ("fsub", "fsub", "fsub", "fsub", "fadd")
             and again is part and s_again is s

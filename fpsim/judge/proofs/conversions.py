@@ -92,8 +92,8 @@ def check(settings: Settings, supplied: bool, point: Point) -> Finding:
     if supplied:
         word = word << (32 - settings.random_most) & 0xFFFFFFFF
     code, flags = convert(x, BINARY32, settings.format, oracle_settings(settings, word))
-    found = answers("convert", settings, [x], word, supplied)
-    return Finding(told(found), told({(bits_of(code, settings.format), int(flags))}))
+    outcomes = answers("convert", settings, [x], word, supplied)
+    return Finding(told(outcomes), told({(bits_of(code, settings.format), int(flags))}))
 
 
 def check_without_flags(settings: Settings, point: Point) -> Finding:

@@ -38,9 +38,9 @@ def rule_of(builder: TermBuilder, constants: Any, width: int) -> RoundingRule:
 def _choices(choice: LoopVariant, builder: TermBuilder) -> tuple[Any, ...]:
     """The choices as the loop gives them to its step; whether it streams may be either."""
     streaming = Term(types.boolean, LaneValue(builder.theory.chance()), builder.point)
-    given = choice.words == WORDS_GIVEN
+    supplied = choice.words == WORDS_GIVEN
     return (
-        choice.mode, choice.flags, choice.flush, choice.one_zero, given, choice.residual,
+        choice.mode, choice.flags, choice.flush, choice.one_zero, supplied, choice.residual,
         choice.status >= 0, streaming,
     )
 
@@ -65,27 +65,27 @@ def replayed(
         pointers += [builder.pointer(name, types.float32), 0]
     pointers += pointers[:2] * (3 - len(operands))
     carrier = _FLOATS[8 * settings.format.carrier.itemsize]
-    seen = no_events(choice.operation, rule)
+    before = no_events(choice.operation, rule)
     after = vector_step(
         choice.operation, _choices(choice, builder), *pointers,
         builder.pointer("out", carrier), 0, builder.pointer("marks", types.uint8), 0,
-        builder.pointer("words", types.uint32), 0, rule, _earlier(builder, seen, width),
+        builder.pointer("words", types.uint32), 0, rule, _earlier(builder, before, width),
     )
     code = builder.word(builder.memory["out", 0])
     if level == FLAGS_EACH:
         return StepResult(code, builder.word(builder.memory["marks", 0]))
     changed, tiny, over, raised = after
-    flags = builder.word(summary((changed, tiny, over ^ seen[2], raised)))
+    flags = builder.word(summary((changed, tiny, over ^ before[2], raised)))
     return StepResult(code, flags.cut(7, 0))
 
 
-def _earlier(builder: TermBuilder, seen: Any, width: int) -> Any:
+def _earlier(builder: TermBuilder, before: Any, width: int) -> Any:
     """Before the step nothing was seen, or an overflow alone (what it does to the limit)."""
-    limit = builder.word(seen[2])
+    limit = builder.word(before[2])
     infinity = builder.theory.word({32: 0x7F800000, 64: 0x7FF0 << 48}[width], width)
     if limit.is_plain and limit.value == 0:
-        return seen
+        return before
     either = choose(builder.theory.chance(), limit, infinity)
-    return (*seen[:2], builder.bits(either), seen[3])
+    return (*before[:2], builder.bits(either), before[3])
 
 

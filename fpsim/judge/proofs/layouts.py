@@ -88,10 +88,10 @@ def _pointer(asked: _Asked) -> Term:
 
 def _source_of(slot: Word, sources: list[int]) -> Word:
     """The source of a slot's words, the slot being any of them."""
-    chosen = slot.theory.word(sources[-1], 16)
+    source_word = slot.theory.word(sources[-1], 16)
     for i, source in enumerate(sources[:-1]):
-        chosen = choose(slot == i, slot.theory.word(source, 16), chosen)
-    return chosen
+        source_word = choose(slot == i, slot.theory.word(source, 16), source_word)
+    return source_word
 
 
 def _element(theory: Theory, name: str, wide: bool) -> tuple[Word, Word, Word, Word, list[Truth]]:

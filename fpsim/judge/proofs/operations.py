@@ -144,8 +144,8 @@ def _claim(operation: str, settings: Settings, contracts: bool) -> SolverClaim:
     quiet = not settings.format.has_signalling_nan
     read = [held(code, grid, quiet) for code in codes]
     numbers, premises = [number for number, _ in read], [fits for _, fits in read]
-    known = list(zip(codes, numbers, strict=True))
-    granted = Contracts(theory, known, grid) if contracts else None
+    held_operands = list(zip(codes, numbers, strict=True))
+    granted = Contracts(theory, held_operands, grid) if contracts else None
     builder = TermBuilder(theory, granted)
     step = replayed(builder, operation, settings, codes, word)
     if operation == "subtract":
@@ -174,8 +174,8 @@ def _check(operation: str, settings: Settings, point: Point) -> Finding:
     word, fmt = point.get("word", 0), settings.format
     codes = tuple(_code_of(x, fmt) for x in operands)
     code, flags = operate(operation, codes, fmt, oracle_settings(settings, word))
-    given = answers(operation, settings, operands, word)
-    return Finding(told(given), told({(bits_of(code, fmt), int(flags))}))
+    outcomes = answers(operation, settings, operands, word)
+    return Finding(told(outcomes), told({(bits_of(code, fmt), int(flags))}))
 
 
 _OPERATIONS = ("add", "subtract", "multiply", "divide", "sqrt", "fma")

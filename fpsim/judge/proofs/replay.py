@@ -365,8 +365,8 @@ class TermBuilder:
         written = LaneValue(self.content(value))
         for condition in self._inside:
             before = self.memory.get(key) or LaneValue(self.theory.unnamed(self.word(value).width))
-            kept = self.bitcast(before, place.element)
-            written = self.select(condition, written, kept)
+            old = self.bitcast(before, place.element)
+            written = self.select(condition, written, old)
         self.memory[key] = written
         return written
 

@@ -113,7 +113,7 @@ def _stored(settings: Settings, low: bool, point: Point) -> Finding:
     code, flags = convert(x, BINARY32, settings.format, oracle_settings(settings, top))
     numbers = plan("convert", settings, exact_width("convert", settings, 4))
     loop = output_kernel(numbers.mode, numbers.stochastic, numbers.residual, False)
-    found = set()
+    outcomes = set()
     for beside in (x, 0, 0x7F800000, 1):
         values = np.array([x] + [beside] * 31, np.uint32).view(np.float32)
         raised = np.zeros(32, np.uint8)
@@ -122,9 +122,9 @@ def _stored(settings: Settings, low: bool, point: Point) -> Finding:
         loop(values, raised, (1, 32), words, nothing, numbers.constants)
         if numbers.one_zero:
             values[values == 0] = 0.0
-        found.add((int(values.view(np.uint32)[0]), int(raised[0])))
+        outcomes.add((int(values.view(np.uint32)[0]), int(raised[0])))
     return Finding(
-        told(found), told({(bits_of(code, settings.format), int(flags) & _TOLD)})
+        told(outcomes), told({(bits_of(code, settings.format), int(flags) & _TOLD)})
     )
 
 
@@ -184,10 +184,10 @@ def _rounded_by_magic(settings: Settings, width: int, care: int, point: Point) -
     values = np.full(16, point["x"], np.uint32).view(np.float32)
     _ordinary_kernel(numbers.mode, numbers.residual, care)(values, numbers.constants)
     code, _ = convert(point["x"], BINARY32, settings.format, oracle_settings(settings))
-    found, right = int(values.view(np.uint32)[0]), bits_of(code, settings.format)
-    if found << 1 & 0xFFFFFFFF == 0 and right << 1 & 0xFFFFFFFF == 0:
-        found = right
-    return Finding(told({(found, 0)}), told({(right, 0)}))
+    stored, right = int(values.view(np.uint32)[0]), bits_of(code, settings.format)
+    if stored << 1 & 0xFFFFFFFF == 0 and right << 1 & 0xFFFFFFFF == 0:
+        stored = right
+    return Finding(told({(stored, 0)}), told({(right, 0)}))
 
 
 def _mode(settings: Settings) -> str:

@@ -178,7 +178,7 @@ class Word:
             raise TypeError(f"words of {self.width} and {other.width} bits do not mix")
         return other
 
-    def _made(self, kind: Any, operands: list[Word], width: int, indices: list[int]) -> Word:
+    def _new_term(self, kind: Any, operands: list[Word], width: int, indices: list[int]) -> Word:
         manager = self.theory.manager
         term = manager.mk_term(kind, [w.term for w in operands], indices)
         return Word(self.theory, term, width)
@@ -187,7 +187,7 @@ class Word:
         other = self._like(other)
         if self.is_plain and other.is_plain:
             return self.theory.word(plain(self.value, other.value), self.width)
-        return self._made(kind, [self, other], self.width, [])
+        return self._new_term(kind, [self, other], self.width, [])
 
     def __add__(self, other: Word | int) -> Word:
         return self._joined(Kind.BV_ADD, other, lambda a, b: a + b)
@@ -225,7 +225,7 @@ class Word:
     def __invert__(self) -> Word:
         if self.is_plain:
             return self.theory.word(~self.value, self.width)
-        return self._made(Kind.BV_NOT, [self], self.width, [])
+        return self._new_term(Kind.BV_NOT, [self], self.width, [])
 
     def _compared(self, kind: Any, other: Word | int, plain: Any) -> Truth:
         other = self._like(other)
@@ -268,14 +268,14 @@ class Word:
         width = high - low + 1
         if self.is_plain:
             return self.theory.word(self.value >> low, width)
-        return self._made(Kind.BV_EXTRACT, [self], width, [high, low])
+        return self._new_term(Kind.BV_EXTRACT, [self], width, [high, low])
 
     def joined(self, low: Word) -> Word:
         """These bits above those of `low`."""
         width = self.width + low.width
         if self.is_plain and low.is_plain:
             return self.theory.word(self.value << low.width | low.value, width)
-        return self._made(Kind.BV_CONCAT, [self, low], width, [])
+        return self._new_term(Kind.BV_CONCAT, [self, low], width, [])
 
     def extended(self, width: int) -> Word:
         """With zeros above, or as it is."""
@@ -283,7 +283,7 @@ class Word:
             return self
         if self.is_plain:
             return self.theory.word(self.value, width)
-        return self._made(Kind.BV_ZERO_EXTEND, [self], width, [width - self.width])
+        return self._new_term(Kind.BV_ZERO_EXTEND, [self], width, [width - self.width])
 
     def sign_extended(self, width: int) -> Word:
         """With copies of the top bit above."""
@@ -344,7 +344,7 @@ class Real:
         """The value, as the solver takes it."""
         if self._value is None:
             assert self._bits is not None
-            self._value = self._made(
+            self._value = self._new_term(
                 Kind.FP_TO_FP_FROM_BV, [self._bits.term], list(EXPONENT_BITS[self.width])
             )
         return self._value
@@ -354,27 +354,27 @@ class Real:
         """Bits that have this value; of a NaN any that are one."""
         if self._bits is None:
             bits = self.theory.unnamed(self.width)
-            same = self._made(Kind.EQUAL, [self.theory.real(bits).term, self._value], [])
+            same = self._new_term(Kind.EQUAL, [self.theory.real(bits).term, self._value], [])
             self.theory.definitions.append(Truth(self.theory, same))
             self._bits = bits
         return self._bits
 
-    def _made(self, kind: Any, operands: list[Any], indices: list[int]) -> Any:
+    def _new_term(self, kind: Any, operands: list[Any], indices: list[int]) -> Any:
         return self.theory.manager.mk_term(kind, operands, indices)
 
     def _result(self, kind: Any, mode: str | None, *others: Real) -> Real:
         """An operation; between numbers it is computed."""
         operands = (self, *others)
         rounding = [self.theory.manager.mk_rm_value(_MODES[mode])] if mode else []
-        value = self._made(kind, [*rounding, *(x.term for x in operands)], [])
+        value = self._new_term(kind, [*rounding, *(x.term for x in operands)], [])
         return self.computed(value, self.width, all(x.is_plain for x in operands))
 
     def computed(self, value: Any, width: int, plain: bool) -> Real:
         """What a term of the solver's is; where it has no variables, its bits."""
         if not plain:
             return Real(self.theory, width, value=value)
-        known = "".join(self.theory.evaluate(value).value())
-        return Real(self.theory, width, bits=self.theory.word(int(known, 2), width))
+        digits = "".join(self.theory.evaluate(value).value())
+        return Real(self.theory, width, bits=self.theory.word(int(digits, 2), width))
 
     def plus(self, other: Real, mode: str = "RNE") -> Real:
         return self._result(Kind.FP_ADD, mode, other)
@@ -404,7 +404,7 @@ class Real:
         Source    IEEE 754-2019 §6.2.3; Intel SDM vol. 1 §4.8.3.5 (what x86 keeps of a NaN).
         """
         rounding = self.theory.manager.mk_rm_value(RoundingMode.RNE)
-        value = self._made(
+        value = self._new_term(
             Kind.FP_TO_FP_FROM_FP, [rounding, self.term], list(EXPONENT_BITS[width])
         )
         result = self.computed(value, width, self.is_plain)
@@ -428,11 +428,11 @@ class Real:
         """The whole number toward zero; any number where it does not fit."""
         rounding = self.theory.manager.mk_rm_value(RoundingMode.RTZ)
         kind = Kind.FP_TO_SBV if signed else Kind.FP_TO_UBV
-        term = self._made(kind, [rounding, self.term], [width])
+        term = self._new_term(kind, [rounding, self.term], [width])
         if self.is_plain:
-            known = self.theory.evaluate(term)
-            if known.is_value():
-                return self.theory.word(int(known.value(), 2), width)
+            value = self.theory.evaluate(term)
+            if value.is_value():
+                return self.theory.word(int(value.value(), 2), width)
         return Word(self.theory, term, width)
 
     def compared(self, relation: str, other: Real) -> Truth:
@@ -444,7 +444,7 @@ class Real:
         if relation == "!=":
             ordered = ~(self.is_nan | other.is_nan)
             return ordered & ~self.compared("==", other)
-        term = self._made(kinds[relation], [self.term, other.term], [])
+        term = self._new_term(kinds[relation], [self.term, other.term], [])
         return self._decided(term, self.is_plain and other.is_plain)
 
     def _decided(self, term: Any, plain: bool) -> Truth:
@@ -456,7 +456,7 @@ class Real:
             exponent, digits = EXPONENT_BITS[self.width]
             infinity = ((1 << exponent) - 1) << (digits - 1)
             return (self._bits & ((1 << (self.width - 1)) - 1)) > infinity
-        return self._decided(self._made(Kind.FP_IS_NAN, [self.term], []), False)
+        return self._decided(self._new_term(Kind.FP_IS_NAN, [self.term], []), False)
 
     def or_else(self, condition: Truth, other: Real) -> Real:
         """This where the condition holds, else the other."""
@@ -464,6 +464,6 @@ class Real:
             return self if condition.value else other
         if self._bits is not None and other._bits is not None:
             return self.theory.real(choose(condition, self._bits, other._bits))
-        term = self._made(Kind.ITE, [condition.term, self.term, other.term], [])
+        term = self._new_term(Kind.ITE, [condition.term, self.term, other.term], [])
         return Real(self.theory, self.width, value=term)
 

@@ -113,7 +113,7 @@ def _flags(stochastic, t, a, body, k):
 
 
 @formula
-def _step(what, x, i, factor, words, wi, codes, at, element_flags, k, seen, told):
+def _step(what, x, i, factor, words, wi, codes, at, element_flags, k, raised_before, told):
     """One vector of elements."""
     stochastic, flags, nibbles, integers = what
     t = load(x, i)
@@ -131,11 +131,11 @@ def _step(what, x, i, factor, words, wi, codes, at, element_flags, k, seen, told
     else:
         store_low(codes, at, code)
     if flags == FLAGS_NONE:
-        return seen, told
+        return raised_before, told
     raised, of_block = _flags(stochastic, t, a, body, k)
     if flags == FLAGS_EACH:
         store_low(element_flags, i, raised)
-    return seen | raised, told | of_block
+    return raised_before | raised, told | of_block
 
 
 @njit(**INLINE)
@@ -167,7 +167,7 @@ def encoder(variant: EncoderVariant) -> Any:
     ):
         begin, end, columns, width, tall = shape
         k = _spread(constants)
-        seen = nothing = k.drop ^ k.drop
+        raised = nothing = k.drop ^ k.drop
         px, pc, pf, pw = pointer(x), pointer(codes), pointer(element_flags), pointer(words)
         room_words, ready = room(words, GROUP_HALF), -1
         across = columns // width
@@ -183,13 +183,13 @@ def encoder(variant: EncoderVariant) -> Any:
                         ready = _random(room_words, ready, first + i, seed, operation, wide)
                         p, wi = room_words, first + i - ready
                     to = i // 2 if NIBBLES else i
-                    seen, told = _step(
-                        what, px, i, factor, p, wi, pc, to, pf, k, seen, told
+                    raised, told = _step(
+                        what, px, i, factor, p, wi, pc, to, pf, k, raised, told
                     )
                 if FLAGS == FLAGS_EACH:
                     clipped, flushed = any_lane((told & CLIPPED) != 0), any_lane(told > CLIPPED)
                     block_flags[row * across + block] = clipped | flushed << 1
-        return np.int64(or_lanes(seen))
+        return np.int64(or_lanes(raised))
 
     return loop
 

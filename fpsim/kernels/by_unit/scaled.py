@@ -155,10 +155,10 @@ def _products(what, a, b, at, to, exponents, c):
     for t in range(terms):
         fields = spread_item(ae, plus(at, t)) + load(be, plus(to, COLUMNS * t))
         top = umax(top, fields)
-    own = _exponent_of(c)
+    exponent_c = _exponent_of(c)
     absent = top < (none + _PRESENT)
     relative = exponents - 2 * BIAS
-    top = umax(select(absent, none, top + relative), own)
+    top = umax(select(absent, none, top + relative), exponent_c)
     # Products without their scales: 2**(window - emax + scales), within binary32.
     shift = (none + (window + 2 * BIAS)) + relative - top
     shift = smax(shift, none - 120)
@@ -188,9 +188,9 @@ def _groups(what, a, b, at, to, scales, first, c):
     terms, group, window, mode, empty = what
     (sam, sae), (sbm, sbe) = scales
     row, column = first
-    own = _exponent_of(c)
-    top, addends = own, []
-    none = own ^ own
+    exponent_c = _exponent_of(c)
+    top, addends = exponent_c, []
+    none = exponent_c ^ exponent_c
     for g in range(terms // group):
         total = as_float(none)
         for t in range(g * group, (g + 1) * group):
@@ -245,7 +245,7 @@ def scaled_kernel(variant: ScaledVariant) -> Any:
         for panel in range(panels):
             for row in range(begin, end):
                 at = row * columns + panel * COLUMNS
-                c, seen = load_float(pout, at, like), as_bits(like)
+                c, overflows = load_float(pout, at, like), as_bits(like)
                 for call in range(calls):
                     k, to = row * depth + call * TERMS, (panel * depth + call * TERMS) * COLUMNS
                     i = row * groups + call * OF_CALL
@@ -261,9 +261,9 @@ def scaled_kernel(variant: ScaledVariant) -> Any:
                         c, over = _groups(
                             what, pav, pbv, k, to, ((psam, psae), (psbm, psbe)), (i, j), c
                         )
-                    seen = seen | over
+                    overflows = overflows | over
                 store_float(pout, at, as_bits(c))
-                store_low(pflags, at, seen)
+                store_low(pflags, at, overflows)
         return 0
 
     return loop

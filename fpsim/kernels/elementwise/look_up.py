@@ -10,7 +10,7 @@ __all__ = ["look_up"]
 
 
 @compiled
-def look_up(bits, shift, values, marks, out, element_marks, each):
+def look_up(bits, shift, values, marks, out, element_marks, by_element):
     """out = values where the bits without the last `shift` point; returns the marks, joined.
 
     each: element_marks receives every element's mark.
@@ -21,6 +21,6 @@ def look_up(bits, shift, values, marks, out, element_marks, each):
         mark = marks[place]
         out[i] = values[place]
         joined |= mark
-        if each:
+        if by_element:
             element_marks[i] = mark
     return np.int64(joined)

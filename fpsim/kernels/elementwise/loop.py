@@ -88,11 +88,11 @@ def fill_block(words, first, b, n, m, seed, operation, wide):
 
 
 @njit(**INLINE)
-def _copy_back(out, room_out, element_flags, block_flags, b, n, each):
+def _copy_back(out, room_out, element_flags, block_flags, b, n, by_element):
     """Results of the last block, and their flags, from the copies to the arrays."""
     for i in range(n - b):
         copy_item(out, b + i, room_out, i)
-        if each:
+        if by_element:
             copy_item(element_flags, b + i, block_flags, i)
 
 

@@ -161,14 +161,14 @@ def program_kernel(variant: ProgramVariant) -> Any:
     @compiled
     def run(
         table, places, memory, bits, scratch, scratch_bits, narrow_rules, wide_rules, words, state,
-        result, seed, number, draws, steps, armed, kept, history, outcome, sign,
+        result, seed, number, draws, steps, armed, watched, history, outcome, sign,
     ):
         what = MODE, FLUSH, ONE_ZERO, RESIDUAL, PRESENT, WIDE, QUANTA
         nothing_narrow = no_events(ADD, spread(narrow_rules))
         nothing_wide = no_events(ADD, spread(wide_rules))
         px, py, pz = pointer(scratch[0]), pointer(scratch[1]), pointer(scratch[2])
         all_memory, room_words = pointer(memory), room(words, ROOM)
-        first, size, n_kept, next_kept, flags = state[0], state[1], kept.shape[0], 0, np.int64(0)
+        first, size, n_kept, next_kept, flags = state[0], state[1], watched.shape[0], 0, np.int64(0)
         for k in range(steps):
             narrow, wide = nothing_narrow, nothing_wide
             operation = number + np.uint64(k * draws)
@@ -204,7 +204,7 @@ def program_kernel(variant: ProgramVariant) -> Any:
                 outcome[0], outcome[1] = FIXED, flags
                 return k
             _copy(bits[first:], history[n_kept], size)
-            if next_kept < n_kept and kept[next_kept] == k + 1:
+            if next_kept < n_kept and watched[next_kept] == k + 1:
                 _copy(history[next_kept], history[n_kept], size)
                 next_kept += 1
         outcome[0], outcome[1] = DONE, flags

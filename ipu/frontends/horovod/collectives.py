@@ -111,8 +111,8 @@ def _result(
     total: Array, x: Array | NDArray[Any], device: Device, op: Op, size: int
 ) -> Array | NDArray[Any]:
     if op is Average and size > 1:
-        own = device.context(total.format).wrap(total.carrier)
-        total = ops.divide.value(device, own, float(size))
+        on_device = device.context(total.format).wrap(total.carrier)
+        total = ops.divide.value(device, on_device, float(size))
     if isinstance(x, Array):
         return Array(total.carrier, x.context)
     values: NDArray[Any] = total.carrier.astype(x.dtype)
@@ -128,8 +128,8 @@ def allgather(tensor: ArrayLike, name: str | None = None) -> NDArray[Any]:
     Shapes    equal except for the first axis, which every tensor has.
     Raises    ValueError, on every process, for other shapes or types.
     """
-    own = np.asarray(tensor)
-    rows = [_unpacked(row) for row in running().channel.gather(_packed(own), name or "a tensor")]
+    local = np.asarray(tensor)
+    rows = [_unpacked(row) for row in running().channel.gather(_packed(local), name or "a tensor")]
     kinds = {(str(row.dtype), row.shape[1:]) if row.ndim else None for row in rows}
     if len(kinds) > 1 or None in kinds:
         shown = ", ".join(f"{row.dtype} {row.shape}" for row in rows)
@@ -147,12 +147,12 @@ def broadcast(tensor: ArrayLike, root_rank: int, name: str | None = None) -> NDA
     channel = running().channel
     if not 0 <= root_rank < channel.size:
         raise ValueError(f"root_rank={root_rank} is not a process; use 0 to {channel.size - 1}")
-    own = np.asarray(tensor)
-    sent = _unpacked(channel.broadcast(_packed(own), root_rank, name or "a tensor"))
-    if (sent.dtype, sent.shape) != (own.dtype, own.shape):
+    local = np.asarray(tensor)
+    sent = _unpacked(channel.broadcast(_packed(local), root_rank, name or "a tensor"))
+    if (sent.dtype, sent.shape) != (local.dtype, local.shape):
         raise ValueError(
-            f"process {root_rank} broadcasts {sent.dtype} {sent.shape}, this one has {own.dtype} "
-            f"{own.shape}; use one type and shape"
+            f"process {root_rank} broadcasts {sent.dtype} {sent.shape}, this one has {local.dtype} "
+            f"{local.shape}; use one type and shape"
         )
     return sent
 

@@ -47,12 +47,12 @@ def setLogLevel(level: str | int) -> None:
     """
     names = {member.name: member for member in LogLevel}
     if isinstance(level, str) and level in names:
-        chosen = names[level]
+        log_level = names[level]
     elif isinstance(level, int) and level in {int(member) for member in LogLevel}:
-        chosen = LogLevel(level)
+        log_level = LogLevel(level)
     else:
         raise ValueError(f"level={level!r} is not known; use one of {', '.join(names)}")
     logger = logging.getLogger("poptorch")
-    logger.setLevel(_LEVELS[chosen])
+    logger.setLevel(_LEVELS[log_level])
     if not logger.handlers:
         logger.addHandler(logging.StreamHandler())

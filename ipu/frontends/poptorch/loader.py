@@ -21,7 +21,7 @@ from ipu.frontends.poptorch.dictionary import check_number, once
 from ipu.frontends.poptorch.enums import DataLoaderMode
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import flatten, rebuild
-from ipu.frontends.poptorch.shares import Share
+from ipu.frontends.poptorch.shares import ProcessShare
 
 __all__ = ["AsynchronousDataAccessor", "DataLoader"]
 
@@ -47,7 +47,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         _check(options, mode, batch_size, async_options)
         self._options_of_model = options
         self._mode = mode
-        self._share: Share | None = None
+        self._share: ProcessShare | None = None
         iterable = isinstance(dataset, IterableDataset)
         if batch_size is None or batch_sampler is not None:
             if auto_distributed_partitioning and options.Distributed.numProcesses > 1:
@@ -105,15 +105,15 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
 
     def _rebatched(self, pieces: Iterator[Any]) -> Iterator[Any]:
         """Whole batches of the pieces that workers load; what does not fill one is left out."""
-        kept: list[Any] = []
+        pending: list[Any] = []
         count = 0
         for piece in pieces:
-            kept.append(piece)
+            pending.append(piece)
             count += len(flatten(piece)[0])
             if count >= self._samples:
-                whole, rest = _split(kept, self._samples)
+                whole, rest = _split(pending, self._samples)
                 yield whole
-                kept, count = ([rest], count - self._samples) if rest is not None else ([], 0)
+                pending, count = ([rest], count - self._samples) if rest is not None else ([], 0)
 
     def terminate(self) -> None:
         """End the workers; torch does so with the iterator."""
@@ -135,7 +135,7 @@ def _check(options: Any, mode: Any, batch_size: Any, async_options: Any) -> None
 
 def _shared(
     dataset: Any, options: Options, step: int, drop_last: bool, shuffle: bool | None
-) -> Share:
+) -> ProcessShare:
     """This process's samples of a dataset.
 
     Raises    ValueError for a dataset without numbers.
@@ -145,7 +145,7 @@ def _shared(
             "an IterableDataset in several processes: give each its share and use "
             "auto_distributed_partitioning=False"
         )
-    return Share(dataset, options, step, drop_last=drop_last, shuffle=bool(shuffle))
+    return ProcessShare(dataset, options, step, drop_last=drop_last, shuffle=bool(shuffle))
 
 
 def _batches(options: Options) -> int:

@@ -21,7 +21,7 @@ from ipu import ops
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.gradients import as_array
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.processes import join
 from ipu.frontends.poptorch.engine.update import Updater, taken
 from ipu.frontends.poptorch.enums import ConnectionType
@@ -127,23 +127,26 @@ class PoplarExecutor:
             esr=precision.enable_stochastic_rounding,
         )
         seed = options.random_seed if options.exists("random_seed") else 0
-        known = self._executor
-        machine = known.machine if known else Machine(control, seed, precision.partials_type)
+        previous = self._executor
+        machine = (
+            previous.machine if previous
+            else PoptorchMachine(control, seed, precision.partials_type)
+        )
         updater = None
         if self._training:
             assert self._optimizer is not None
             updater = Updater(machine, self._optimizer, self._groups)
         machine.first_replica = options.Distributed.processId * options.replication_factor
-        processes = known.processes if known else None
-        if self._training and known is None:
+        processes = previous.processes if previous else None
+        if self._training and previous is None:
             processes = join(options, machine.session)
-        models = known.models if known else [self.model]
+        models = previous.models if previous else [self.model]
         executor = Compiled(models, options, machine, updater, processes)
         with self._in_mode():
             executor.compile(first)
-            executor.start(fresh=known is None)
-        if known is not None and known.scaling is not None:
-            executor.scaling = known.scaling
+            executor.start(fresh=previous is None)
+        if previous is not None and previous.scaling is not None:
+            executor.scaling = previous.scaling
         self._executor, self._signature = executor, signature
         self.compilations += 1
         options.freeze()
@@ -155,8 +158,8 @@ class PoplarExecutor:
         """The model is in training or evaluation mode inside, and as it was afterwards."""
         before = [(module, module.training) for module in self.model.modules()]
         copies = self._executor.models[1:] if self._executor else []
-        for each in (self.model, *copies):
-            each.train(self._training)
+        for model in (self.model, *copies):
+            model.train(self._training)
         try:
             yield
         finally:
@@ -368,26 +371,26 @@ class PoplarExecutor:
             "scaling": scaling,
         }
 
-    def restore(self, kept: dict[str, Any]) -> None:
+    def restore(self, checkpoint: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.model.load_state_dict(kept["model"])
-        if self._optimizer is not None and kept["optimizer"] is not None:
-            self._optimizer.load_state_dict(kept["optimizer"])
-            load_slots(self._optimizer, kept["optimizer"])
+        self.model.load_state_dict(checkpoint["model"])
+        if self._optimizer is not None and checkpoint["optimizer"] is not None:
+            self._optimizer.load_state_dict(checkpoint["optimizer"])
+            load_slots(self._optimizer, checkpoint["optimizer"])
             self._take(self._optimizer)
-        self._restored = kept
+        self._restored = checkpoint
         if self._executor is not None:
             self._restore_kept()
 
     def _restore_kept(self) -> None:
-        kept, self._restored = self._restored, None
-        if kept is None or self._executor is None:
+        checkpoint, self._restored = self._restored, None
+        if checkpoint is None or self._executor is None:
             return
         executor = self._executor
-        executor.machine.session.go_on_at(kept["step"])
+        executor.machine.session.go_on_at(checkpoint["step"])
         if executor.scaling is not None:
-            executor.scaling.restore(kept["scaling"])
-        for model, buffers in zip(executor.models[1:], kept["buffers"], strict=False):
+            executor.scaling.restore(checkpoint["scaling"])
+        for model, buffers in zip(executor.models[1:], checkpoint["buffers"], strict=False):
             for name, buffer in model.named_buffers():
                 buffer.copy_(buffers[name])
 
@@ -434,10 +437,12 @@ def load(path: str | Path, edit_opts_fn: Any = None) -> PoplarExecutor:
 
     edit_opts_fn    may change its options.
     """
-    kept = torch.load(path, weights_only=False)
-    options = kept["options"]
+    contents = torch.load(path, weights_only=False)
+    options = contents["options"]
     if edit_opts_fn is not None:
         edit_opts_fn(options)
-    executor = PoplarExecutor(kept["model"], options, kept["training"], kept["optimizer"])
-    executor.restore(kept["checkpoint"])
+    executor = PoplarExecutor(
+        contents["model"], options, contents["training"], contents["optimizer"]
+    )
+    executor.restore(contents["checkpoint"])
     return executor

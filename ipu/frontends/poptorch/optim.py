@@ -86,9 +86,9 @@ def load_slots(optimizer: Any, state_dict: dict[str, Any]) -> None:
     """The slots of a state as they were saved."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, slots in state_dict["state"].items():
-        own = optimizer.state[parameters[number]]
+        state = optimizer.state[parameters[number]]
         for name, value in slots.items():
-            own[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+            state[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
@@ -276,8 +276,8 @@ def slots_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[st
     first = group.get("first_order_momentum_accum_type", torch.float32)
     second = group.get("second_order_momentum_accum_type", torch.float32)
     if isinstance(optimizer, torch.optim.SGD):
-        kept = group["momentum"] or group["use_combined_accum"]
-        return {"velocity": group["velocity_accum_type"]} if kept else {}
+        has_velocity = group["momentum"] or group["use_combined_accum"]
+        return {"velocity": group["velocity_accum_type"]} if has_velocity else {}
     if isinstance(optimizer, torch.optim.RMSprop):
         slots = {"square_avg": first}
         if group["centered"]:

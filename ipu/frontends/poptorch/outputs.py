@@ -23,9 +23,9 @@ def flatten(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (list, tuple)):
-        return [x for each in value for x in flatten(each)]
+        return [x for item in value for x in flatten(item)]
     if isinstance(value, dict):
-        return [x for each in value.values() for x in flatten(each)]
+        return [x for item in value.values() for x in flatten(item)]
     return []
 
 
@@ -34,11 +34,11 @@ def rebuild(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(rebuild(each, change) for each in value))
+        return type(value)(*(rebuild(item, change) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(rebuild(each, change) for each in value)
+        return type(value)(rebuild(item, change) for item in value)
     if isinstance(value, dict):
-        return {key: rebuild(each, change) for key, each in value.items()}
+        return {key: rebuild(item, change) for key, item in value.items()}
     return value
 
 
@@ -93,18 +93,18 @@ def assemble(
             "divisor of deviceIterations · gradientAccumulation"
         )
     step = {OutputMode.All: 1, OutputMode.Final: rounds, OutputMode.EveryN: period}[mode]
-    chosen = [
-        each for i in range(step - 1, rounds, step)
-        for each in outputs[i * replicas : (i + 1) * replicas]
+    returned = [
+        output for i in range(step - 1, rounds, step)
+        for output in outputs[i * replicas : (i + 1) * replicas]
     ]
-    return _joined(chosen)
+    return _joined(returned)
 
 
 def _sums(outputs: Sequence[Any], replicas: int, add: Callable[..., torch.Tensor]) -> list[Any]:
     totals = list(outputs[:replicas])
-    for number, each in enumerate(outputs[replicas:]):
-        sums = iter(map(add, flatten(totals[number % replicas]), flatten(each)))
-        totals[number % replicas] = rebuild(each, partial(_next, sums))
+    for number, output in enumerate(outputs[replicas:]):
+        sums = iter(map(add, flatten(totals[number % replicas]), flatten(output)))
+        totals[number % replicas] = rebuild(output, partial(_next, sums))
     return totals
 
 

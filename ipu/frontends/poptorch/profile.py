@@ -32,11 +32,11 @@ def folder_of_reports() -> Path | None:
     if not text:
         return None
     try:
-        chosen = json.loads(text)
-        wanted = str(chosen.get("autoReport.all", "false")).lower() == "true"
+        engine_options = json.loads(text)
+        wanted = str(engine_options.get("autoReport.all", "false")).lower() == "true"
     except (json.JSONDecodeError, AttributeError) as error:
         raise ValueError(
             f"POPLAR_ENGINE_OPTIONS={text!r} is no JSON object; write "
             '{"autoReport.all": "true", "autoReport.directory": "FOLDER"}'
         ) from error
-    return Path(chosen.get("autoReport.directory", ".")) if wanted else None
+    return Path(engine_options.get("autoReport.directory", ".")) if wanted else None

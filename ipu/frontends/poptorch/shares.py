@@ -17,10 +17,10 @@ from torch.utils.data import Dataset
 
 from ipu.frontends.poptorch.options import Options
 
-__all__ = ["Share"]
+__all__ = ["ProcessShare"]
 
 
-class Share(Dataset):  # type: ignore[misc]
+class ProcessShare(Dataset):  # type: ignore[misc]
     """This process's samples.
 
     step       samples of one call.
@@ -33,7 +33,7 @@ class Share(Dataset):  # type: ignore[misc]
     def __init__(
         self, dataset: Any, options: Options, step: int, *, drop_last: bool, shuffle: bool
     ) -> None:
-        count, own = options.Distributed.numProcesses, options.Distributed.processId
+        count, rank = options.Distributed.numProcesses, options.Distributed.processId
         size = len(dataset)
         if shuffle and not options.exists("random_seed"):
             raise ValueError(
@@ -47,10 +47,10 @@ class Share(Dataset):  # type: ignore[misc]
                     f"a dataset of {size} samples has no batch for each of {count} processes; a "
                     f"call of all takes {step * count}"
                 )
-            self._first, self._rest = own * length, size % length
+            self._first, self._rest = rank * length, size % length
         else:
             shares = [size // count + (size % count > process) for process in range(count)]
-            self._first, length, self._rest = sum(shares[:own]), shares[own], 0
+            self._first, length, self._rest = sum(shares[:rank]), shares[rank], 0
         self._dataset, self._shuffle = dataset, shuffle
         self._is_late = False
         self._generator = torch.Generator()

@@ -104,8 +104,8 @@ class Strategy:
         self._auto: dict[str, StageOf] = {}
 
     def _ipu_of(self, number: int) -> int:
-        own = self.stages[number]._ipu
-        return number if own is None else own
+        ipu = self.stages[number]._ipu
+        return number if ipu is None else ipu
 
     def stage(self, block_id: str) -> Stage:
         """The stage of a block that the strategy lists."""
@@ -124,9 +124,9 @@ class Strategy:
         """
         if self.stages:
             return self._listed(block_id, ipu_id)
-        known = self._auto.get(block_id)
-        if known is not None:
-            return known
+        location = self._auto.get(block_id)
+        if location is not None:
+            return location
         if self.auto is AutoStage.SameAsIpu:
             if ipu_id is None:
                 raise ValueError(
@@ -147,10 +147,10 @@ class Strategy:
                 f"Unknown Block '{block_id}' list of expected Blocks: {list(self._of)}; "
                 "put it into a stage of the strategy"
             )
-        own = self._of[block_id]
-        if ipu_id is not None and self.stages[own.number]._ipu is None:
-            return StageOf(own.number, ipu_id)
-        return own
+        location = self._of[block_id]
+        if ipu_id is not None and self.stages[location.number]._ipu is None:
+            return StageOf(location.number, ipu_id)
+        return location
 
     def __repr__(self) -> str:
         inside = ", ".join(map(repr, self.stages)) or self.auto
@@ -170,7 +170,7 @@ class PipelinedExecution(Strategy):
         if len(args) == 1 and isinstance(args[0], AutoStage):
             super().__init__((), args[0])
         else:
-            super().__init__([_stage(each) for each in args])
+            super().__init__([_stage(stage) for stage in args])
 
 
 class ShardedExecution(PipelinedExecution):
@@ -187,12 +187,12 @@ class Phase:
     """
 
     def __init__(self, *arg: Any) -> None:
-        if all(isinstance(each, Stage) for each in arg) and arg:
+        if all(isinstance(item, Stage) for item in arg) and arg:
             self.stages = tuple(arg)
-        elif all(isinstance(each, str) for each in arg) and arg:
+        elif all(isinstance(item, str) for item in arg) and arg:
             self.stages = (Stage(*arg),)
         else:
-            kinds = [type(each).__name__ for each in arg]
+            kinds = [type(item).__name__ for item in arg]
             raise TypeError(f"All arguments must either be block ids (strings) or Stages: {kinds}")
 
     def stage(self, idx: int) -> Stage:
@@ -241,9 +241,9 @@ class _PhasedExecution(Strategy):
 
     def _ipu_of(self, number: int) -> int:
         """Without an IPU a stage runs on that of its place in the phase."""
-        own = self.stages[number]._ipu
-        if own is not None:
-            return own
+        ipu = self.stages[number]._ipu
+        if ipu is not None:
+            return ipu
         for phase in self._phases:
             if number < len(phase.stages):
                 return number
@@ -266,8 +266,8 @@ class _PhasedExecution(Strategy):
 
     def locate(self, block_id: str, ipu_id: int | None) -> StageOf:
         number = self._listed(block_id, ipu_id).number
-        own = self.stages[number]._ipu
-        if own is None and ipu_id is not None:
+        ipu = self.stages[number]._ipu
+        if ipu is None and ipu_id is not None:
             return StageOf(number, ipu_id)
         return StageOf(number, self._ipu_of(number))
 
@@ -294,7 +294,7 @@ class _PhasedExecution(Strategy):
 def _is_rows(argument: Any) -> bool:
     """A list of phases, as the guide passes one."""
     return isinstance(argument, (list, tuple)) and all(
-        isinstance(each, (Phase, list, tuple)) for each in argument
+        isinstance(row, (Phase, list, tuple)) for row in argument
     )
 
 

@@ -57,7 +57,7 @@ class Reader:
 
     def is_of(self, session: Any) -> bool:
         """Whether a session may have built the data set."""
-        return any(session is each for each in self._sessions)
+        return any(session is other for other in self._sessions)
 
     def end(self, seconds: float = -1) -> bool:
         """Free the data set; False where its thread still reads after that many seconds.

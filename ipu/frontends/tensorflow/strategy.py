@@ -78,10 +78,10 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
     def _function(self, fn: Any) -> Any:
         if hasattr(fn, "get_concrete_function"):
             return fn
-        known = self._functions.get(fn)
-        if known is None:
-            known = self._functions[fn] = tf.function(fn)
-        return known
+        compiled = self._functions.get(fn)
+        if compiled is None:
+            compiled = self._functions[fn] = tf.function(fn)
+        return compiled
 
 
 feed_by_iterators()

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fpsim.records.formats import BINARY32
 from fpsim.state.processor import usual_arithmetic
-from ipu.frontends.torch.aten import TABLE, Call, Entry
+from ipu.frontends.torch.aten import TABLE, AtenEntry, Call
 from ipu.frontends.torch.aten.table import NoFormatError
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
@@ -59,7 +59,7 @@ _LIKE = {torch.ops.aten.clone.default, torch.ops.aten.zeros_like.default}
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Way(NamedTuple):
+class ResolvedOverload(NamedTuple):
     """How an overload runs from its first call on.
 
     written       places of the arguments that it writes.
@@ -72,7 +72,7 @@ class Way(NamedTuple):
     is_copying: bool
 
 
-class Program(Protocol):
+class ModeSession(Protocol):
     """What the mode asks of a session."""
 
     memory: Memory
@@ -95,12 +95,12 @@ class Program(Protocol):
 class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     """Runs operations on the machine of a session."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ModeSession) -> None:
         super().__init__()
         self._program = program
         self._memory = program.memory
         #: By identity of the overload, which the record holds.
-        self._ways: dict[int, Way] = {}
+        self._ways: dict[int, ResolvedOverload] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -121,7 +121,9 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         way = self._ways.get(id(func))
         if way is None:
-            way = self._ways[id(func)] = Way(func, self._plan(func), _written(func), func in _LIKE)
+            way = self._ways[id(func)] = ResolvedOverload(
+                func, self._plan(func), _written(func), func in _LIKE
+            )
         program, account = self._program, self._program.account
         noted = account.noted
         if program.listing is not None:
@@ -181,7 +183,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return lambda args, kwargs: self._composite(func, args, kwargs)
         return lambda args, kwargs: self._rest(func, args, kwargs)
 
-    def _machine(self, func: Any, entry: Entry) -> Plan:
+    def _machine(self, func: Any, entry: AtenEntry) -> Plan:
         """The entry's handler; the host, where it knows no rule for the arguments."""
         program, handler, name, packet = self._program, entry.handler, str(func), _name(func)
         memory, base = self._memory, func._schema.name.partition("::")[2]
@@ -380,7 +382,7 @@ def _written(func: Any) -> list[int | str]:
     return [a.name if a.kwarg_only else i for i, a in arguments if _is_written(a)]
 
 
-def _entry_of(func: Any) -> Entry | None:
+def _entry_of(func: Any) -> AtenEntry | None:
     """Of an overload, in the table."""
     namespace, _, base = func._schema.name.partition("::")
     return TABLE.get(f"{base}.{func._overloadname}") if namespace == "aten" else None
@@ -411,9 +413,9 @@ def _functional(func: Any, written: list[int]) -> Any:
 
 def _refuse_unknown(func: Any, call: Call, args: Any, kwargs: Any) -> None:
     """Operations of other libraries, other devices and random ones have no rule."""
-    known = func._schema.name.startswith("aten::")
+    is_aten = func._schema.name.startswith("aten::")
     foreign = any(map(is_foreign, tensors_of(args, kwargs)))
-    if not known or foreign or torch.Tag.nondeterministic_seeded in func.tags:
+    if not is_aten or foreign or torch.Tag.nondeterministic_seeded in func.tags:
         raise refusal(func, call)
 
 

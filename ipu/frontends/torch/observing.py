@@ -20,7 +20,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
 from ipu.run.run import Run
 
-__all__ = ["Losses", "Observer", "following_losses", "host_values", "term"]
+__all__ = ["LossListener", "WeightObserver", "following_losses", "host_values", "term"]
 
 
 def host_values(x: torch.Tensor) -> NDArray[Any]:
@@ -54,7 +54,7 @@ def _times(verb: str, operands: Sequence[Any], factor: Any) -> NDArray[Any]:
         return np.asarray(np.multiply(combined, np.float32(factor)), np.float32)
 
 
-class Observer:
+class WeightObserver:
     """Tells a run of weights and updates, where it counts."""
 
     def __init__(self, run: Run, memory: Memory, layers: Layers) -> None:
@@ -96,7 +96,7 @@ class Observer:
         self.note_update(parameter, before.format, before.carrier, added, after.carrier)
 
 
-class Losses(Protocol):
+class LossListener(Protocol):
     """What is told of losses."""
 
     def note_loss(self, root: torch.Tensor) -> None:
@@ -105,15 +105,15 @@ class Losses(Protocol):
     def note_scale(self, scale: float) -> None:
         """A gradient scaler multiplies a loss."""
 
-    def root_gradient(self, root: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
-        """The first gradient of a backward pass; `given` by the program, or None for ones."""
+    def root_gradient(self, root: torch.Tensor, incoming: torch.Tensor | None) -> torch.Tensor:
+        """The first gradient of a backward pass; `incoming` is the program's, or None for ones."""
 
     def scaling(self) -> AbstractContextManager[None]:
         """Around the product of a loss and the scale of a gradient scaler."""
 
 
 @contextmanager
-def following_losses(losses: Losses) -> Iterator[None]:
+def following_losses(losses: LossListener) -> Iterator[None]:
     """Backward passes inside tell where they begin, and with which gradient."""
     scaler = torch.amp.GradScaler
     backward, scale = torch.autograd.backward, scaler.scale
@@ -141,7 +141,7 @@ def following_losses(losses: Losses) -> Iterator[None]:
         torch.autograd.backward, scaler.scale = backward, scale
 
 
-def _first(losses: Losses, roots: Sequence[torch.Tensor], gradients: Any) -> Any:
+def _first(losses: LossListener, roots: Sequence[torch.Tensor], gradients: Any) -> Any:
     """The first gradients of a backward pass; those that torch refuses are left to it."""
     single = gradients is None or isinstance(gradients, torch.Tensor)
     rows = [gradients] * len(roots) if single else list(gradients)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
-from ipu.frontends.torch.replicas.several import Replicas
+from ipu.frontends.torch.replicas.several import SeveralReplicas
 from ipu.frontends.torch.session import Session
 from ipu.members.cluster import Cluster
 from ipu.members.members import join
@@ -50,7 +50,7 @@ def join_replicas(session: Session) -> int:
         return 1
     order = cluster.order or Order.AUTO
     members = join(cluster, [f"order: {order.value}", *settings_of(session)], ends=False)
-    session.replicas = Replicas(
+    session.replicas = SeveralReplicas(
         members, session.memory, order, shares_status=session.options.found_inf == "status",
         local=cluster.local_replicas,
     )

@@ -72,26 +72,28 @@ class Roots:
         finally:
             self._memory.is_scaling = False
 
-    def root_gradient(self, root: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
+    def root_gradient(
+        self, root: torch.Tensor, incoming: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """The factor, or a program's first gradient times the factor.
 
         Rounding  into the format of a float16 or bfloat16 root; else none.
         Flags     of that rounding.
         """
-        if given is not None and self._factor == 1:
-            return given
-        return self.gradient(root, self._factor, given)
+        if incoming is not None and self._factor == 1:
+            return incoming
+        return self.gradient(root, self._factor, incoming)
 
     def gradient(
-        self, root: torch.Tensor, factor: float, given: torch.Tensor | None = None
+        self, root: torch.Tensor, factor: float, incoming: torch.Tensor | None = None
     ) -> torch.Tensor:
         """As `root_gradient`, with another factor."""
         memory, narrow = self._memory, root.dtype in FORMATS
         with _disable_current_modes(), torch.no_grad():
             dtype = torch.float32 if narrow else root.dtype
             wide = torch.full(root.shape, factor, dtype=dtype)
-            if given is not None:
-                wide = given.to(dtype) * factor
+            if incoming is not None:
+                wide = incoming.to(dtype) * factor
             if not narrow:
                 memory.mark(wide, BINARY32, is_gradient=True)
                 return wide

@@ -32,14 +32,13 @@ from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.listing import described
 from ipu.frontends.torch.mode import MachineMode
-from ipu.frontends.torch.observing import Observer, following_losses
-from ipu.frontends.torch.outside import Outside
+from ipu.frontends.torch.observing import WeightObserver, following_losses
+from ipu.frontends.torch.outside import Outside, watching
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
-from ipu.frontends.torch.threads import watching
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
@@ -58,7 +57,7 @@ from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
-from ipu.run.places import Place, PlaceClock, Replay
+from ipu.run.places import Place, PlaceClock, ReplayStart
 from ipu.run.policies import PolicyArgument
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
@@ -107,7 +106,7 @@ class Session(Run):
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
-        self.observer = Observer(self, self.memory, self.layers)
+        self.observer = WeightObserver(self, self.memory, self.layers)
         if self.is_watched:
             self.memory.watch = self.note_result
         self.roots = Roots(
@@ -468,11 +467,11 @@ class Session(Run):
 
     # Recomputation --------------------------------------------------------------------------
 
-    def _mark(self) -> tuple[Replay, tuple[str, ...], int]:
+    def _mark(self) -> tuple[ReplayStart, tuple[str, ...], int]:
         return self.clock.mark(), tuple(self.layers.stack), self.layers.micro_batch
 
     @contextmanager
-    def _again(self, mark: tuple[Replay, tuple[str, ...], int]) -> Iterator[None]:
+    def _again(self, mark: tuple[ReplayStart, tuple[str, ...], int]) -> Iterator[None]:
         start, stack, micro_batch = mark
         with self.clock.replaying(start), self.layers.replaying(stack, micro_batch):
             yield

@@ -31,7 +31,7 @@ from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
-from ipu.frontends.torch.observing import Observer
+from ipu.frontends.torch.observing import WeightObserver
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
 from ipu.ops.updates.together import UpdateRequest, together_on
@@ -70,7 +70,7 @@ class Stepping(Protocol):
     memory: Memory
     account: Account
     layers: Layers
-    observer: Observer
+    observer: WeightObserver
     changer: Changer
     is_counting: bool
 

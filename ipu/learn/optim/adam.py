@@ -50,6 +50,7 @@ class Adam(TableOptimizer):
     powers: ClassVar[tuple[int, ...]] = (1, 2, 0, 0)
 
     def __post_init__(self) -> None:
+        self._find_format()
         check_rate(self.rate)
         check_share("beta1", self.beta1)
         check_share("beta2", self.beta2)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from fpsim.array import Array
 from fpsim.elementwise.sizes import checked_number
-from fpsim.records.formats import Format
+from fpsim.records.formats import Format, find_number_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
@@ -89,14 +89,14 @@ def compute_gradients(
     watch     called with every gradient that a backward rule computes.
     Raises    ValueError for a variable that the loss does not depend on.
     """
-    return [(_known(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
+    return [(_required(g, v), v) for g, v in _backward(gradients, loss, variables, watch)]
 
 
 def compute_contributions(
     loss: Tensor, variables: Sequence[Variable], watch: Watch | None = None
 ) -> list[tuple[list[Array], Variable]]:
     """As `compute_gradients`, with the summands of each gradient instead of their sum."""
-    return [(_known(g, v), v) for g, v in _backward(contributions, loss, variables, watch)]
+    return [(_required(g, v), v) for g, v in _backward(contributions, loss, variables, watch)]
 
 
 def _backward(
@@ -106,7 +106,7 @@ def _backward(
     return zip(rule(loss, variables, one, watch), variables, strict=True)
 
 
-def _known(gradient: T | None, variable: Variable) -> T:
+def _required(gradient: T | None, variable: Variable) -> T:
     if gradient is None or (isinstance(gradient, list) and not gradient):
         raise ValueError(f"the loss does not depend on {variable.name}; leave it out")
     return gradient
@@ -116,7 +116,7 @@ class Optimizer(ABC):
     """A pure rule, and its application to variables.
 
     rate      the learning rate.
-    format    in which the rule computes and keeps its slots; None: the variable's.
+    format    in which the rule computes and keeps its slots, or its name; None: the variable's.
     """
 
     rate: float
@@ -134,6 +134,11 @@ class Optimizer(ABC):
     ) -> Step:
         """One step from w with gradient g, both in the rule's format; no slots at first."""
 
+    def _find_format(self) -> None:
+        """Called once a rule is created: from then on `format` is no text."""
+        if self.format is not None:
+            object.__setattr__(self, "format", find_number_format(self.format))
+
     @abstractmethod
     def for_scaled(self, scale: float) -> Optimizer:
         """The optimiser whose change for gradients · scale is that of this one for gradients."""
@@ -142,11 +147,11 @@ class Optimizer(ABC):
     def rescaled(self, device: Device, slots: Slots, ratio: float) -> dict[str, tuple[Array, ...]]:
         """Slots of scaled gradients, after their scale has changed by that ratio."""
         after = {}
-        for name, kept in slots.items():
+        for name, arrays in slots.items():
             with rescaling(name):
                 after[name] = tuple(
                     device.multiply(slot, ratio**power) if power else slot
-                    for slot, power in zip(kept, self.powers, strict=False)
+                    for slot, power in zip(arrays, self.powers, strict=False)
                 )
         return after
 

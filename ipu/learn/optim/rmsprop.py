@@ -52,6 +52,7 @@ class RMSProp(TableOptimizer):
     powers: ClassVar[tuple[int, ...]] = (2, 0)
 
     def __post_init__(self) -> None:
+        self._find_format()
         check_rate(self.rate)
         check_share("decay", self.decay)
         check_share("momentum", self.momentum)

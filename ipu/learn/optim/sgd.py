@@ -38,7 +38,7 @@ class SGD(TableOptimizer):
     dampening       v = momentum · v + g · (1 - dampening) from the second step on; 1 - dampening
                     is a constant.
     maximize        g = -g before everything else.
-    format    in which the rule computes and keeps v; None: the variable's.
+    format    in which the rule computes and keeps v, or its name; None: the variable's.
 
     Rounding  each product, sum and difference once; w once more into its own format if narrower.
 
@@ -63,6 +63,7 @@ class SGD(TableOptimizer):
     powers: ClassVar[tuple[int, ...]] = (1,)
 
     def __post_init__(self) -> None:
+        self._find_format()
         check_rate(self.rate)
         check_share("momentum", self.momentum)
         if self.nesterov and not self.momentum:

@@ -39,10 +39,10 @@ class PopartVerbs(Verbs):
         """x + y in the format of x."""
         return self.device.add(x, self.device.cast(y, x.format))
 
-    def blend(self, x: Array, kept: float, y: Array, share: float) -> Array:
+    def blend(self, x: Array, decay: float, y: Array, share: float) -> Array:
         """kept · x + share · y in the format of x; without x (kept is 0) the second alone."""
         new = self.times(self.device.cast(y, x.format), share)
-        return new if kept == 0 else self.device.add(self.times(x, kept), new)
+        return new if decay == 0 else self.device.add(self.times(x, decay), new)
 
     def moved(self, w: Array, step: Array, rate: float, slots: tuple[Any, ...]) -> Updated:
         """w - rate · step, in the wider of both formats, rounded into that of w."""

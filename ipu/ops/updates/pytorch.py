@@ -51,51 +51,51 @@ class TorchVerbs(Verbs):
         read = [cast(x, fmt) if isinstance(x, Array) else self.constant(x, fmt) for x in operands]
         return read, fmt
 
-    def _made(self, result: Array) -> Array:
+    def _watched(self, result: Array) -> Array:
         if self.around.watch is not None:
             self.around.watch(result)
         return result
 
     def of(self, row: Primitive, *operands: Any) -> Array:
         """A row of the table."""
-        return self._made(row.value(self.device, *self._read(operands)[0]))
+        return self._watched(row.value(self.device, *self._read(operands)[0]))
 
     def add(self, x: Array, y: Any, alpha: float = 1) -> Array:
         """x + alpha · y."""
         read, fmt = self._read((x, y))
         if alpha == 1:
-            return self._made(add.value(self.device, *read))
+            return self._watched(add.value(self.device, *read))
         factor = self.constant(alpha, fmt)
-        return self._made(scaled_sum.value(self.device, *read, factor=factor))
+        return self._watched(scaled_sum.value(self.device, *read, factor=factor))
 
     def combine(self, row: Primitive, x: Array, y: Array, z: Array, value: float = 1) -> Array:
         """x + value · (y · z), or of the quotient."""
         read, fmt = self._read((x, y, z))
         factor = 1.0 if value == 1 else self.constant(value, fmt)
-        return self._made(row.value(self.device, *read, factor=factor))
+        return self._watched(row.value(self.device, *read, factor=factor))
 
     def clamp(self, x: Array, low: float, high: float) -> Array:
         """x between two numbers."""
         limits = [self.constant(limit, x.format) for limit in (low, high)]
-        return self._made(clamp.value(self.device, x, low=limits[0], high=limits[1]))
+        return self._watched(clamp.value(self.device, x, low=limits[0], high=limits[1]))
 
     def where(self, mask: Any, number: float, x: Array) -> Array:
         """x with a number, to nearest, in the places of a mask."""
         fmt = self._format(x)
         constant = self.device.from_host(np.float32(number), fmt)
-        return self._made(x.like(np.where(mask, constant.carrier, x.carrier)))
+        return self._watched(x.like(np.where(mask, constant.carrier, x.carrier)))
 
     def into(self, memory: Array, result: Array) -> Array:
         """A result as the memory of another array holds it."""
         if result.format is memory.format or result.format == memory.format:
             return result
-        return self._made(self.device.cast(result, memory.format))
+        return self._watched(self.device.cast(result, memory.format))
 
     # Steps that equations share -----------------------------------------------------------------
 
     def single(self, row: Primitive, x: Array, number: float) -> Array:
         """A row of a single number beside the variable, in the format of that."""
-        return self._made(row.value(self.device, x, self.constant(number, x.format)))
+        return self._watched(row.value(self.device, x, self.constant(number, x.format)))
 
     def count(self, step: Array) -> tuple[Array, float]:
         """The counter of steps after this one, and its value."""

@@ -18,7 +18,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.machine import Device
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 
 TINY = 2.0**-11
 
@@ -84,7 +84,7 @@ def test_a_plan_accumulates_the_same_bits(few, way):
     reduction, dtype, _ = ACCUMULATORS[way]
     network = MicroBatches.of(FP16, seed=1, micro_batches=4, size=8, steps=2)
     plan = Plan([digits.network], count=4, reduction=reduction, dtype=dtype)
-    trainer = Trainer(SGD(0.1), plan=plan, policy=FP16, seed=1)
+    trainer = PlanTrainer(SGD(0.1), plan=plan, policy=FP16, seed=1)
     samples = np.concatenate(network.batches)
     data = digits.load()
     trainer.forward(data.images[samples[:1]])

@@ -10,7 +10,7 @@ from ipu.experiments.execution import replica_rounding
 from ipu.experiments.training import digits
 from ipu.learn.optim import SGD
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 from tests.experiments.figures import assert_panels
 
 
@@ -124,7 +124,7 @@ def test_every_panel_shows_data(quick):
 
 def test_accuracies_are_those_of_each_replicas_own_weights(few):
     """Without weights every logit is 0, so every digit is taken for a zero."""
-    trainer = Trainer(SGD(0.1), plan=Plan([digits.network], replicas=2), seed=1)
+    trainer = PlanTrainer(SGD(0.1), plan=Plan([digits.network], replicas=2), seed=1)
     data = digits.load()
     learn, test = data.split(1)
     for start in range(0, 160, 32):

@@ -12,21 +12,14 @@ from pathlib import Path
 import pytest
 
 from ipu.experiments.listings.sources import DocumentListing
+from tests.vectors import documents
 
 ROOT = Path(__file__).parents[3]
 
 
-def sources() -> Path:
-    """The folder of the documents; the test is skipped where it is not named."""
-    folder = os.environ.get("FPSIM_SOURCES")
-    if not folder:
-        pytest.skip("FPSIM_SOURCES names no folder with the documents")
-    return Path(folder)
-
-
 def run(listing: DocumentListing, folder: Path, *, with_log: bool = False) -> str:
     """What a listing prints, and logs; it runs as `fpsim tf [--tf1] PROGRAM ARGUMENTS`."""
-    program = listing.program(sources())
+    program = listing.program(documents())
     if not find_spec("tensorflow"):
         pytest.skip("tensorflow is not installed")
     options = ["--tf1"] if listing.tf1 else []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
 
 from ipu.experiments.listings.feeds import LISTINGS
-from tests.experiments.listings.runs import run, sources
+from tests.experiments.listings.runs import run
+from tests.vectors import data_of_documents, documents
 
 BY_NAME = {listing.name: listing for listing in LISTINGS}
 
@@ -31,10 +31,8 @@ def test_a_hundred_executions_print_a_hundred_losses(tmp_path):
 
 
 @pytest.mark.source("TensorFlow user guide §6.3")
-def test_a_thread_sees_every_loss_once_and_in_order(tmp_path):
-    sources()
-    if not os.environ.get("FPSIM_DATA"):
-        pytest.skip("FPSIM_DATA names no folder with MNIST")
+def test_a_thread_sees_every_loss_once_and_in_order(tmp_path, monkeypatch):
+    monkeypatch.setenv("FPSIM_DATA", str(data_of_documents()))
     rows = re.findall(r"^Step (\d+) loss =  (\S+)$", run(BY_NAME["dequeue_thread"], tmp_path), re.M)
     assert [int(step) for step, _ in rows] == list(range(100))
     losses = [float(loss) for _, loss in rows]
@@ -43,4 +41,4 @@ def test_a_thread_sees_every_loss_once_and_in_order(tmp_path):
 
 def test_what_cannot_run_is_no_python(tmp_path):
     with pytest.raises(SyntaxError):
-        compile(BY_NAME["concurrent_stages"].program(sources()), "listing", "exec")
+        compile(BY_NAME["concurrent_stages"].program(documents()), "listing", "exec")

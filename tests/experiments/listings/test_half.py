@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ipu.experiments.listings.half import LISTINGS
-from tests.experiments.listings.runs import run, sources
+from tests.experiments.listings.runs import run
+from tests.vectors import documents
 
 BY_NAME = {listing.name: listing for listing in LISTINGS}
 
@@ -56,11 +57,12 @@ def test_listing_runs_as_printed(name, tmp_path):
 
 def test_a_default_before_a_positional_argument_is_no_python():
     with pytest.raises(SyntaxError):
-        compile(BY_NAME["convolution"].program(sources()), "listing", "exec")
+        compile(BY_NAME["convolution"].program(documents()), "listing", "exec")
 
 
+@pytest.mark.source("X-09")
 def test_the_fragment_lacks_a_name():
     names = {"tf", "model_function", "loss_function", "fp32_parameter_getter"}
-    code = compile(BY_NAME["getter_in_a_scope"].program(sources()), "listing", "exec")
+    code = compile(BY_NAME["getter_in_a_scope"].program(documents()), "listing", "exec")
     body = next(constant for constant in code.co_consts if hasattr(constant, "co_names"))
     assert "labels" in set(body.co_names) - names - {"variable_scope"}

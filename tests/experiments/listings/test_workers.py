@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
 
 from ipu.experiments.listings.workers import LISTINGS
-from tests.experiments.listings.runs import run, sources
+from tests.experiments.listings.runs import run
+from tests.vectors import data_of_documents, documents
 
 
 @pytest.mark.tier("full")
 @pytest.mark.source("TensorFlow user guide §7.4, §7.8")
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.name)
 def test_twenty_steps_lower_the_loss(listing, tmp_path, monkeypatch):
-    sources()
-    if not os.environ.get("FPSIM_DATA"):
-        pytest.skip("FPSIM_DATA names no folder with MNIST")
+    monkeypatch.setenv("FPSIM_DATA", str(data_of_documents()))
     monkeypatch.setenv("TF_CONFIG", '{"cluster":{"worker":["localhost:3737"]},"task":'
                        '{"type":"worker","index":0}}')
     printed = run(listing, tmp_path, with_log=True)
@@ -29,15 +27,13 @@ def test_twenty_steps_lower_the_loss(listing, tmp_path, monkeypatch):
 @pytest.mark.tier("full")
 @pytest.mark.source("S1-18", "S1-28", "TensorFlow user guide §7.4, §7.7, §7.8")
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.name)
-def test_two_processes_keep_their_weights_equal(listing, tmp_path):
+def test_two_processes_keep_their_weights_equal(listing, tmp_path, monkeypatch):
     """As the guide starts them: in two terminals, and by mpirun."""
-    sources()
-    if not os.environ.get("FPSIM_DATA"):
-        pytest.skip("FPSIM_DATA names no folder with MNIST")
+    monkeypatch.setenv("FPSIM_DATA", str(data_of_documents()))
     programs = pytest.importorskip("tests.ipu.frontends.tensorflow.workers.processes")
     tensorflow = pytest.importorskip("tensorflow")
     path = tmp_path / f"{listing.name}.py"
-    path.write_text(listing.program(sources()), encoding="utf-8")
+    path.write_text(listing.program(documents()), encoding="utf-8")
     line = programs.command(path, *listing.arguments, "--model-dir", str(tmp_path), tf1=True)
     if "horovod" in listing.name:
         texts = [programs.mpirun(2, line)]

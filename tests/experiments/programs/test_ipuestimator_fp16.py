@@ -17,6 +17,7 @@ NEEDS = pytest.mark.skipif(
 SMALL = ("--limit", "64", "--batch-size", "16", "--epochs", "2", "--no-warm-up")
 
 
+@pytest.mark.source("S4-06")
 @NEEDS
 @pytest.mark.source("S4-54")
 @pytest.mark.parametrize("precision", ["mixed", "float32"])

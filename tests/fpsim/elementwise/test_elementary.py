@@ -47,25 +47,36 @@ def function(name):
 exp, log, tanh, rsqrt = map(function, ("exp", "log", "tanh", "rsqrt"))
 
 
-NAMES = ["exp", "log", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos"]
-POSITIVE = ("log", "rsqrt")
+NAMES = [
+    "exp", "expm1", "log", "log1p", "sinh", "cosh", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos",
+]
 NUMPY = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": scipy.special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "erf": scipy.special.erf,
-    "sin": np.sin, "cos": np.cos,
+    "sin": np.sin, "cos": np.cos, "expm1": np.expm1, "log1p": np.log1p, "sinh": np.sinh,
+    "cosh": np.cosh,
 }
 MPMATH = {
     "exp": mpmath.exp, "log": mpmath.log, "tanh": mpmath.tanh, "erf": mpmath.erf,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)), "rsqrt": lambda x: 1 / mpmath.sqrt(x),
-    "sin": mpmath.sin, "cos": mpmath.cos,
+    "sin": mpmath.sin, "cos": mpmath.cos, "expm1": mpmath.expm1, "log1p": mpmath.log1p,
+    "sinh": mpmath.sinh, "cosh": mpmath.cosh,
+}
+#: Where a function begins.
+BEGIN = {"log": 0, "rsqrt": 0, "log1p": -1}
+
+
+#: Where a function is 1 or -1 to more than 500 bits, or nearly so.
+LIMITED = {
+    "tanh": ((-np.inf, -40), (40, np.inf)), "sigmoid": ((40, np.inf),),
+    "erf": ((-np.inf, -8), (8, np.inf)), "expm1": ((-np.inf, -40),),
 }
 
 
 @cache
 def exactly(name: str, x: float) -> Fraction:
     """f(x) to 500 bits; where it differs from 1 by less than that, any number beside 1."""
-    far = {"tanh": 40, "sigmoid": 40, "erf": 8}.get(name, np.inf)
-    if abs(x) > far and (x > 0 or name != "sigmoid"):
+    if name in LIMITED and any(low < x < high for low, high in LIMITED[name]):
         return Fraction(1 if x > 0 else -1) * (1 - Fraction(1, 1 << 64))
     with mpmath.workprec(500):
         value = MPMATH[name](mpmath.mpf(x))
@@ -80,17 +91,25 @@ def judge(name: str, x: np.ndarray, digits: int) -> np.ndarray:
     bits, step = values.view(np.int64), 1 << (53 - digits)
     near = np.abs(((bits + step // 2) & (step - 1)) - step // 2) < 1 << 8
     if name in ("exp", "sigmoid"):  # beyond every format
-        values = np.clip(values, 2.0**-1000, 2.0**1000)
+        values = np.maximum(values, 2.0**-1000)
+    values = np.clip(values, -(2.0**1000), 2.0**1000)
     near &= (np.abs(values) > 2.0**-1000) & (np.abs(values) < 2.0**1000)
     for i in np.flatnonzero(near):
         values[i] = to_odd(exactly(name, float(x[i])))
     return values
 
 
+def defined(name: str, x: np.ndarray) -> np.ndarray:
+    """Arguments for a function: magnitudes where it takes no other."""
+    begin = BEGIN.get(name, -np.inf)
+    x = np.abs(x) if begin == 0 else x
+    return x[x > begin]
+
+
 def arguments(fmt, name: str, codes) -> np.ndarray:
     x = from_codes(codes, fmt)
     x = x[np.isfinite(x)]
-    return np.abs(x[x != 0]) if name in POSITIVE else x
+    return defined(name, x)
 
 
 def compared(name: str, x, fmt, rounding=RNE):
@@ -124,7 +143,7 @@ def test_binary32_is_correctly_rounded(name, rounding):
         rng.standard_normal(n) * 10.0 ** rng.integers(-30, 3, n), rng.uniform(-9, 9, n),
         1 + rng.integers(-99, 99, n) * 2.0**-23, 2.0 ** rng.integers(-149, 8, n),
     ]).astype(np.float32)
-    x = np.abs(x) if name in POSITIVE else x
+    x = defined(name, x)
     context = Context(BINARY32, rounding=rounding, seed=3)
     result = function(name)(context.wrap(x)).codes()
     flags, digits = Flags.NONE, context.settings.random_most
@@ -143,7 +162,7 @@ def test_enclosures_hold_the_function(name):
     x = np.concatenate([
         rng.standard_normal(n) * 10.0 ** rng.integers(-40, 3, n), rng.uniform(-7, 7, n)
     ]).astype(np.float32).astype(np.float64)
-    x = np.abs(x) if name in POSITIVE else x
+    x = defined(name, x)
     x = x[np.abs(x) < (8 if name == "erf" else 40)]
     high, low, error = enclosures.FUNCTIONS[name](x)
     for i, value in enumerate(x):
@@ -210,6 +229,13 @@ EDGES = [
     ("rsqrt", [0.0, -0.0], [np.inf, -np.inf], Flags.DIVBYZERO),
     ("rsqrt", [-4.0, -np.inf], [np.nan, np.nan], Flags.INVALID),
     ("erf", [0.0, -0.0, np.inf, -np.inf], [0.0, -0.0, 1.0, -1.0], Flags.NONE),
+    ("expm1", [0.0, -0.0, np.inf, -np.inf], [0.0, -0.0, np.inf, -1.0], Flags.NONE),
+    ("log1p", [0.0, -0.0, np.inf], [0.0, -0.0, np.inf], Flags.NONE),
+    ("log1p", [-1.0], [-np.inf], Flags.DIVBYZERO),
+    ("log1p", [-1.5, -np.inf], [np.nan, np.nan], Flags.INVALID),
+    ("sinh", [0.0, -0.0, np.inf, -np.inf], [0.0, -0.0, np.inf, -np.inf], Flags.NONE),
+    ("cosh", [0.0, -0.0, np.inf, -np.inf], [1.0, 1.0, np.inf, np.inf], Flags.NONE),
+    ("sinh", [-100.0], [-np.inf], Flags.OVERFLOW | Flags.INEXACT),
     ("tanh", [np.nan], [np.nan], Flags.NONE),
     ("exp", [100.0], [np.inf], Flags.OVERFLOW | Flags.INEXACT),
     ("exp", [-100.0], [0.0], Flags.UNDERFLOW | Flags.INEXACT),
@@ -286,5 +312,6 @@ def test_shapes_and_blocks_do_not_matter():
 def test_the_device_has_them_as_verbs():
     device = Device()
     x = device.from_host([0.5], BINARY16)
-    for name in set(NAMES) - {"sin", "cos"}:  # which the machine's host computes
+    of_the_host = {"sin", "cos", "expm1", "log1p", "sinh", "cosh"}
+    for name in set(NAMES) - of_the_host:
         assert getattr(device, name)(x).values == function(name)(x).values

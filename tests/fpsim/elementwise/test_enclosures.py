@@ -14,7 +14,11 @@ mpmath = pytest.importorskip("mpmath")
 
 EXACT = {
     "exp": mpmath.exp,
+    "expm1": lambda x: mpmath.exp(x) - 1,
     "log": mpmath.log,
+    "log1p": lambda x: mpmath.log(1 + x),
+    "sinh": mpmath.sinh,
+    "cosh": mpmath.cosh,
     "tanh": mpmath.tanh,
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
@@ -26,6 +30,10 @@ POSITIVE = ("log", "rsqrt")
 #: Where the functions change their formula, with the neighbours of precision 26.
 EDGES = {
     "exp": (math.log(2) / 64, 1.0, 88.0, 699.0),
+    "expm1": (math.log(2) / 64, 0.0108, 1.0, 88.0, 600.0),
+    "log1p": (0.25, 0.4, 1 - 2.0**-26, 2.0**-30, 0.75, 3.0),
+    "sinh": (0.25, 1.0, 88.0, 600.0),
+    "cosh": (0.25, 1.0, 88.0, 600.0),
     "log": (0.7071067811865476, 1.4142135623730951, 2.0, 0.5),
     "tanh": (0.25, 1.0, 20.0, 39.0),
     "sigmoid": (1.0, 0.5, 40.0, 80.0, 699.0),
@@ -60,6 +68,10 @@ def arguments(name):
     if name in POSITIVE:
         x = np.abs(x)
         x = np.concatenate([x, short(2.0 ** rng.uniform(-149, 128, n))])
+    if name == "log1p":
+        x = np.concatenate([x, short(2.0 ** rng.uniform(-149, 128, n)), short(
+            2.0 ** -rng.uniform(1, 26, n) - 1)])
+        x = x[x > -1]
     return x[x != 1] if name == "log" else x
 
 

@@ -35,7 +35,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.source("S4-48")
 def test_idx_files_are_read_packed_or_not(folder):
     data = mnist(data_dir=folder)
     assert (len(data.learn), len(data.test), data.shape) == (3, 5, (28, 28, 1))

@@ -23,7 +23,7 @@ from ipu.learn.optim import SGD
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer as PlanTrainer
+from ipu.plan.trainer import PlanTrainer
 
 
 def machine(**choices):

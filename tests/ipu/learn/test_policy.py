@@ -8,6 +8,7 @@ from fpsim import BFLOAT16, BINARY16, BINARY32, F152
 from ipu import ops
 from ipu.experiments.lab.machine import units_of
 from ipu.learn.accumulate import Accumulation
+from ipu.learn.patterns import check_patterns, matches
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import (
@@ -102,7 +103,6 @@ def test_policies_of_layers_that_are_not_there_are_refused():
         assert not training.variables
 
 
-@pytest.mark.source("S3-32")
 @pytest.mark.source("S4-50")
 def test_weights_partials_and_accumulators_have_formats_of_their_own():
     """As arguments of one operation, and as one layer's policy."""
@@ -120,3 +120,20 @@ def test_weights_partials_and_accumulators_have_formats_of_their_own():
 def test_no_policies_of_layers_that_are_none():
     with pytest.raises(TypeError, match="map patterns of names to policies"):
         LayerPolicies(FP16, (("output", "p=f32"),))
+
+
+@pytest.mark.parametrize(
+    ("layer", "pattern", "expected"),
+    [("h", "h", True), ("h", "H", False), ("block1/conv", "block1/*", True), ("a/b/c", "a/*", True),
+     ("h2", "h[12]", True), ("all_vars/h", "h", False)],
+)
+def test_patterns_are_those_of_file_names_with_their_case(layer, pattern, expected):
+    assert matches(layer, pattern) == expected
+
+
+def test_a_pattern_that_matches_nothing_lists_what_there_is():
+    check_patterns("layers", ["h*"], {"hidden"})
+    with pytest.raises(ValueError, match=r"x='zz' matches no layer; use one of hidden, output$"):
+        check_patterns("x", ["h*", "zz"], {"output", "hidden"})
+    with pytest.raises(ValueError, match=r"use one of \(no layers\)"):
+        check_patterns("x", ["zz"], set())

@@ -25,7 +25,6 @@ from ipu.machine.control import (
 BITS = (False, True)
 
 
-@pytest.mark.source("S4-41")
 def test_every_control_register_survives_its_word():
     words = set()
     for inv, div0, oflo, esr, nanoo in itertools.product(BITS, repeat=5):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fpsim import BINARY16
 from fpsim.records.units import find_unit
 from ipu.machine import HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS
@@ -19,7 +17,6 @@ def test_slic_and_vector_mac_come_in_all_forms():
     assert names["mk2-fp8"] == names["mk2"] | {"f8v8hihov4slic"}
 
 
-@pytest.mark.source("S4-02")
 def test_a_slic_makes_two_or_four_outputs_of_sixteen_products_per_instruction():
     rates = {i.name: i.macs.value for i in MK2_FP8.instructions}
     assert (rates["f16v4hihoslic"], rates["f16v4hihov4slic"]) == (2 * 16, 4 * 16)

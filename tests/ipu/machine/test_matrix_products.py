@@ -79,7 +79,6 @@ def test_products_have_the_format_of_their_inputs_unless_told_otherwise(fmt):
         assert result.context is device.context(fmt)
 
 
-@pytest.mark.source("S4-17")
 def test_a_result_in_single_holds_what_overflows_in_half():
     device = Device()
     x = device.from_host([[300.0] * 4], BINARY16)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 from tests.ipu.plan.networks import ROW, batch, trainer
 
 ORDERS = ("tf_ring", "clockwise_ring", "tree", "meet_in_middle_ring")
@@ -27,7 +27,7 @@ def share(values: Any, work_plan: Plan, own: range) -> Any:
 
 
 @lru_cache(maxsize=64)
-def whole(work_plan: Plan, steps: int, control: Any) -> tuple[list[float], Trainer]:
+def whole(work_plan: Plan, steps: int, control: Any) -> tuple[list[float], PlanTrainer]:
     """Losses of the training on one process, and the training itself."""
     training = trainer(work_plan, count=True, control=control)
     losses = [training.step(*batch(t, work_plan.samples(2))) for t in range(steps)]

@@ -16,7 +16,7 @@ from ipu.learn.variables import AUTO_REUSE, variable_scope
 from ipu.machine import FpCtl
 from ipu.plan.plan import Plan
 from ipu.plan.stage import as_values
-from ipu.plan.trainer import Trainer
+from ipu.plan.trainer import PlanTrainer
 from tests.tiers import pick
 
 FEATURES, CLASSES = 6, 3
@@ -123,15 +123,15 @@ def batch(step: int, samples: int) -> tuple[Any, Any]:
     return rng.standard_normal((samples, FEATURES)), rng.integers(0, CLASSES, samples)
 
 
-def trainer(plan: Plan, **choices: Any) -> Trainer:
+def trainer(plan: Plan, **choices: Any) -> PlanTrainer:
     chosen: dict[str, Any] = {
         "policy": FP16, "control": FpCtl(esr=True), "loss_scale": StaticLossScale(64.0), "seed": 5,
     }
     optimizer = choices.pop("optimizer", SGD(0.1, 0.9))
-    return Trainer(optimizer, plan=plan, **chosen | choices)
+    return PlanTrainer(optimizer, plan=plan, **chosen | choices)
 
 
-def digest(training: Trainer) -> str:
+def digest(training: PlanTrainer) -> str:
     """Of variables and slots of every replica."""
     total = hashlib.sha256()
     for worker in training.workers:

@@ -58,7 +58,7 @@ def most(rows, kinds):
     return tuple(max(n for (i, _), n in sums.items() if i == ipu) for ipu in range(4))
 
 
-@pytest.mark.source("S0-45", "S0-47", "S0-50")
+@pytest.mark.source("S0-47", "S0-50")
 @pytest.mark.parametrize(
     ("schedule", "peak"),
     [

@@ -159,7 +159,7 @@ def test_a_batch_is_cut_by_micro_batches_and_replicas():
         plan.micro_batch(0)
 
 
-@pytest.mark.source("S0-71", "S3-37")
+@pytest.mark.source("S0-71")
 def test_small_tensors_are_not_sharded():
     plan = Plan(FOUR, count=8, replicas=2, shard_state=True, shard_minimum=8192)
     assert plan.is_sharded(8192)

@@ -24,7 +24,7 @@ from ipu.learn.variables.regularisers import l2_regularizer
 from ipu.machine import FpCtl
 from ipu.plan.orders import tree
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer, chain
+from ipu.plan.trainer import PlanTrainer, chain
 from tests.ipu.plan import networks
 from tests.ipu.plan.networks import (
     CONCURRENT,
@@ -71,7 +71,6 @@ def test_cut_schedule_mapping_and_recomputation_reach_no_bit(reduction):
         assert outcome(plan) == reference, plan
 
 
-@pytest.mark.source("S0-38")
 @pytest.mark.parametrize("policy", [FP16, MIXED], ids=str)
 def test_skips_and_shared_layers_are_cut_without_a_change(policy):
     reference = outcome(Plan(SKIP[1], count=8), policy=policy)
@@ -184,7 +183,7 @@ def test_trainings_of_every_kind_are_cut_without_a_change(choices):
     accumulation = Accumulation(8, "mean", dtype)
     plain = Plain(ROW[1][0], optimizer, accumulation=accumulation, **chosen)
     plan = Plan(ROW[4], count=8, reduction="mean", dtype=dtype, recompute=True)
-    planned = Trainer(optimizer, plan=plan, **chosen)
+    planned = PlanTrainer(optimizer, plan=plan, **chosen)
     for t in range(3):
         assert plain.step(*batch(t, 16)) == planned.step(*batch(t, 16))
     for name, variable in plain.variables.items():
@@ -256,7 +255,7 @@ def test_an_error_of_a_stage_leaves_no_variables():
     [
         ({"count": 8}, 15, r"batch=15 is no multiple of 8.*use 8"),
         ({"count": 8, "replicas": 2}, 24, r"count=8 times replicas=2; use 16"),
-        ({"count": 1, "training": False}, 4, "training=False; a Trainer needs the backward stages"),
+        ({"count": 1, "training": False}, 4, "training=False; a PlanTrainer needs the backward"),
     ],
 )
 def test_refusals(plan, samples, message):
@@ -293,11 +292,11 @@ def test_what_a_stage_may_return(stages, message):
 
 def test_wrong_kinds_of_arguments_are_named():
     with pytest.raises(TypeError, match="plan=None is not a plan; use Plan"):
-        Trainer(SGD(0.1), plan=None)
+        PlanTrainer(SGD(0.1), plan=None)
     with pytest.raises(TypeError, match=r"optimizer=0\.1 is not an optimiser; use one of"):
-        Trainer(0.1, plan=Plan(ROW[1]))
+        PlanTrainer(0.1, plan=Plan(ROW[1]))
     with pytest.raises(TypeError, match="private_updates='yes' is not a bool"):
-        Trainer(SGD(0.1), plan=Plan(ROW[1]), private_updates="yes")
+        PlanTrainer(SGD(0.1), plan=Plan(ROW[1]), private_updates="yes")
     with pytest.raises(TypeError, match=r"replicas=4\.0 is not a number"):
         tree("tree", 4.0, 0)
     with pytest.raises(TypeError, match="offload=True names nothing; use a set of state"):
@@ -410,4 +409,4 @@ def test_the_whole_model_is_the_chain_of_its_stages():
     logits = training.forward(x)
     assert logits.shape == (4, networks.CLASSES)
     assert callable(chain(plan))
-    assert isinstance(training, Trainer)
+    assert isinstance(training, PlanTrainer)

@@ -23,7 +23,7 @@ from ipu.learn import (
 from ipu.learn.accumulate import Accumulation
 from ipu.machine.control import FpCtl
 from ipu.plan.plan import Plan
-from ipu.plan.trainer import Trainer as PlanTrainer
+from ipu.plan.trainer import PlanTrainer
 from ipu.run import machine
 from ipu.run.changes import Changes
 from ipu.run.options import RunOptions

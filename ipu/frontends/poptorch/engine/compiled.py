@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.gradients import MicroBatchGradients, ReplicaAdditions
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.metering import Meter
 from ipu.frontends.poptorch.engine.micro_batch import MicroBatch
-from ipu.frontends.poptorch.engine.processes import Processes, ReplicasOfProcesses
+from ipu.frontends.poptorch.engine.processes import PoptorchProcesses, ProcessAdditions
 from ipu.frontends.poptorch.engine.scaling import LossScaling
 from ipu.frontends.poptorch.engine.stages import Stages, Tracer, plan_of
 from ipu.frontends.poptorch.engine.update import Updater
@@ -46,8 +46,8 @@ class Compiled:
     """
 
     def __init__(
-        self, models: list[torch.nn.Module], options: Options, machine: Machine,
-        updater: Updater | None, processes: Processes | None = None,
+        self, models: list[torch.nn.Module], options: Options, machine: PoptorchMachine,
+        updater: Updater | None, processes: PoptorchProcesses | None = None,
     ) -> None:
         self.options, self.machine, self.updater = options, machine, updater
         #: Those that train the model together; None for this one alone.
@@ -62,8 +62,8 @@ class Compiled:
     @property
     def halves(self) -> bool:
         """Whether operations on float16 and float32 tensors compute in float16."""
-        chosen = self.options.Precision.half_float_casting
-        return bool(chosen is not HalfFloatCastingBehavior.HalfUpcastToFloat)
+        casting = self.options.Precision.half_float_casting
+        return bool(casting is not HalfFloatCastingBehavior.HalfUpcastToFloat)
 
     @property
     def all_replicas(self) -> int:
@@ -87,8 +87,8 @@ class Compiled:
         )
         self._replicate()
         self.replicas = (
-            Replicas(self.machine, self.plan.replicas) if self.processes is None
-            else ReplicasOfProcesses(self.machine, self.processes, self.plan.order)
+            ReplicaAdditions(self.machine, self.plan.replicas) if self.processes is None
+            else ProcessAdditions(self.machine, self.processes, self.plan.order)
         )
         self.meter = Meter(self.plan, self.machine, self._names)
         self.scaling = None
@@ -135,11 +135,11 @@ class Compiled:
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
         """Buffers are as before afterwards."""
-        kept = self._buffers()
+        copies = self._buffers()
         try:
             yield
         finally:
-            _restore(kept)
+            _restore(copies)
 
     def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(b, b.detach().clone()) for model in self.models for b in model.buffers()]
@@ -154,11 +154,11 @@ class Compiled:
         outputs: list[Any] = []
         with self.machine.running():
             for start in range(0, len(batches), share):
-                kept = self._buffers()
+                copies = self._buffers()
                 try:
                     outputs += self._round(batches[start : start + share])
                 except BaseException:
-                    _restore(kept)
+                    _restore(copies)
                     raise
         return outputs
 
@@ -198,7 +198,9 @@ class _Round:
         self._seed = scale / compiled.all_replicas if mean else scale
         self._unscale = 1 / (scale * plan.count) if mean and not running else 1 / scale
         how = Reduction.RUNNING_MEAN if running else Reduction.SUM
-        self._gradients = Gradients(machine, plan.count, plan.replicas, how, updater.types)
+        self._gradients = MicroBatchGradients(
+            machine, plan.count, plan.replicas, how, updater.types
+        )
         compiled.scaling.begin()
 
     def run(self, m: int, replica: int) -> None:
@@ -283,7 +285,7 @@ def _is_running(options: Any, types: dict[int, torch.dtype], count: int) -> bool
     return torch.float16 in types.values()
 
 
-def _restore(kept: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _restore(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     with torch.no_grad():
-        for buffer, values in kept:
+        for buffer, values in copies:
             buffer.copy_(values)

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.torch.values import FORMATS
 from ipu.learn.accumulate import Accumulation, Reduction, added
 from ipu.learn.address import Numbering
@@ -27,7 +27,7 @@ from ipu.plan.orders import Order
 from ipu.run.account import counted_name
 from ipu.run.places import Place
 
-__all__ = ["Gradients", "Replicas", "as_array", "format_of", "twin"]
+__all__ = ["MicroBatchGradients", "ReplicaAdditions", "as_array", "format_of", "twin"]
 
 
 def format_of(dtype: torch.dtype) -> Format:
@@ -35,7 +35,7 @@ def format_of(dtype: torch.dtype) -> Format:
     return FORMATS.get(dtype, BINARY32)
 
 
-def as_array(machine: Machine, x: torch.Tensor, otherwise: Format = BINARY32) -> Array:
+def as_array(machine: PoptorchMachine, x: torch.Tensor, otherwise: Format = BINARY32) -> Array:
     """A tensor in the format that it holds; that is no operation of the machine."""
     memory = machine.session.memory
     with _disable_current_modes():
@@ -49,10 +49,10 @@ def twin(device: Device) -> Device:
     return other
 
 
-class Replicas:
+class ReplicaAdditions:
     """Sums over replicas: additions are numbered as those of `ipu.plan`."""
 
-    def __init__(self, machine: Machine, count: int) -> None:
+    def __init__(self, machine: PoptorchMachine, count: int) -> None:
         self._machine = machine
         device = machine.device
         self._numberings = [] if count == 1 else [
@@ -73,7 +73,7 @@ class Replicas:
         return Array(total.carrier, device.context(total.format))
 
 
-class Gradients:
+class MicroBatchGradients:
     """What an update's micro-batches leave.
 
     names    of the parameters, in the order of their numbers.
@@ -82,7 +82,7 @@ class Gradients:
     """
 
     def __init__(
-        self, machine: Machine, count: int, replicas: int, how: Reduction,
+        self, machine: PoptorchMachine, count: int, replicas: int, how: Reduction,
         types: dict[int, torch.dtype],
     ) -> None:
         self._machine, self._count, self._replicas = machine, count, replicas
@@ -107,14 +107,14 @@ class Gradients:
             if self._count == 1 and start is None:
                 self._sums[replica][key] = value
                 return
-            kept, factor = self._accumulation.factors(micro_batch)
+            decay, factor = self._accumulation.factors(micro_batch)
             before = self._sums[replica].get(key)
             if before is None:
                 fmt = format_of(self._types[key])
                 zeros = self._machine.device.zeros(value.shape, fmt)
                 before = zeros if start is None else start
             self._sums[replica][key] = added(
-                before, self._machine.device, [value], kept, factor * share
+                before, self._machine.device, [value], decay, factor * share
             )
 
     def of(self, parameter: torch.Tensor) -> list[Array]:

@@ -19,10 +19,10 @@ from ipu.machine.device import Device
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, number
 
-__all__ = ["Machine"]
+__all__ = ["PoptorchMachine"]
 
 
-class Machine:
+class PoptorchMachine:
     """A session, entered when a model is called.
 
     control           what the options switch on, in the session of a program too.
@@ -77,12 +77,12 @@ class Machine:
         Dropout masks belong to it: the host's generator begins with its place.
         """
         session, generator = self.session, torch.default_generator
-        own = self.first_replica + replica
-        place = Place(session.step, micro_batch, own, f"host {self.seed}", "other")
+        global_replica = self.first_replica + replica
+        place = Place(session.step, micro_batch, global_replica, f"host {self.seed}", "other")
         flow = session.layers.exchange(Layers.new_flow(micro_batch))
         random, before = generator.get_state(), session.replica
         generator.manual_seed(number(place, 0) >> 1)
-        session.replica = own
+        session.replica = global_replica
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.tape import Tape
 from ipu.frontends.poptorch.engine.update import Updater
 from ipu.frontends.poptorch.optim import slots_of
@@ -33,7 +33,7 @@ class Meter:
     figures    of every stage, when the first round is over.
     """
 
-    def __init__(self, plan: Plan, machine: Machine, names: dict[int, str]) -> None:
+    def __init__(self, plan: Plan, machine: PoptorchMachine, names: dict[int, str]) -> None:
         self.plan, self._machine, self._names = plan, machine, names
         self.figures: tuple[StageFigures, ...] | None = None
         self._rows: list[dict[str, int]] = [{} for _ in range(plan.n_stages)]

@@ -24,11 +24,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from ipu.frontends.poptorch.categories import MPI_NAMES
-from ipu.frontends.poptorch.engine.gradients import Replicas, twin
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.gradients import ReplicaAdditions, twin
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.options import Options
 from ipu.frontends.torch.program import settings_of
-from ipu.frontends.torch.replicas.several import Replicas as Peers
+from ipu.frontends.torch.replicas.several import SeveralReplicas as Peers
 from ipu.frontends.torch.session import Session
 from ipu.learn.loss_scale.histogram import EdgeHistogram
 from ipu.members.cluster import Cluster
@@ -39,7 +39,7 @@ from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order, check_order
 
-__all__ = ["CHECK_EVERY", "Processes", "ReplicasOfProcesses", "join"]
+__all__ = ["CHECK_EVERY", "PoptorchProcesses", "ProcessAdditions", "join"]
 
 #: Updates from one comparison of the weights to the next.
 CHECK_EVERY = 100
@@ -47,7 +47,7 @@ CHECK_EVERY = 100
 _joined: Members | None = None
 
 
-class Processes:
+class PoptorchProcesses:
     """This process among those that train a model.
 
     local        replicas of each; total: of all.
@@ -128,17 +128,19 @@ class Processes:
 
     def add(self, histogram: EdgeHistogram) -> None:
         """A statistic of this process's gradients becomes that of all."""
-        own = f"{histogram.upper} {histogram.lower}".encode()
-        rows = self.members.channel.gather(own, "a histogram")
+        text = f"{histogram.upper} {histogram.lower}".encode()
+        rows = self.members.channel.gather(text, "a histogram")
         counts = [tuple(map(int, row.split())) for row in rows]
         histogram.upper = sum(upper for upper, _ in counts)
         histogram.lower = sum(lower for _, lower in counts)
 
 
-class ReplicasOfProcesses(Replicas):
+class ProcessAdditions(ReplicaAdditions):
     """Sums over the replicas of several processes."""
 
-    def __init__(self, machine: Machine, processes: Processes, order: Order | str) -> None:
+    def __init__(
+        self, machine: PoptorchMachine, processes: PoptorchProcesses, order: Order | str
+    ) -> None:
         super().__init__(machine, 1)
         self._sums = ReplicaSums(
             processes.members.channel, processes.total, lambda: twin(machine.device),
@@ -148,12 +150,12 @@ class ReplicasOfProcesses(Replicas):
     def sum(self, gradients: Sequence[Array], variable: int, order: Order | str) -> Array:
         """The sum over all replicas, on the model's device; its order is that of the run."""
         device = self._machine.device
-        for each in self._sums.devices:
-            each.control = device.control
+        for stand_in in self._sums.devices:
+            stand_in.control = device.control
         jobs = [Summands(gradients, variable, f"parameter {variable}")]
         (total,) = self._sums.of(jobs, self._machine.session.step)
-        for each in self._sums.devices:
-            device.status_word |= each.status_word
+        for stand_in in self._sums.devices:
+            device.status_word |= stand_in.status_word
         return Array(total.carrier, device.context(total.format))
 
 
@@ -166,7 +168,7 @@ def _bytes(x: torch.Tensor) -> bytes:
 # Joining ------------------------------------------------------------------------------------------
 
 
-def join(options: Options, session: Session) -> Processes | None:
+def join(options: Options, session: Session) -> PoptorchProcesses | None:
     """The processes that options name, joined; None for one alone.
 
     Raises    ValueError where nothing has started them, or the options say other numbers;
@@ -187,25 +189,25 @@ def join(options: Options, session: Session) -> Processes | None:
             cluster, ["poptorch", f"order: {order}", *settings_of(session)]
         )
     session.listing = members.program
-    return Processes(members, options.replication_factor, cluster.order)
+    return PoptorchProcesses(members, options.replication_factor, cluster.order)
 
 
 def _cluster(options: Options) -> Cluster:
     """What the launcher says, which the options must agree with."""
-    own, count = options.Distributed.processId, options.Distributed.numProcesses
+    process, count = options.Distributed.processId, options.Distributed.numProcesses
     local = options.replication_factor
     cluster = Cluster.from_environment()
     if cluster is None and all(name in os.environ for name in MPI_NAMES):
-        cluster = Cluster(own, count, count * local, transport="mpi")
+        cluster = Cluster(process, count, count * local, transport="mpi")
     if cluster is None:
         raise ValueError(
             f"num_processes={count}, and nothing has started other processes; start the program "
             f"with: fpsim poprun --num-instances {count} --num-replicas {count * local} …"
         )
-    if (cluster.rank, cluster.size) != (own, count):
+    if (cluster.rank, cluster.size) != (process, count):
         raise ValueError(
-            f"options.Distributed has process {own} of {count}, and this one is {cluster.rank} of "
-            f"{cluster.size}; use popdist.poptorch.Options()"
+            f"options.Distributed has process {process} of {count}, and this one is "
+            f"{cluster.rank} of {cluster.size}; use popdist.poptorch.Options()"
         )
     if cluster.local_replicas != local:
         raise ValueError(

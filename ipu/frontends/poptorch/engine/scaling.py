@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY16
-from ipu.frontends.poptorch.engine.machine import Machine
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.torch.exact import is_exact
 from ipu.frontends.torch.values import Memory
 from ipu.learn.loss_scale import AutomaticLossScale
@@ -32,7 +32,7 @@ Watching = Callable[[], AbstractContextManager[Any]]
 class _CountedResults(TorchDispatchMode):  # type: ignore[misc]
     """Counts the results of operations inside."""
 
-    def __init__(self, histogram: EdgeHistogram, machine: Machine) -> None:
+    def __init__(self, histogram: EdgeHistogram, machine: PoptorchMachine) -> None:
         super().__init__()
         self._histogram, self._machine = histogram, machine
 
@@ -79,7 +79,7 @@ class LossScaling:
         if self._scale is not None:
             self._histogram = EdgeHistogram(BINARY16.max * self._scale.bin_edge)
 
-    def watch(self, machine: Machine) -> Watching | None:
+    def watch(self, machine: PoptorchMachine) -> Watching | None:
         """What is entered around backward passes."""
         histogram = self._histogram
         return None if histogram is None else lambda: _CountedResults(histogram, machine)

@@ -16,9 +16,14 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
-from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array, format_of
-from ipu.frontends.poptorch.engine.machine import Machine
-from ipu.frontends.poptorch.engine.processes import Processes
+from ipu.frontends.poptorch.engine.gradients import (
+    MicroBatchGradients,
+    ReplicaAdditions,
+    as_array,
+    format_of,
+)
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine
+from ipu.frontends.poptorch.engine.processes import PoptorchProcesses
 from ipu.frontends.poptorch.optim import rule_of, slots_of
 from ipu.frontends.torch.aten import Call
 from ipu.ops.updates import Around
@@ -57,13 +62,14 @@ class Updater:
     """
 
     def __init__(
-        self, machine: Machine, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]
+        self, machine: PoptorchMachine, optimizer: torch.optim.Optimizer,
+        groups: list[dict[str, Any]],
     ) -> None:
         self.machine, self.optimizer = machine, optimizer
         self._row, self._missing = rule_of(optimizer)
         self._taken, self._has_warned = groups, False
         #: Those that train the model together; None for this one alone.
-        self.processes: Processes | None = None
+        self.processes: PoptorchProcesses | None = None
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -74,13 +80,13 @@ class Updater:
         """Warns once where the program changed an argument that the device has not."""
         if self._has_warned:
             return
-        for own, taken in zip(self.optimizer.param_groups, self._taken, strict=False):
-            name = next((n for n in own if n != "params" and own[n] != taken.get(n)), None)
+        for group, taken in zip(self.optimizer.param_groups, self._taken, strict=False):
+            name = next((n for n in group if n != "params" and group[n] != taken.get(n)), None)
             if name is not None:
                 self._has_warned = True
                 warnings.warn(
-                    f"the optimiser's {name} is {own[name]}, and {taken.get(name)} on the device; "
-                    "changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
+                    f"the optimiser's {name} is {group[name]}, and {taken.get(name)} on the "
+                    "device; changes take effect with model.setOptimizer(optimizer)", stacklevel=2,
                 )
                 return
 
@@ -140,7 +146,8 @@ class Updater:
     # The update -----------------------------------------------------------------------------
 
     def apply(
-        self, gradients: Gradients, replicas: Replicas, order: Order | str, unscale: float
+        self, gradients: MicroBatchGradients, replicas: ReplicaAdditions, order: Order | str,
+        unscale: float,
     ) -> None:
         """One step of all parameters that have a gradient.
 
@@ -150,7 +157,8 @@ class Updater:
             self._apply(gradients, replicas, order, unscale)
 
     def _apply(
-        self, gradients: Gradients, replicas: Replicas, order: Order | str, unscale: float
+        self, gradients: MicroBatchGradients, replicas: ReplicaAdditions, order: Order | str,
+        unscale: float,
     ) -> None:
         session = self.machine.session
         if self.processes is not None:
@@ -217,10 +225,10 @@ class Updater:
         for name, dtype in slots_of(self.optimizer, group).items():
             fmt = format_of(dtype)
             shape = () if name == "step" else tuple(parameter.shape)
-            kept = state.get(name)
+            slot = state.get(name)
             slots[name] = (
-                device.zeros(shape, fmt) if kept is None
-                else device.from_host(kept.detach().float().numpy(), fmt)
+                device.zeros(shape, fmt) if slot is None
+                else device.from_host(slot.detach().float().numpy(), fmt)
             )
         return slots
 

@@ -46,7 +46,7 @@ from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, ScopeLayers, laye
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
 from ipu.plan.memory import OutOfMemoryError
-from ipu.run.places import Replay
+from ipu.run.places import ReplayStart
 
 __all__ = ["FramePlan", "check_nodes", "plan_of"]
 
@@ -69,7 +69,7 @@ class FrameStep:
             site, entry is not None and entry.draws
         )
         #: Where replica 0 stood before it.
-        self.start: Replay | None = None
+        self.start: ReplayStart | None = None
 
 
 class FramePlan:

@@ -167,9 +167,9 @@ class Measure:
         before = Spent.by(self._machine.device)
         yield
         more = Spent.by(self._machine.device) - before
-        own = Spent(more.products // replicas, more.vector // replicas)
+        of_replica = Spent(more.products // replicas, more.vector // replicas)
         key = (Phase.UPDATE, 0, 0) if key[0] is Phase.UPDATE else key
-        self._spent[key] = self._spent.get(key, Spent()).plus(own)
+        self._spent[key] = self._spent.get(key, Spent()).plus(of_replica)
 
     def note(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
         """Tensors of the first replica have these values."""
@@ -235,7 +235,8 @@ class Measure:
     def _measured(self) -> dict[tuple[int, int], dict[str, Any]]:
         """Bytes of the stages' activations."""
         crossing, saved, fed, sent = self._flows()
-        read, kept = {key for keys in self._reads().values() for key in keys}, _kept(self._sites)
+        read = {key for keys in self._reads().values() for key in keys}
+        stored = _stored_nodes(self._sites)
         rows: dict[tuple[int, int], dict[str, Any]] = {}
         for entry in self.plan.entries:
             stage, here = entry.stage, (entry.stage, entry.branch)
@@ -249,9 +250,9 @@ class Measure:
             row = rows[here] = {"input_bytes": self._bytes(entering)}
             row["output_bytes"] = 0 if entry.branch else self._bytes(leaving)
             if self.plan.training:
-                own = saved.get(here, set()) - read - entering
-                row["saved_bytes"] = row["input_bytes"] + self._bytes(own, {*read, *entering})
-                masks = {tensor for tensor in own if tensor[0] in kept}
+                needed = saved.get(here, set()) - read - entering
+                row["saved_bytes"] = row["input_bytes"] + self._bytes(needed, {*read, *entering})
+                masks = {tensor for tensor in needed if tensor[0] in stored}
                 row["checkpoint_bytes"] = self._bytes(masks, {*read, *entering})
         rows[0, 0]["infeed_bytes"] = self._bytes(fed)
         last = self.plan.entries[-1]
@@ -373,7 +374,7 @@ def _is_feed(site: NodeSite) -> bool:
     return bool(site.node.marks.get("feed")) or site.node.type.startswith("IteratorGetNext")
 
 
-def _kept(sites: Sequence[NodeSite]) -> set[str]:
+def _stored_nodes(sites: Sequence[NodeSite]) -> set[str]:
     """Nodes whose results recomputation keeps: checkpoints, random numbers and masks of them."""
     names: set[str] = set()
     for site in sites:

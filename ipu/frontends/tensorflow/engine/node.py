@@ -30,7 +30,8 @@ MARK = "_fpsim_"
 _GRADIENTS = re.compile(r"^(?:.*/)?(?:gradients(?:_\d+)?|gradient_tape)/")
 _LOOPS = re.compile(r"^(?:(?:while|cond)(?:_\d+)?/)+")
 _UPDATES = re.compile(
-    r"^(Resource(Sparse)?Apply|ResourceScatter(Add|Sub|Update)|Assign(Add|Sub)?VariableOp)"
+    r"^(Resource(Sparse)?Apply|ResourceScatter(Add|Sub|Mul|Max|Min|Update)|"
+    r"Assign(Add|Sub)?VariableOp)"
 )
 
 

@@ -40,13 +40,13 @@ class ReplicaSet:
         Raises    ValueError.
         """
 
-    def every(self, own: Sequence[Any], what: str, step: int) -> list[Any]:
+    def every(self, local: Sequence[Any], what: str, step: int) -> list[Any]:
         """The values of all replicas, by number.
 
         own     those of this process's replicas: of one type and shape.
         what    names the node; step is its step, for messages.
         """
-        return list(own)
+        return list(local)
 
 
 ALONE = ReplicaSet()
@@ -91,19 +91,19 @@ class ReplicaProcesses(ReplicaSet):
             )
         check_order(self.order, replicas * self.size)
 
-    def every(self, own: Sequence[Any], what: str, step: int) -> list[Any]:
+    def every(self, local: Sequence[Any], what: str, step: int) -> list[Any]:
         """As those of one process.
 
         Raises    StoppedError, on every process, where another one has come to another node.
         """
-        kind, payload = _packed(own)
+        kind, payload = _packed(local)
         place = Meeting(f"{what} of {kind}", step)
         values: list[Any] = []
         with self.members.telling(lambda: step):
             self.members.compare_programs(place)
             rows = self.members.meet_bytes(place, payload)
         for rank, row in enumerate(rows):
-            values += own if rank == self.rank else _unpacked(own, row)
+            values += local if rank == self.rank else _unpacked(local, row)
         return values
 
 

@@ -29,7 +29,7 @@ _ROWS = (ops.batch_norm, ops.normalise)
 @kernel("FusedBatchNormV3", of=_ROWS, rounding=_RULE, keeps=True)
 def _batch_norm(site: NodeSite) -> Run:
     epsilon = float(site.attr("epsilon"))
-    run = _trained(site, epsilon) if site.attr("is_training") else _known(site, epsilon)
+    run = _trained(site, epsilon) if site.attr("is_training") else _untrained(site, epsilon)
     if not has_channels_first(site):
         return run
 
@@ -54,10 +54,10 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
 
     def run(x: Array, scale: Array, offset: Array, *before: Array) -> Any:
         x, gamma, beta = _alike(site, x, scale, offset)
-        known = batch_statistics(device, x, epsilon, stable)
-        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=known)
-        mean = device.cast(known.mean, BINARY32).reshape(-1)
-        variance = known.variance.reshape(-1)
+        statistics = batch_statistics(device, x, epsilon, stable)
+        y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=statistics)
+        mean = device.cast(statistics.mean, BINARY32).reshape(-1)
+        variance = statistics.variance.reshape(-1)
         spread = ops.unbiased.value(device, variance, n=x.size // x.shape[-1])
         averages = [mean, spread]
         if factor != 1:
@@ -76,7 +76,7 @@ def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
     return ops.moving_average.value(device, wide, new, rest=1 - factor, share=factor)
 
 
-def _known(site: NodeSite, epsilon: float) -> Run:
+def _untrained(site: NodeSite, epsilon: float) -> Run:
     device = site.device
 
     def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
@@ -95,7 +95,7 @@ def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
     """x in the node's format, the others in that of x."""
     fmt = site.fmt
     assert fmt is not None
-    return [site.device.cast(each, fmt) for each in (x, *others)]
+    return [site.device.cast(array, fmt) for array in (x, *others)]
 
 
 @kernel("FusedBatchNormGradV3", of=_ROWS, gradient=True, rounding=_RULE, keeps=True)
@@ -111,7 +111,7 @@ def _batch_norm_gradient(site: NodeSite) -> Run:
         to_x, to_scale, to_offset = (rule(device, gradient, saved) for rule in rules)
         to_x = _turned(to_x, _TO_FIRST) if is_turned else to_x
         none = device.zeros((0,), BINARY32)
-        wide = (device.cast(each, scale.format) for each in (to_scale, to_offset))
+        wide = (device.cast(slope, scale.format) for slope in (to_scale, to_offset))
         return (to_x, *wide, none, none)
 
     return run

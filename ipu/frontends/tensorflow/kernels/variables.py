@@ -80,6 +80,8 @@ def _in_rows(node: str, row: Primitive) -> None:
 _in_rows("ResourceScatterAdd", ops.scatter_add)
 _in_rows("ResourceScatterSub", ops.scatter_subtract)
 _in_rows("ResourceScatterMul", ops.scatter_multiply)
+_in_rows("ResourceScatterMax", ops.scatter_max)
+_in_rows("ResourceScatterMin", ops.scatter_min)
 
 
 @kernel("ResourceScatterUpdate", rounding="none; a cast where the variable's format is another",

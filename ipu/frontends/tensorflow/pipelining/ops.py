@@ -162,7 +162,7 @@ class _MiniBatch:
         outputs: tuple[Any, ...] = values
         for number, stage in enumerate(self.arguments.stages):
             with marked(stage=number, pipeline=self._number, **self.partials[number]):
-                outputs = _outputs(stage, outputs, named)
+                outputs = _stage_outputs(number, _outputs(stage, outputs, named))
                 named = {}
         operations = [x for x in outputs if isinstance(x, tf.Operation)]
         tensors = [x for x in outputs if not isinstance(x, tf.Operation)]
@@ -262,6 +262,19 @@ def _outputs(stage: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tupl
 
 def _variable_names() -> list[str]:
     return [v.name for v in tf.compat.v1.trainable_variables()]
+
+
+def _stage_outputs(number: int, returned: Any) -> tuple[Any, ...]:
+    """What a stage hands on.
+
+    Raises    TypeError for what an optimizer_function returns.
+    """
+    outputs = _flat(returned)
+    if any(isinstance(x, OptimizerFunctionOutput) for x in outputs):
+        raise TypeError(
+            f"stage {number} returns OptimizerFunctionOutput; return it from optimizer_function"
+        )
+    return outputs
 
 
 def _flat(returned: Any) -> tuple[Any, ...]:

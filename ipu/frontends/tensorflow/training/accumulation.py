@@ -67,7 +67,7 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         added = self._accumulators.add(pairs)
         return self._accumulators.update(
             [variable for _, variable in pairs], added,
-            lambda kept: applied(self._opt, kept, global_step, name),
+            lambda accumulated: applied(self._opt, accumulated, global_step, name),
         )
 
 

@@ -64,7 +64,7 @@ class Accumulators:
     ) -> None:
         self.count, self.method, self.dtype = count, method, dtype
         self.placement = placement
-        self._kept: dict[Any, Any] = {}
+        self._accumulators: dict[Any, Any] = {}
         self._counters: dict[Any, Any] = {}
 
     def add(self, pairs: Sequence[Pair]) -> list[Any]:
@@ -80,25 +80,25 @@ class Accumulators:
         """The operation that applies and clears the accumulated gradients after G mini-batches."""
         counter = self._counter()
         with tf.control_dependencies(added), marked(phase="update"):
-            seen = counter.assign_add(1, read_value=True)
+            mini_batches = counter.assign_add(1, read_value=True)
 
         def applied() -> Any:
             with marked(direction="optimizer"):
-                kept = [(self._accumulator(v).read_value(), v) for v in variables]
-                with tf.control_dependencies([g for g, _ in kept]):
-                    done = apply(kept)
+                pairs = [(self._accumulator(v).read_value(), v) for v in variables]
+                with tf.control_dependencies([g for g, _ in pairs]):
+                    done = apply(pairs)
                     _check_updates(tf.compat.v1.get_default_graph())
                 with tf.control_dependencies([] if done is None else [done]):
                     cleared = [
                         self._accumulator(v).assign(tf.zeros(v.shape, g.dtype), read_value=False)
-                        for g, v in kept
+                        for g, v in pairs
                     ]
                     cleared.append(counter.assign(0, read_value=False))
             with tf.control_dependencies(cleared):
                 return tf.constant(1)
 
         with marked(phase="update", **self.placement):
-            branch = tf.cond(tf.equal(seen, self.count), applied, lambda: tf.constant(0))
+            branch = tf.cond(tf.equal(mini_batches, self.count), applied, lambda: tf.constant(0))
         return branch.op
 
     def _added(self, n: Any, gradient: Any, variable: Any) -> Any:
@@ -135,11 +135,11 @@ class Accumulators:
 
     def _accumulator(self, variable: Any) -> Any:
         key = variable.ref()
-        if key not in self._kept:
+        if key not in self._accumulators:
             kind = accumulator_dtype(variable, self.dtype)
             shape, name = tuple(variable.shape), f"{label(variable)}/accumulator"
-            self._kept[key] = _zeros(shape, kind, name)
-        return self._kept[key]
+            self._accumulators[key] = _zeros(shape, kind, name)
+        return self._accumulators[key]
 
     def _counter(self) -> Any:
         with tf.init_scope():

@@ -15,9 +15,9 @@ from ipu.frontends.torch.aten import (
     resampling,
     softmax_loss,
 )
-from ipu.frontends.torch.aten.table import TABLE, Call, Entry
+from ipu.frontends.torch.aten.table import TABLE, AtenEntry, Call
 
 __all__ = [
-    "TABLE", "Call", "Entry", "activations", "bags", "conv", "extrema", "indexing", "norms",
+    "TABLE", "AtenEntry", "Call", "activations", "bags", "conv", "extrema", "indexing", "norms",
     "optimiser", "pointwise", "pooling", "products", "reductions", "resampling", "softmax_loss",
 ]

@@ -95,19 +95,19 @@ def _batch_norm(
     gamma, beta = _scale(call, w, b, images.shape[-1], a.format)
     moved: list[tuple[torch.Tensor, Array]] = []
     if training:
-        known = batch_statistics(device, images, epsilon, stable=True)
+        statistics = batch_statistics(device, images, epsilon, stable=True)
         if mean is not None:
             n = images.size // images.shape[-1]
-            spread = known.variance
+            spread = statistics.variance
             if n > 1:
                 spread = ops.unbiased.value(device, spread, n=n)
             moved = [
                 (running, _moved(call, running, fresh.reshape(-1), momentum))
-                for running, fresh in ((mean, known.mean), (variance, spread))
+                for running, fresh in ((mean, statistics.mean), (variance, spread))
             ]
     else:
-        known = _known_statistics(call, images, mean, variance, epsilon)
-    y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=known)
+        statistics = _known_statistics(call, images, mean, variance, epsilon)
+    y, saved = ops.batch_norm.forward(device, images, gamma, beta, statistics=statistics)
     for running, fresh in moved:  # after everything that may stop
         running.copy_(call.memory.write(fresh, running.dtype))
         call.memory.mark(running, fresh.format)
@@ -115,9 +115,11 @@ def _batch_norm(
     if not training:
         nothing = torch.empty(0, dtype=x.dtype)
         return result, nothing, nothing.clone()
-    kept = tuple(call.result(s.reshape(-1), x.dtype) for s in (known.mean, known.inverse))
-    call.memory.save(kept[1], saved)
-    return (result, *kept)
+    mean, inverse = (
+        call.result(s.reshape(-1), x.dtype) for s in (statistics.mean, statistics.inverse)
+    )
+    call.memory.save(inverse, saved)
+    return result, mean, inverse
 
 
 @aten("_native_batch_norm_legit.no_stats", of=_BATCH, rounding=_PLACES)
@@ -162,12 +164,12 @@ def _batch_norm_backward(
     if training:
         saved = call.memory.saved(save_inverse)
         if saved is None or saved[0].shape != images.shape:
-            known = batch_statistics(device, images, epsilon, stable=True)
-            saved = saved_of(device, known, gamma)
+            statistics = batch_statistics(device, images, epsilon, stable=True)
+            saved = saved_of(device, statistics, gamma)
         to_x = ops.batch_norm.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     else:
-        known = _known_statistics(call, images, mean, variance, epsilon)
-        saved = saved_of(device, known, gamma)
+        statistics = _known_statistics(call, images, mean, variance, epsilon)
+        saved = saved_of(device, statistics, gamma)
         to_x = ops.normalise.vjps[0](device, slopes, saved) if mask[0] else None  # type: ignore[misc]
     to_w, to_b = (
         vjp(device, slopes, saved) if wanted else None  # type: ignore[misc]
@@ -175,7 +177,7 @@ def _batch_norm_backward(
     )
     return (
         None if to_x is None else call.result(_channels_first(to_x)),
-        *(None if each is None else _slope(call, each, weight) for each in (to_w, to_b)),
+        *(None if slope is None else _slope(call, slope, weight) for slope in (to_w, to_b)),
     )
 
 
@@ -223,8 +225,8 @@ def _layer_norm_backward(
     return (
         None if to_x is None else call.result(to_x.reshape(tuple(x.shape))),
         *(
-            None if each is None else _slope(call, each.reshape(tuple(shape)), weight)
-            for each in (to_w, to_b)
+            None if slope is None else _slope(call, slope.reshape(tuple(shape)), weight)
+            for slope in (to_w, to_b)
         ),
     )
 

@@ -63,11 +63,11 @@ def _max_pool(
     )
     if values.numel() and np.isnan(values.numpy().max()):
         read_nan(call.device, fmt)
-        if call.device.options.max_nan == "number":
-            pool = torch.ops.aten.max_pool2d_with_indices.default
-            values, indices = _of_numbers(
-                lambda images: pool(images, size, stride, padding, dilation, ceil), held
-            )
+        choose = _of_numbers if call.device.options.max_nan == "number" else _of_nans
+        pool = torch.ops.aten.max_pool2d_with_indices.default
+        values, indices = choose(
+            lambda images: pool(images, size, stride, padding, dilation, ceil), held
+        )
     call.memory.mark(values, fmt)
     call.memory.read(values, fmt)
     return values.to(call.dtype), indices
@@ -82,6 +82,12 @@ def _of_numbers(pool: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Te
     lowest = values == -math.inf
     indices = torch.where(lowest & (has_number > 0), numbers, indices)
     return values.masked_fill(lowest & (has_number <= 0), math.nan), indices
+
+
+def _of_nans(pool: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima where a NaN comes before every number: the first of them, where torch has the last."""
+    (values, indices), (has_nan, nans) = pool(images), pool(images.isnan().to(images.dtype))
+    return values, torch.where(has_nan > 0, nans, indices)
 
 
 def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
@@ -103,11 +109,10 @@ def _max_pool_backward(
     if call.ties == "first" and all(n <= s for n, s in zip(window, step, strict=True)):
         # Windows side by side: each gradient is moved to where its maximum was.
         fmt = call.format_of(gradient, x)
-        slopes, like = _as_float32(call, gradient, fmt), torch.empty(x.shape)
-        spread = torch.ops.aten.max_pool2d_with_indices_backward.default(
-            slopes, like, size, stride, padding, dilation, ceil, indices
-        )
-        return call.result(Array(spread.numpy(), call.device.context(fmt)))
+        # torch's own kernel adds to zeros, which turns -0 into +0.
+        slopes = _as_float32(call, gradient, fmt).flatten(-2)
+        spread = torch.zeros(x.shape).flatten(-2).scatter_(-1, indices.flatten(-2), slopes)
+        return call.result(Array(spread.view(x.shape).numpy(), call.device.context(fmt)))
     g, a = call.arrays(gradient, x)
     sides = _sides(x.shape, window, step, _pair(padding), ceil)
     _, saved = ops.max_pool.forward(

@@ -23,7 +23,7 @@ from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
 from ipu.run.site import Site
 
-__all__ = ["TABLE", "Call", "Entry", "NoFormatError", "Operand", "aten", "result_dtype"]
+__all__ = ["TABLE", "AtenEntry", "Call", "NoFormatError", "Operand", "aten", "result_dtype"]
 
 Operand = Array | float
 Handler = Callable[..., Any]
@@ -34,7 +34,7 @@ class NoFormatError(TypeError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class AtenEntry:
     """How an overload runs.
 
     rounding    its rounding places in words.
@@ -55,7 +55,7 @@ class Entry:
 
 
 #: By name of the overload, as add.Tensor.
-TABLE: dict[str, Entry] = {}
+TABLE: dict[str, AtenEntry] = {}
 
 
 def aten(
@@ -75,7 +75,7 @@ def aten(
     def enter(handler: Handler) -> Handler:
         for overload in overloads:
             assert overload not in TABLE, overload
-            TABLE[overload] = Entry(overload, handler, words, rows, gradient)
+            TABLE[overload] = AtenEntry(overload, handler, words, rows, gradient)
         return handler
 
     return enter

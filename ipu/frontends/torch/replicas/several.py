@@ -31,7 +31,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.records.formats import BINARY32
 from ipu.frontends.torch.replicas.alone import Alone, Parameters, refusing_process_groups
-from ipu.frontends.torch.replicas.clipping import before_use_of_gradients
 from ipu.frontends.torch.values import Memory
 from ipu.members.members import END, Meeting, Members
 from ipu.members.registers import add_registers, take_registers
@@ -39,13 +38,13 @@ from ipu.members.sums import ReplicaSums
 from ipu.plan.collectives import Summands
 from ipu.plan.orders import Order
 
-__all__ = ["Replicas"]
+__all__ = ["SeveralReplicas", "before_use_of_gradients"]
 
 #: Steps from one comparison of the weights to the next.
 CHECK_EVERY = 100
 
 
-class Replicas(Alone):
+class SeveralReplicas(Alone):
     """This process's replica among those of other processes.
 
     memory          of the session, whose device gets the flags of the sums.
@@ -225,3 +224,35 @@ def _bytes(x: torch.Tensor) -> bytes:
     flat = x.detach().contiguous().reshape(-1)
     values: bytes = flat.view(torch.uint8).numpy().tobytes()
     return values
+
+
+@contextmanager
+def before_use_of_gradients(average: Callable[[Iterable[torch.Tensor]], None]) -> Iterator[None]:
+    """Clipping and gradient scalers inside see averages."""
+    clippers = ("clip_grad_norm_", "clip_grad_value_")
+    before: dict[str, Any] = {name: getattr(torch.nn.utils, name) for name in clippers}
+    scaler = torch.amp.GradScaler
+    unscale = scaler.unscale_
+
+    def clipper(name: str) -> Callable[..., Any]:
+        def clip(parameters: Any, *rest: Any, **options: Any) -> Any:
+            one = isinstance(parameters, torch.Tensor)
+            rows = [parameters] if one else list(parameters)
+            average(rows)
+            return before[name](rows, *rest, **options)
+
+        return clip
+
+    def unscale_averages(self: Any, optimiser: torch.optim.Optimizer) -> None:
+        average(p for group in optimiser.param_groups for p in group["params"])
+        unscale(self, optimiser)
+
+    for name in clippers:
+        setattr(torch.nn.utils, name, clipper(name))
+    scaler.unscale_ = unscale_averages
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(torch.nn.utils, name, function)
+        scaler.unscale_ = unscale

@@ -18,7 +18,6 @@ from tests.tiers import pick
 ENGINES = ["AMP_F16_F32", "AMP_F16_F16", "AMP_F32_F32", "AMP_F16_F16.exact", "V100_F16_F32"]
 
 
-@pytest.mark.source("S4-02")
 @pytest.mark.parametrize("unit", pick(ENGINES[:3], ENGINES, ENGINES))
 def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
     inputs = fp.Context(find_unit(unit).inputs[0])
@@ -40,7 +39,6 @@ def test_blocks_and_threads_do_not_show(unit, fast_only, monkeypatch):
         fp.set_threads(before)
 
 
-@pytest.mark.source("S4-02")
 def test_the_workspace_is_bounded():
     """Whole tables would take 32 MB and 100 MB, and grow with K."""
     a, b = half_matrix((16, 1 << 17), 0), half_matrix((1 << 17, 64), 1)

@@ -32,7 +32,6 @@ STACKED = ["AMP_F16_F32.exact", "AMP_F16_F16", "AMP_F32_F32", "AMP_F16_F32", "V1
 # Guards -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.source("S4-02")
 def test_a_tile_whose_sum_binary64_cannot_hold_is_done_again(fast_only):
     """2**30 + 2**-48 - 2**30 has 79 digits; the guard sees that the short way lost some."""
     a, b = np.ones((6, 40)), np.ones((40, 20))

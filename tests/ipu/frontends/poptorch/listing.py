@@ -1,17 +1,15 @@
 """The code of a tutorial's listing, taken from the text of the document.
 
 A line of code starts a block; the block goes on as long as Python reads it and it is no output.
-The documents are not part of the project: FPSIM_SOURCES names the folder that has them.
+The documents are not part of the project (`tests.vectors.documents`).
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-from pathlib import Path
 
-import pytest
+from tests.vectors import documents
 
 __all__ = ["code_of", "document"]
 
@@ -21,11 +19,8 @@ _STARTS = re.compile(
 
 
 def document(number: str) -> str:
-    """The text of the document of that number; without FPSIM_SOURCES the test is skipped."""
-    folder = os.environ.get("FPSIM_SOURCES")
-    if not folder:
-        pytest.skip("FPSIM_SOURCES is not set; it names the folder with the tutorials' texts")
-    (path,) = Path(folder).glob(f"{number}_*")
+    """The text of the document of that number; without the documents the test is skipped."""
+    (path,) = documents().glob(f"{number}_*")
     return path.read_text(encoding="utf-8")
 
 

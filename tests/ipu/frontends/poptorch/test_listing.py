@@ -70,7 +70,7 @@ def run(code, images, capsys, **changes):
     return space, capsys.readouterr().out
 
 
-@pytest.mark.source("S2-04", "S2-08", "S2-15", "S2-30", "S2-32", "S2-33", "S2-37", "S2-38")
+@pytest.mark.source("S2-04", "S2-08", "S2-15", "S2-30", "S2-32", "S2-37", "S2-38")
 def test_the_listing_runs_on_the_data_at_hand(capsys):
     """All of it; where images are few a call has fewer updates than the 10 of the tutorial."""
     code = code_of(document("002"))

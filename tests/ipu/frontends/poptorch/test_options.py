@@ -9,7 +9,7 @@ from tests.ipu.frontends.poptorch.framework import poptorch
 Mode = poptorch.OutputMode
 
 
-@pytest.mark.source("S2-06", "S2-07", "S2-23", "S2-34")
+@pytest.mark.source("S2-23", "S2-34")
 def test_defaults_are_those_that_poptorch_prints():
     own = poptorch.Options()
     assert own.toDict() == {

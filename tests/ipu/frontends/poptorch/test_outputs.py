@@ -27,7 +27,7 @@ def rows(n, replicas=1):
         (Mode.Sum, 1, 2, [20, 22, 40, 42], [2, 4]),
     ],
 )
-@pytest.mark.source("S2-32", "S2-33")
+@pytest.mark.source("S2-32")
 def test_modes(mode, period, replicas, batch, scalar):
     results = outputs.assemble(rows(4), mode, period, replicas, torch.add)
     assert [x.tolist() for x in results] == [batch, scalar]

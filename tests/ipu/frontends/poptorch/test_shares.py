@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import poptorch, torch
 
-from ipu.frontends.poptorch.shares import Share  # isort: skip
+from ipu.frontends.poptorch.shares import ProcessShare  # isort: skip
 
 
 def options(process, processes=2, seed=None):
@@ -25,7 +25,6 @@ def flat(batches):
     return [x for batch in batches for x in batch]
 
 
-@pytest.mark.source("S3-18")
 def test_blocks_follow_each_other_and_fill_whole_calls():
     """A call takes 6 samples: of 27 each process has 12, and 3 are left out."""
     loaders = [samples(process, size=27) for process in range(2)]
@@ -84,5 +83,5 @@ def test_what_cannot_be_shared_is_refused(make, message):
 
 
 def test_a_share_counts_its_samples():
-    share = Share(range(8), options(1), 2, drop_last=True, shuffle=False)
+    share = ProcessShare(range(8), options(1), 2, drop_last=True, shuffle=False)
     assert (len(share), [int(share[i]) for i in range(4)]) == (4, [4, 5, 6, 7])

@@ -9,12 +9,21 @@ from tests.ipu.frontends.poptorch.framework import poptorch
 Pipelined, Stage, Phase = poptorch.PipelinedExecution, poptorch.Stage, poptorch.Phase
 
 
-@pytest.mark.source("S2-19", "S2-20", "S2-22")
+@pytest.mark.source("S2-19", "S2-22")
 def test_stages_are_written_in_three_ways():
     strategy = Pipelined(Stage("A").ipu(1), "B", ["C", "D"])
     assert [strategy.locate(name, None) for name in "ABCD"] == [(0, 1), (1, 1), (2, 2), (2, 2)]
     assert strategy.stage("D").blocks == ("C", "D")
     assert repr(strategy) == "PipelinedExecution(Stage('A').ipu(1), Stage('B'), Stage('C', 'D'))"
+
+
+@pytest.mark.source("S2-20")
+def test_names_alone_are_stages_on_ipus_in_order():
+    names = ("B1", "B2", "B3", "B4")
+    short = Pipelined(*names)
+    explicit = Pipelined(*(Stage(name).ipu(ipu) for ipu, name in enumerate(names)))
+    assert [short.locate(name, None) for name in names] == [(i, i) for i in range(4)]
+    assert [explicit.locate(name, None) for name in names] == [(i, i) for i in range(4)]
 
 
 def test_an_ipu_of_the_block_counts_where_the_stage_has_none():

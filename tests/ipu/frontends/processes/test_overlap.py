@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ipu.frontends.processes.overlap import Layer, Span, account
 
 
-@pytest.mark.source("S1-08")
 def test_three_layers_by_hand():
     """A long sum in the middle: the last gradient waits for it, the backward pass does not."""
     done = account([Layer(1, 1, 1, 1), Layer(1, 1, 5, 1), Layer(1, 1, 1, 1)])

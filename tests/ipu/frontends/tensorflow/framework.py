@@ -50,10 +50,11 @@ def machine(**choices):
         choose(Choices())
 
 
-def configured(ipus=1, **bits):
-    """Configure the system with that many IPUs and these floating-point control bits."""
+def configured(ipus=1, stable_norms=False, **bits):
+    """Configure the system with that many IPUs, norms and floating-point control bits."""
     config = ipu.config.IPUConfig()
     config.auto_select_ipus = ipus
+    config.norms.use_stable_statistics = stable_norms
     for name, value in bits.items():
         setattr(config.floating_point_behaviour, name, value)
     config.configure_ipu_system()

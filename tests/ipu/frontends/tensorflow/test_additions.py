@@ -57,6 +57,7 @@ def test_an_expression_cannot_be_fused():
 show = ipu.internal_ops.print_tensor
 
 
+@pytest.mark.source("S4-37")
 def test_a_tensor_of_a_program_is_shown(capfd):
     def program(x):
         show(x + 1, name="sum")

@@ -41,6 +41,60 @@ def test_a_queue_goes_on_where_it_stopped():
     assert infeed.number_of_tuple_elements == 1
 
 
+def passed_on(dataset, n):
+    """The first n elements of a data set, through a program that sends them back."""
+    infeed, outfeed = Infeed(dataset), Outfeed()
+
+    def body(count, x):
+        outfeed.enqueue(x)
+        return count + 1
+
+    with machine():
+        launch(tf.function(lambda: loops.repeat(n, body, [0], infeed)))
+        return outfeed.dequeue().numpy()
+
+
+def pairs():
+    yield from ((n, n * n) for n in range(6))
+
+
+RANGE = tf.data.Dataset.range(6).map(lambda n: tf.cast(n, tf.float32))
+#: Data sets of everything that the documents build them with, each of six scalars or more.
+DATASETS = {
+    "from_tensors": tf.data.Dataset.from_tensors(1.5).repeat(),
+    "from_tensor_slices": numbers(),
+    "from_generator": tf.data.Dataset.from_generator(
+        pairs, output_signature=(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
+    ).map(lambda a, b: b - a),
+    "shuffle": RANGE.shuffle(6, seed=3, reshuffle_each_iteration=False),
+    "batch": numbers(13).batch(2, drop_remainder=True).map(lambda pair: pair[1]),
+    "shard": numbers(12).shard(2, 1), "cache": RANGE.cache().repeat(2),
+    "prefetch": RANGE.prefetch(2),
+}
+
+
+@pytest.mark.source("S0-08")
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_data_set_reaches_the_program_in_its_order(name):
+    actual = passed_on(DATASETS[name], 6).tolist()
+    assert actual == list(DATASETS[name].take(6).as_numpy_iterator())
+
+
+@pytest.mark.source("S1-19")
+def test_a_cache_after_a_shuffle_feeds_every_epoch_in_one_order():
+    """The workers' example caches after it has shuffled: its second epoch is its first."""
+
+    def epochs(dataset):
+        return passed_on(dataset.repeat(), 60).reshape(3, 20).tolist()
+
+    first, *others = epochs(numbers(20).shuffle(20, seed=1).cache())
+    assert first != sorted(first) == list(range(20))
+    assert others == [first, first]
+    fresh, again, _ = epochs(numbers(20).cache().shuffle(20, seed=1))
+    assert sorted(fresh) == sorted(again) == list(range(20))
+    assert fresh != again
+
+
 def test_the_end_of_the_data_ends_the_run():
     with machine(), pytest.raises(RuntimeError, match="ends after 3 elements"):
         launch(sums(Infeed(numbers(3)), 4))
@@ -139,6 +193,7 @@ def test_an_outfeed_is_enqueued_once_in_a_program():
         launch(tf.function(twice), tf.constant(1.0))
 
 
+@pytest.mark.source("S0-10")
 def test_queues_of_a_session():
     with machine(), session() as run:
         infeed, outfeed = Infeed(numbers()), Outfeed()

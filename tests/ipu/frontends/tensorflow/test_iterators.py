@@ -20,6 +20,7 @@ def total(iterator, n):
     return result
 
 
+@pytest.mark.source("S0-17")
 def test_an_iterator_feeds_several_elements_in_a_launch_and_goes_on():
     strategy = Strategy()
     with machine() as used, strategy.scope():
@@ -29,6 +30,7 @@ def test_an_iterator_feeds_several_elements_in_a_launch_and_goes_on():
     assert used.launches == 2
 
 
+@pytest.mark.source("S0-17")
 def test_outside_of_a_program_there_is_no_element(tmp_path):
     with Strategy().scope():
         iterator = iter(data)

@@ -14,44 +14,11 @@ from hypothesis import strategies as st
 from fpsim import BINARY16
 from fpsim.records.geometry import geometry
 from ipu import ops
-from tests.ipu.frontends.tensorflow.framework import configured, current, launch, machine, tf
+from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
 from ipu.frontends.tensorflow.kernels import random as kernels  # isort: skip
-from tests.ipu.ops.outcomes import of_row, operands, outcome
-
-seeds = st.integers(0, 10**6)
-law = settings(max_examples=6, deadline=None)
-
-
-def of_tensorflow(function, codes, is_differentiated, traps):
-    """Of function(*tensors) and, where the last operand is its gradient, of its gradients."""
-
-    def program(*tensors):
-        if not is_differentiated:
-            return [function(*tensors)]
-        *sources, slope = tensors
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            y = function(*sources)
-        return [y, *tape.gradient(y, sources, output_gradients=slope)]
-
-    tensors = [tf.constant(c.view(np.float16)) for c in codes]
-    with machine():
-        configured(inv=traps, div0=traps, oflo=traps, nanoo=False)
-        try:
-            results = launch(tf.function(program), *tensors)
-        except FloatingPointError:
-            return None
-        found = outcome(current().device, [r.numpy() for r in results])
-        return found._replace(status=current().status.word)  # a launch ends by reading it
-
-
-def agree(function, compute, codes, *, is_differentiated=True):
-    """A function of tensors, and a computation of arrays that gives the result and gradients."""
-    for traps in (False, True):
-        got = of_tensorflow(function, codes, is_differentiated, traps)
-        expected = of_row(compute, codes, traps=traps)
-        assert got == expected
+from tests.ipu.frontends.tensorflow.law import agree, law, seeds
+from tests.ipu.ops.outcomes import operands
 
 
 def swapped(x):
@@ -205,6 +172,31 @@ def test_scattering(name, seed, depth, n):
     agree(lambda x, v: scatter(x, at, v), compute, codes, is_differentiated=False)
 
 
+#: Nodes that write into rows of a variable.
+INTO = {
+    "Add": ops.scatter_add, "Sub": ops.scatter_subtract, "Mul": ops.scatter_multiply,
+    "Max": ops.scatter_max, "Min": ops.scatter_min,
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+@law
+@given(seeds, st.integers(1, 9))
+def test_scattering_into_variables(name, seed, n):
+    rows, variable = indices(seed, 3, n), tf.Variable(np.zeros((3, 4), np.float16))
+
+    def compute(device, x, v):
+        return [INTO[name].value(device, x, v, rows=rows)]
+
+    def function(x, v):
+        variable.assign(x)
+        scatter = getattr(tf.raw_ops, f"ResourceScatter{name}")
+        scatter(resource=variable.handle, indices=rows, updates=v)
+        return variable.read_value()
+
+    agree(function, compute, operands(seed, (3, 4), (n, 4)), is_differentiated=False)
+
+
 SEGMENTS = {
     "sum": ops.segment_sum, "mean": ops.segment_mean, "prod": ops.segment_multiply,
     "max": ops.segment_max, "min": ops.segment_min,
@@ -283,19 +275,20 @@ def test_images(method, seed, n, m, height, width):
 # Random numbers -----------------------------------------------------------------------------------
 
 DRAWS = {
-    "uniform": (tf.random.uniform, {"bits": 10}), "normal": (tf.random.normal, {}),
-    "truncated_normal": (tf.random.truncated_normal, {}),
+    "uniform": (tf.random.uniform, ops.uniform, {"bits": 10}),
+    "normal": (tf.random.normal, ops.normal, {}),
+    "truncated_normal": (tf.random.truncated_normal, ops.truncated_normal, {}),
 }
 
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_numbers_are_those_of_the_row(name, monkeypatch):
     """What a place draws is in test_random.py."""
-    function, options = DRAWS[name]
+    function, row, options = DRAWS[name]
     monkeypatch.setattr(kernels, "_generator", lambda site: np.random.default_rng(3))
     with machine() as used:
         (result,) = launch(tf.function(lambda: [function([50], dtype=tf.half)]))
-    drawn = ops.PRIMITIVES[name].value(
+    drawn = row.value(
         used.device, shape=(50,), generator=np.random.default_rng(3), dtype=BINARY16, **options
     )
     np.testing.assert_array_equal(result.numpy(), drawn.values)

@@ -34,6 +34,23 @@ def test_a_python_function_is_one_launch_each_time():
     assert len(traces) == 1
 
 
+@pytest.mark.source("S0-16")
+def test_a_compiled_function_is_traced_once_for_a_signature():
+    traces = []
+
+    @tf.function(jit_compile=True)
+    def program(x):
+        traces.append(x.shape)
+        return x * 2
+
+    strategy = Strategy()
+    with machine() as used, strategy.scope():
+        for x in ([1.0], [2.0], [1.0, 2.0], [3.0]):
+            strategy.run(program, [tf.constant(x)])
+    assert traces == [(1,), (2,)]
+    assert used.launches == 4
+
+
 def test_a_run_inside_of_a_program_is_part_of_it():
     strategy = Strategy()
 

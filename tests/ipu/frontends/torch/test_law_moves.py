@@ -8,44 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fpsim import BINARY16, BINARY32
 from ipu import ops
-from tests.ipu.frontends.torch.framework import machine, torch
-from tests.ipu.ops.outcomes import of_row, operands, outcome
+from tests.ipu.frontends.torch.framework import torch
+from tests.ipu.frontends.torch.law import agree, law, seeds, turned
+from tests.ipu.ops.outcomes import operands
 
 F = torch.nn.functional
-seeds = st.integers(0, 10**6)
-law = settings(max_examples=12, deadline=None)
-
-
-def of_torch(function, codes, is_differentiated, traps):
-    """Of function(*tensors) and, where the last operand is its gradient, of its gradients."""
-    tensors = [torch.from_numpy(c.view(np.float16).copy()) for c in codes]
-    try:
-        with machine(traps=traps) as session:
-            if not is_differentiated:
-                results = [function(*tensors)]
-            else:
-                *sources, slope = (t.requires_grad_(t is not tensors[-1]) for t in tensors)
-                y = function(*sources)
-                results = [y, *torch.autograd.grad(y, sources, slope.reshape(y.shape))]
-    except FloatingPointError:
-        return None
-    return outcome(session.device, [r.detach().numpy() for r in results])
-
-
-def agree(function, compute, codes, *, is_differentiated=True, **choices):
-    """A function of tensors, and a computation of arrays that gives the result and gradients."""
-    for traps in (False, True):
-        got = of_torch(function, codes, is_differentiated, traps)
-        assert got == of_row(compute, codes, traps=traps, **choices)
-
-
-def turned(x, *axes):
-    return x.like(np.ascontiguousarray(x.carrier.transpose(axes)))
 
 
 # Products -----------------------------------------------------------------------------------------
@@ -203,7 +175,8 @@ def test_adding_along_an_axis(seed, axis, n, alpha):
 
 SCATTERS = {
     "add": (ops.scatter_add, None), "amax": (ops.scatter_max, False),
-    "amin": (ops.scatter_min, False), "fresh amax": (ops.scatter_max, True),
+    "amin": (ops.scatter_min, False), "prod": (ops.scatter_multiply, None),
+    "fresh amax": (ops.scatter_max, True),
     "fresh amin": (ops.scatter_min, True),
 }
 
@@ -234,7 +207,7 @@ def test_scattering(name, is_by_rows, seed, axis, n, m):
 
     def function(x, v):
         index = torch.from_numpy(places)
-        if fresh is None:
+        if name == "add":
             return (x.index_add if is_by_rows else x.scatter_add)(axis, index, v)
         reduce = x.index_reduce if is_by_rows else x.scatter_reduce
         return reduce(axis, index, v, name.split()[-1], include_self=not fresh)

@@ -118,6 +118,7 @@ def test_swallowed_updates_are_counted_exactly(half):
     assert int((layer.weight.detach() == 1).sum()) == 700
 
 
+@pytest.mark.source("S3-32")
 def test_histograms_are_those_of_the_tensors():
     net = mlp()
     with machine("p=f16,c=f16", count=True) as session:

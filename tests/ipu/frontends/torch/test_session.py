@@ -95,6 +95,7 @@ def test_half_modules_compute_in_binary16():
     )
 
 
+@pytest.mark.source("S3-32", "S4-17")
 def test_layers_have_their_own_policies():
     net = mlp()
     policy = {"0": "f16", "3": "p=f32,c=f16", "*": "f32"}

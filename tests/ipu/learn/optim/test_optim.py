@@ -1,5 +1,4 @@
-"""Update rules step by step: differential against the same equations in numpy's float16 and
-float32, whose operations are rounded once as well; laws of scaling."""
+"""Update rules step by step: differential against the same equations in numpy's float16 and"""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from ipu.learn.optim import SGD, Adam, AdamW, RMSProp
 from ipu.learn.variables import Variable
 from ipu.machine import Device, FpCtl
 from tests.ipu.learn.optim.equations import NATIVE, RULES
+from tests.ipu.learn.optim.stepping import stepped
 
 
 @pytest.mark.parametrize("fmt", NATIVE)
@@ -103,3 +103,8 @@ def test_only_rules_linear_in_the_gradient_say_so():
 def test_impossible_choices_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_a_start_that_overflows_with_the_loss_scale_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="initial 65536 overflows in binary16; scale the loss"):
+        stepped(RMSProp(0.01, epsilon=1e-4, initial=1.0).for_scaled(256.0))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import poptorch, torch
 
-from ipu.frontends.poptorch.engine.casting import downcast  # isort: skip
+from ipu.frontends.poptorch.engine.calls import downcast  # isort: skip
 
 Casting = poptorch.HalfFloatCastingBehavior
 

@@ -49,6 +49,7 @@ def test_the_bits_depend_on_the_seed_and_on_stochastic_rounding():
     assert not same(own(1), own(1, sr=False))
 
 
+@pytest.mark.source("S2-07", "X-06")
 @pytest.mark.source("S2-24")
 def test_binary32_follows_torch():
     """Mean over G micro-batches of 3 samples is the mean over the batch; the norm is left out."""
@@ -79,6 +80,29 @@ def test_a_sum_over_micro_batches_is_the_mean_times_their_number():
         assert torch.allclose(x, total[name], atol=1e-6), name
 
 
+@pytest.mark.source("S2-06")
+def test_iterations_on_the_device_are_the_calls_of_one():
+    """A call of three iterations updates three times; a call of one iteration, three times too."""
+    x, labels = data(3 * 6, half=False)
+    results = []
+    for iterations in (3, 1):
+        net = Net()
+        net.norm, net.drop = torch.nn.Identity(), torch.nn.Identity()
+        chosen = options(STRATEGIES["unsplit"](), 2, iterations=iterations, sr=False)
+        model, _ = train(chosen, net=net, half=False, steps=0)
+        rows = 6 * iterations
+        losses = [
+            model(x[at : at + rows], labels[at : at + rows])[1] for at in range(0, 18, rows)
+        ]
+        results.append((torch.cat([each.flatten() for each in losses]), bits(model)))
+    (one, weights), (several, others) = results
+    assert one.shape == (3 * 2,)
+    assert torch.equal(one, several)
+    assert same(weights, others)
+    assert len(set(one.tolist())) == 6
+
+
+@pytest.mark.source("S3-16")
 def test_replicas_train_as_one_of_a_larger_batch():
     """In binary32 without a norm: R replicas with G micro-batches are one with R · G."""
 

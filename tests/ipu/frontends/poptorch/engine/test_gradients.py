@@ -11,20 +11,20 @@ from ipu.machine.control import FpCtl
 from ipu.plan.orders import Order
 from tests.ipu.frontends.poptorch.framework import torch
 
-from ipu.frontends.poptorch.engine.gradients import Gradients, Replicas, as_array  # isort: skip
-from ipu.frontends.poptorch.engine.machine import Machine  # isort: skip
+from ipu.frontends.poptorch.engine.gradients import MicroBatchGradients, ReplicaAdditions, as_array  # isort: skip
+from ipu.frontends.poptorch.engine.machine import PoptorchMachine  # isort: skip
 
 HALF, SINGLE = torch.float16, torch.float32
 
 
 def machine(sr=False):
-    return Machine(FpCtl(esr=sr), 0, "float")
+    return PoptorchMachine(FpCtl(esr=sr), 0, "float")
 
 
 def accumulated(values, how, dtype, *, sr=False, order=None):
     """The accumulator after gradients of one element."""
     own, parameter = machine(sr), torch.nn.Parameter(torch.zeros(1).half())
-    gradients = Gradients(own, len(values), 1, how, {id(parameter): dtype})
+    gradients = MicroBatchGradients(own, len(values), 1, how, {id(parameter): dtype})
     for m in order or range(len(values)):
         gradients.add(0, m, "w", parameter, torch.tensor([values[m]]).half())
     assert parameter in gradients
@@ -57,7 +57,8 @@ def test_random_bits_belong_to_the_micro_batch():
     parameters = [torch.nn.Parameter(torch.zeros(64).half()) for _ in range(2)]
     results = []
     for mixed in (False, True):
-        gradients = Gradients(own, 4, 1, Reduction.SUM, dict.fromkeys(map(id, parameters), HALF))
+        types = dict.fromkeys(map(id, parameters), HALF)
+        gradients = MicroBatchGradients(own, 4, 1, Reduction.SUM, types)
         for m, value in enumerate(values):
             gradients.add(0, m, "a", parameters[0], torch.full((64,), value).half())
             if mixed:
@@ -73,7 +74,7 @@ def test_replicas_are_summed_in_the_declared_order():
     own = machine()
     values = np.array([[1.0] * 4] + [[2.0**-11] * 4] * 3)
     arrays = [as_array(own, torch.tensor(row).half()) for row in values]
-    replicas = Replicas(own, 4)
+    replicas = ReplicaAdditions(own, 4)
     codes = {order: [hex(code)[2:] for code in replicas.sum(arrays, 0, order).codes().tolist()]
              for order in (Order.TF_RING, Order.CLOCKWISE_RING, Order.TREE)}
     assert codes[Order.TF_RING] == ["3c00", "3c02", "3c02", "3c00"]
@@ -85,7 +86,7 @@ def test_flags_of_a_sum_reach_the_models_device():
     own = machine()
     arrays = [as_array(own, torch.tensor([60000.0]).half()) for _ in range(2)]
     own.device.clear_status()
-    total = Replicas(own, 2).sum(arrays, 0, "sequential")
+    total = ReplicaAdditions(own, 2).sum(arrays, 0, "sequential")
     assert total.values.tolist() == [65504]
     assert own.device.status.oflo
     assert total.context is own.device.context(BINARY16)
@@ -95,4 +96,4 @@ def test_flags_of_a_sum_reach_the_models_device():
 def test_one_gradient_is_no_sum(replicas):
     own = machine()
     array = as_array(own, torch.ones(2))
-    assert Replicas(own, replicas).sum([array], 0, "auto") is array
+    assert ReplicaAdditions(own, replicas).sum([array], 0, "auto") is array

@@ -18,7 +18,7 @@ from ipu.members.members import Members  # isort: skip
 from ipu.members.local_transport import run_local  # isort: skip
 from ipu.members.transport import JoinError, StoppedError  # isort: skip
 from ipu.frontends.poptorch.engine import processes as module  # isort: skip
-from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, Processes, join  # isort: skip
+from ipu.frontends.poptorch.engine.processes import CHECK_EVERY, PoptorchProcesses, join  # isort: skip
 from ipu.members import members  # isort: skip
 from ipu.members.ending import leave  # isort: skip
 from ipu.learn.loss_scale.histogram import EdgeHistogram  # isort: skip
@@ -126,7 +126,7 @@ def stopped(work, size=2):
 
     def attempt(transport):
         try:
-            work(Processes(Members(Channel(transport)), 1), transport.rank)
+            work(PoptorchProcesses(Members(Channel(transport)), 1), transport.rank)
         except (StoppedError, JoinError) as stop:
             return str(stop)
         return "went on"
@@ -142,7 +142,7 @@ def test_a_fresh_model_takes_the_first_processs_weights_and_buffers():
     session = session_of()
 
     def work(transport):
-        processes, model = Processes(Members(Channel(transport)), 2), net()
+        processes, model = PoptorchProcesses(Members(Channel(transport)), 2), net()
         with torch.no_grad():
             for x in model.state_dict().values():
                 x.fill_(transport.rank + 1)
@@ -249,7 +249,7 @@ def test_a_histogram_is_that_of_all():
     def work(transport):
         histogram = EdgeHistogram(1.0)
         histogram.upper, histogram.lower = 1 + transport.rank, 10
-        Processes(Members(Channel(transport)), 1).add(histogram)
+        PoptorchProcesses(Members(Channel(transport)), 1).add(histogram)
         return histogram.upper, histogram.lower
 
     assert run_local(3, work) == [(6, 30)] * 3

@@ -22,7 +22,6 @@ def weights(steps, rows=4):
     return w
 
 
-@pytest.mark.source("S1-16")
 def test_steps_add_up_and_checkpoints_resume(tmp_path):
     with machine():
         line = estimator(tmp_path, iterations=4)
@@ -37,6 +36,7 @@ def test_steps_add_up_and_checkpoints_resume(tmp_path):
     assert abs(again.get_variable_value("line/w") - halves).max() > 1e-3
 
 
+@pytest.mark.source("S1-16")
 @pytest.mark.parametrize("iterations", [1, 4])
 def test_a_training_is_that_of_binary64(tmp_path, iterations):
     with machine():

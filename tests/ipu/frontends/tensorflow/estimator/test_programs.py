@@ -64,7 +64,7 @@ def test_tensorflow_flushes_subnormal_numbers_on_the_host():
         assert opened.run(weight)[0] == 0.0
 
 
-@pytest.mark.source("S1-06", "S1-07", "S1-17")
+@pytest.mark.source("S1-06", "S1-17")
 @pytest.mark.filterwarnings("ignore:host_call")
 def test_a_host_call_updates_as_the_machine_does(tmp_path):
     with machine():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tensorflow.python.framework import op_def_registry
@@ -11,6 +13,7 @@ from ipu.frontends.tensorflow.kernels import table
 from tests.ipu.frontends.tensorflow.framework import tf
 from tests.ipu.frontends.tensorflow.kernels.nodes import on_machine
 from tests.ipu.ops.law import FORMATS, codes_of_one, codes_of_two, of_row, outcome
+from tests.ipu.ops.test_table import rows_in
 
 FAMILIES = (ops.activations, ops.arithmetic, ops.bounds, ops.functions)
 ROWS = {row for family in FAMILIES for row in ops.PRIMITIVES.values()
@@ -101,3 +104,20 @@ def test_every_other_node_of_these_rows_is_listed():
     listed = {name for names in ELSEWHERE.values() for name in names}
     assert listed <= table.TABLE.keys()
     assert len(nodes()) > 60
+
+
+#: Files that compare rows of shapes with what TensorFlow computes: a row has its name there.
+LAWS = [Path(__file__).parents[1] / f"test_law_{subject}.py"
+        for subject in ("moves", "norms", "reductions")]
+
+
+def test_every_row_that_tensorflow_reaches_has_a_law():
+    """Updates are compared with their rows in test_updates.py."""
+    reached = {
+        row.name for entry in table.TABLE.values() for row in entry.rows
+        if row.name in ops.PRIMITIVES
+    }
+    listed = {name for names in ELSEWHERE.values() for name in names}
+    by_element = {table.TABLE[name].rows[0].name for name in {*nodes(), *listed}}
+    by_shape = set().union(*(rows_in(path.read_text(encoding="utf-8")) for path in LAWS))
+    assert not reached - by_element - by_shape

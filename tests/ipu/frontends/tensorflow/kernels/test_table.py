@@ -23,8 +23,8 @@ from ipu.frontends.tensorflow.kernels.table import TABLE, moved, single  # isort
 ELSEWHERE = {
     "NoOp", "While", "Case", "BatchMatMul", "Inv", "ReadVariableOp", "AssignVariableOp",
     "AssignAddVariableOp", "AssignSubVariableOp", "VariableShape", "ResourceScatterAdd",
-    "ResourceScatterMul", "ResourceScatterSub", "ResourceScatterUpdate", "PyFunc", "EagerPyFunc",
-    "Enqueue", "IteratorGetNext",
+    "ResourceScatterMul", "ResourceScatterSub", "ResourceScatterMax", "ResourceScatterMin",
+    "ResourceScatterUpdate", "PyFunc", "EagerPyFunc", "Enqueue", "IteratorGetNext",
 }
 
 

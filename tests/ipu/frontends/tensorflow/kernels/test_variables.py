@@ -53,6 +53,8 @@ def test_rows_are_changed():
         "ResourceScatterAdd": ("scatter_add", [3.5, 1, 7]),
         "ResourceScatterSub": ("scatter_sub", [0.5, 1, -3]),
         "ResourceScatterMul": ("scatter_mul", [1.5, 1, 8]),
+        "ResourceScatterMax": ("scatter_max", [1.5, 1, 4]),
+        "ResourceScatterMin": ("scatter_min", [1, 1, 2]),
         "ResourceScatterUpdate": ("scatter_update", [1.5, 1, 4]),
     }
     for kind in (tf.float32, tf.float16):

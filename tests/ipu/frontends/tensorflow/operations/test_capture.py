@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,8 @@ def test_messages():
     tape.gradient(y, x)
     with pytest.raises(ValueError, match="tag='once' has captured gradients already"):
         tape.gradient(y, x)
+
+
+def test_backprop_is_found_by_both_names():
+    module = importlib.import_module("tensorflow.python.ipu.eager.backprop")
+    assert module.GradientCaptureTape is ipu.eager.backprop.GradientCaptureTape

@@ -77,6 +77,7 @@ def test_methods_and_types_of_accumulation_are_those_of_the_optimiser(method):
     assert any((a != b).any() for a, b in zip(half, single, strict=True))
 
 
+@pytest.mark.source("S3-16")
 def test_eight_ipus_run_two_replicas_with_equal_weights():
     def average(loss):
         return OUTPUT(ipu.optimizers.CrossReplicaOptimizer(momentum()), loss)
@@ -184,6 +185,7 @@ def test_concurrent_stages_get_the_same_arguments_and_their_outputs_follow_each_
         run(pipelined(6, shared, device_mapping=[0, [1, 2], 3]))
 
 
+@pytest.mark.source("S0-32")
 def test_outputs_need_an_outfeed():
     with pytest.raises(ValueError, match=r"last computational stage has tensor outputs: .*outfeed"):
         run(pipelined(outfeed_queue=None))
@@ -212,13 +214,61 @@ def test_stages_that_share_a_variable_lie_on_one_ipu():
         run(pipelined(stages=stages), launches=1)
 
 
+@pytest.mark.source("S0-37")
 def test_inputs_are_constant_through_a_run():
-    def build(infeed, outfeed):
-        first = [lambda rate, x, y: (rate * x, y), *STAGES[1:]]
-        return pipelined(stages=first, inputs=[tf.constant(2.0, tf.float16)])(infeed, outfeed)
+    """A factor that is an argument of the run gives the bits of one that stands in the stage."""
 
-    losses, _, _ = run(build, launches=1)
-    assert np.isfinite(losses).all()
+    def factor(rate, x, y):
+        return STAGES[0](rate * x, y)
+
+    def build(infeed, outfeed):
+        inputs = [tf.constant(2.0, tf.float16)]
+        return pipelined(stages=[factor, *STAGES[1:]], inputs=inputs)(infeed, outfeed)
+
+    losses, weights, _ = run(build, launches=1)
+    within = [lambda x, y: factor(tf.constant(2.0, tf.float16), x, y), *STAGES[1:]]
+    expected, others, _ = run(pipelined(stages=within), launches=1)
+    np.testing.assert_array_equal(losses, expected)
+    assert all((a == b).all() for a, b in zip(weights, others, strict=True))
+    assert len(set(losses.tolist())) > 8, "the infeed's elements differ"
+
+
+@pytest.mark.source("S0-38")
+def test_a_stage_sees_nothing_but_what_the_one_before_hands_on():
+    def forgetful(x, y):
+        return tf.nn.relu(dense(x, 16, "second"))
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
+        run(pipelined(stages=[STAGES[0], forgetful, *STAGES[2:]]), launches=1)
+
+
+@pytest.mark.source("S0-39")
+def test_an_optimiser_comes_from_its_function_alone():
+    def early(x, y):
+        return OUTPUT(momentum(), last(x, y))
+
+    sentence = "stage 3 returns OptimizerFunctionOutput; return it from optimizer_function"
+    with pytest.raises(TypeError, match=sentence):
+        run(pipelined(stages=[*STAGES[:3], early]), launches=1)
+    with pytest.raises(TypeError, match="must return OptimizerFunctionOutput, got "):
+        run(pipelined(optimizer_function=lambda loss: loss), launches=1)
+
+
+@pytest.mark.source("S0-45")
+def test_stages_side_by_side_are_a_shorter_pipeline_that_keeps_less():
+    def join(a, y, b):
+        return last(tf.concat([a, b], 1), y)
+
+    def right(x, y):
+        return tf.nn.relu(dense(x, 8, "right"))
+
+    run(pipelined(6, [STAGES[0], [STAGES[1], right], join], device_mapping=[0, [1, 2], 3]))
+    short = last_plan()
+    run(pipelined(8))
+    serial = last_plan()
+    assert len(short.ipus) == len(serial.ipus) == 4
+    assert (short.latency, serial.latency) == (6, 8)
+    assert (sum(short.stash.held), sum(serial.stash.held)) == (9, 16)
 
 
 def test_an_optimiser_that_accumulates_has_no_place_inside():

@@ -61,6 +61,7 @@ def parts(config, name):
     return config, last
 
 
+@pytest.mark.source("X-05")
 def test_an_unknown_name_is_answered_with_the_nearest(config):
     with pytest.raises(ValueError, match=r"^'matmul' is not a valid attribute of this config\. "
                        r"Did you mean 'matmuls'\?$"):

@@ -19,6 +19,7 @@ from ipu.frontends.tensorflow.settings.legacy import (
 from ipu.frontends.tensorflow.settings.notes import forget
 
 
+@pytest.mark.source("S4-41")
 @pytest.mark.source("S1-14")
 def test_functions_set_the_options_in_place():
     old = create_ipu_config(max_cross_replica_sum_buffer_size=64, selection_order=None)

@@ -62,6 +62,7 @@ def test_partials_are_the_libraries_words():
 GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
 
 
+@pytest.mark.source("S0-27")
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

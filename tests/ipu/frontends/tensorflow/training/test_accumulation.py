@@ -17,6 +17,7 @@ def momentum():
     return v1.train.MomentumOptimizer(0.05, 0.9)
 
 
+@pytest.mark.source("S0-57", "X-06")
 @pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
 def test_one_update_follows_four_mini_batches(method):
     _, weights = fit(lambda: V2(momentum(), 4, reduction_method=method))
@@ -25,12 +26,14 @@ def test_one_update_follows_four_mini_batches(method):
     assert changed == [3, 7, 11, 15][: len(changed)]
 
 
+@pytest.mark.source("S0-57")
 def test_the_older_optimiser_sums_the_same():
     _, weights = fit(lambda: V2(momentum(), 4))
     _, older = fit(lambda: ipu.optimizers.GradientAccumulationOptimizer(momentum(), 4))
     np.testing.assert_array_equal(weights, older)
 
 
+@pytest.mark.source("S0-57")
 @pytest.mark.parametrize(
     "name",
     ["CrossReplicaGradientAccumulationOptimizer", "CrossReplicaGradientAccumulationOptimizerV2"],
@@ -89,6 +92,7 @@ def test_what_an_optimiser_is_not_made_with():
         V2(momentum(), 2, offload_weight_update_variables=True)
 
 
+@pytest.mark.source("S0-58")
 def test_outside_of_a_loop_nothing_accumulates():
     with session():
         w = v1.get_variable("w", [1], tf.float32)

@@ -52,6 +52,7 @@ def test_means_and_groups_of_neighbours():
         CROSS.cross_replica_sum(tf.constant(1.0), 0)
 
 
+@pytest.mark.source("S4-14")
 def test_only_what_replicas_do_alike_is_stochastic():
     """At a rate of 0 losses show the forward pass alone; at another, weights show the update."""
     kinds = ipu.config.StochasticRoundingBehaviour
@@ -67,6 +68,7 @@ def test_only_what_replicas_do_alike_is_stochastic():
     assert (off[0] != only[0]).any()
 
 
+@pytest.mark.source("S0-29", "X-10")
 @pytest.mark.parametrize("esr", [False, True])
 def test_replicas_keep_equal_weights_after_every_step(esr):
     dtype = tf.float16 if esr else tf.float32

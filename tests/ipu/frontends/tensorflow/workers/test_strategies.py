@@ -71,16 +71,6 @@ def test_each_worker_has_its_part_of_the_data():
     assert context.num_replicas_in_sync == 2
 
 
-@pytest.mark.source("S1-19")
-def test_a_cache_after_a_shuffle_freezes_the_order():
-    rows = tf.data.Dataset.range(50)
-    frozen = rows.shuffle(50, seed=1).cache()
-    epochs = [[int(x) for x in frozen] for _ in range(3)]
-    assert epochs[0] == epochs[1] == epochs[2] != list(range(50))
-    fresh = rows.cache().shuffle(50, seed=1)
-    assert [int(x) for x in fresh] != [int(x) for x in fresh]
-
-
 def trained(strategy, in_scope):
     """Weights after a step of SGD at rate 1 with the gradients 1 and 3, in that order of layers."""
     with session() as opened:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from tests.ipu.ops.law import (
     of_row,
     outcome,
 )
+from tests.ipu.ops.test_table import rows_in
 
 aten = pytest.importorskip("ipu.frontends.torch.aten")
 
@@ -172,3 +175,41 @@ WITHOUT_ROWS = {
 def test_every_overload_names_a_row_or_has_a_reason():
     missing = {name for name, entry in aten.TABLE.items() if not entry.rows}
     assert missing == WITHOUT_ROWS.keys()
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("traps", [False, True])
+def test_gelu_by_tanh_is_the_other_row(fmt, traps):
+    functions = torch.ops.aten.gelu.default, torch.ops.aten.gelu_backward.default
+    for codes in (codes_of_one(fmt), codes_of_two(fmt)):
+        codes = [c[:1000] for c in codes] if traps else codes
+        is_gradient = len(codes) == 2
+
+        def compute(device, *arrays, is_gradient=is_gradient):
+            if is_gradient:
+                saved = ops.gelu.forward(device, arrays[1])[1]  # torch keeps x alone
+                return ops.gelu.pull(0, device, arrays[0], saved)
+            return ops.gelu.value(device, *arrays)
+
+        with machine("fp32", target="hypothetical", traps=traps) as session:
+            try:
+                y = functions[is_gradient](*tensors(codes, fmt), approximate="tanh")
+                stored = y.view(torch.int16).numpy().view(np.uint16)
+                ours = outcome(stored, fmt, session.device.status_word)
+            except FloatingPointError:
+                ours = Outcome([], session.device.status_word, True)
+        assert ours == of_row(compute, fmt, codes, traps=traps)
+
+
+#: Files that compare rows of shapes with what torch computes: a row has its name there.
+LAWS = [Path(__file__).parents[1] / f"test_law_{subject}.py"
+        for subject in ("losses", "moves", "norms", "reductions")]
+
+
+def test_every_row_that_torch_reaches_has_a_law():
+    reached = {row.name for entry in aten.TABLE.values() for row in entry.rows}
+    by_element = {aten.TABLE[name].rows[0].name for name in entries()}
+    by_shape = set().union(*(rows_in(path.read_text(encoding="utf-8")) for path in LAWS))
+    elsewhere = {name for names in ELSEWHERE.values() for name in names}
+    others = {aten.TABLE[name].rows[0].name for name in elsewhere}
+    assert reached - by_element - by_shape <= others | {"gelu"}  # by the test above

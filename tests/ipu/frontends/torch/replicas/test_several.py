@@ -12,7 +12,7 @@ from tests.ipu.frontends.torch.framework import machine, torch
 
 from fpsim.records.formats import BINARY16, BINARY32  # isort: skip
 from ipu.frontends.torch.replicas import several
-from ipu.frontends.torch.replicas.several import Replicas
+from ipu.frontends.torch.replicas.several import SeveralReplicas, before_use_of_gradients
 from ipu.frontends.torch.values import Memory
 from ipu.learn.address import Numbering
 from ipu.machine.control import FpCtl
@@ -34,7 +34,7 @@ def device():
 
 def replica(transport, **choices):
     memory = Memory(device(), is_plain=False)
-    return Replicas(Members(Channel(transport)), memory, **choices), memory
+    return SeveralReplicas(Members(Channel(transport)), memory, **choices), memory
 
 
 def parameters(rank, dtype=torch.float32):
@@ -276,3 +276,28 @@ def test_what_cannot_be_averaged_is_refused():
         replicas.average([embedding.weight], 0)
     with pytest.raises(NotImplementedError, match=r"optimizer.step\(closure\)"):
         replicas.changed(in_update=True)
+
+
+def test_clippers_and_scalers_see_averages():
+    averaged = []
+
+    def average(parameters):
+        averaged.append(len(list(parameters)))
+        for p in own:
+            p.grad.fill_(2.0)
+
+    own = [torch.nn.Parameter(torch.zeros(5)) for _ in range(2)]
+    for p in own:
+        p.grad = torch.zeros(5)
+    optimiser = torch.optim.SGD(own, lr=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    before = torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_
+    with before_use_of_gradients(average):
+        assert float(torch.nn.utils.clip_grad_norm_(iter(own), 1e9)) == pytest.approx(40**0.5)
+        torch.nn.utils.clip_grad_value_(own[0], 1.0)
+        assert own[0].grad.tolist() == [1.0] * 5
+        scaler.scale(torch.ones(()))
+        scaler.step(optimiser)
+    assert averaged == [2, 1, 2]
+    assert own[0].tolist() == [-1.0] * 5
+    assert before == (torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_)
