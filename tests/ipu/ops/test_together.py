@@ -145,7 +145,8 @@ def test_memory_that_is_shared_or_does_not_lie_whole_stays_apart():
     assert together.add(UpdateRequest(ROW, w, w, (v,), OPTIONS)) is None
     beside = Array(np.concatenate([v.carrier, v.carrier])[50:150], v.context)
     shifted = Array(beside.carrier.base[:100], v.context)
-    assert together.add(UpdateRequest(ROW, w, g, (beside,), OPTIONS), [shifted.carrier, None]) is None
+    overlapping = UpdateRequest(ROW, w, g, (beside,), OPTIONS)
+    assert together.add(overlapping, [shifted.carrier, None]) is None
     one = Array(np.float32(1), w.context)
     assert together.add(UpdateRequest(ROW, one, one, (one,), OPTIONS)) is None
     assert device.clock.operation == 0
