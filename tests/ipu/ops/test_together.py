@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 import pytest
 
@@ -107,10 +105,8 @@ def check(row: UpdateRow, seed: int) -> bool:
 @pytest.mark.parametrize("name", UPDATES)
 def test_updates_in_one_call_are_those_one_after_the_other(name):
     row = UPDATES[name]
-    for seed in range(*pick((0, 2), (0, 40), (0, 400))):
-        # A number of some rows is an Array, which these do not give.
-        with suppress(TypeError):
-            check(row, seed)
+    for seed in range(pick(2, 40, 400)):
+        check(row, seed)
 
 
 @pytest.mark.parametrize(
