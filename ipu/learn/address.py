@@ -261,28 +261,29 @@ def _of_variable(region: Region, name: str, first: int, most: int) -> AbstractCo
 class _OnVariable:
     """What is done with a variable: in its layer's name, in a cell, from its first element on."""
 
-    __slots__ = ("_before", "_cell", "_device", "_first", "_name")
+    __slots__ = ("_before", "_cell", "_device", "_name", "_shard")
 
     def __init__(
         self, variable: Variable, name: str, cell: AbstractContextManager[None],
         first: int | None = None,
     ) -> None:
         self._device, self._name = variable.device, f"{variable.layer}/{name}"
-        self._cell, self._first = cell, first
+        self._cell = cell
+        self._shard = _AS_IT_IS if first is None else self._device.shard(first)
 
     def __enter__(self) -> None:
         device = self._device
-        self._before = device.tensor, device.clock.first
+        self._before = device.tensor
         self._cell.__enter__()
+        self._shard.__enter__()
         device.tensor = self._name
-        if self._first is not None:
-            device.clock.first = self._first
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._device.tensor, self._device.clock.first = self._before
+        self._device.tensor = self._before
+        self._shard.__exit__(kind, error, trace)
         self._cell.__exit__(kind, error, trace)
 
 

@@ -80,8 +80,8 @@ def address_of(loop: Any, *, is_wide: bool) -> int:
     """
     signature = _signature(types.uint64 if is_wide else types.uint32)
     loop.compile(signature)
-    code = loop.overloads[signature]
-    address: int = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+    address: int = loop._cache.addresses[signature]
+    assert address != COPY
     return address
 
 

@@ -238,6 +238,8 @@ class Together:
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if array is before:
                 places.append(None)
+            elif array is None:
+                return None
             elif array.shape == ():
                 places.append(array.carrier)
             else:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -128,6 +132,34 @@ def test_random_bits_are_those_of_the_elements_places(threads, first):
     finally:
         set_threads(before)
     assert out.tobytes() == expected.tobytes()
+
+
+_KEPT_BY = """
+import numpy as np
+from fpsim.elementwise.apply import Call, apply
+from fpsim.kernels.elementwise.sequence import address_of
+from fpsim.records.formats import BINARY16
+from fpsim.records.settings import Settings
+
+settings, x = Settings(BINARY16), np.float32([3])
+for name in {names}:
+    apply(name, (x, x), settings)
+calls = [Call(name, settings, 4, 1, supplied=False) for name in {names}]
+print(len({{address_of(c.loop, is_wide=c.constants.dtype == np.uint64) for c in calls}}))
+"""
+
+
+def test_kernels_that_two_processes_have_kept_are_told_apart(tmp_path):
+    """Both compile theirs first, so numba gives the two one name."""
+    def run(*names: str) -> str:
+        environment = os.environ | {"FPSIM_CACHE_DIR": str(tmp_path)}
+        program = [sys.executable, "-c", _KEPT_BY.format(names=names)]
+        return subprocess.run(
+            program, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert run("add").split() == run("multiply").split() == ["1"]
+    assert run("add", "multiply").split() == ["2"]
 
 
 def test_arrays_that_overlap_in_part_are_not_apart():
