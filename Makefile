@@ -47,7 +47,7 @@ test-torch:
 	$(MAKE) --no-print-directory VENV=.venv-torch .venv-torch/has-test-torch
 	FPSIM_TIER=quick .venv-torch/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends tests/fpsim/test_torch.py tests/fpsim/test_torchao.py ipu/frontends \
-	  fpsim/torch.py \
+	  tests/fpsim/test_poptorch.py fpsim/torch.py \
 	  tests/experiments/commands/programs/test_torch.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
 	  tests/experiments/training/test_half_networks.py \

@@ -11,16 +11,16 @@ from fpsim.array import Array
 from fpsim.block_array import BlockArray
 from fpsim.core import HasCore, Out, core_of
 from fpsim.elementwise.apply import apply
-from fpsim.products.by_unit.dispatch import round_outputs
+from fpsim.products.by_unit.dispatch import multiply, round_outputs
 from fpsim.products.by_unit.scaled import ScaledOperand, multiply_scaled
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.scaled_units import ScaledUnit
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, Shape
+from fpsim.records.types import Carrier, ElementFlags, Shape
 from fpsim.records.units import MatrixUnit, find_unit
-from fpsim.state.draws import draw_places
+from fpsim.state.draws import NO_PLACES, draw_places
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
@@ -34,17 +34,19 @@ def block_matmul(
 ) -> Array:
     """a @ b through a unit that takes blocks, in this context.
 
+    unit          of blocks; where blocks are whole along K also one of numbers.
     accumulator   binary32, what the first call takes in; before the last factor.
 
     Shapes    a (M, K) with blocks along axis 1, b (K, N) with blocks along axis 0.
     Rounding  as the unit's record says, in binary32; then one product with the last factor (the
               scales of the tensors, the inverse of `shrink`) to nearest even, where there is one;
-              then once into the context's format, or `to`.
+              where each row has a scale, one with that of b's, then one with that of a's; then once
+              into the context's format, or `to`.
     Flags     INVALID and OVERFLOW.
     Raises    TypeError for other elements and scales than the unit takes; ValueError for shapes and
               axes.
     """
-    record = _checked_unit(unit)
+    record = find_unit(unit)
     for name, x, axis in (("a", a, 1), ("b", b, 0)):
         _check_operand(record, name, x, axis)
     if a.shape[1] != b.shape[0]:
@@ -64,8 +66,9 @@ def block_matmul(
     memory = None if out is None else core.checked_target(out, shape)
     start = None if accumulator is None else start_of(record, accumulator, shape)
     places = draw_places(core, range(_calls(record, a.shape[1]) + 1), shape)
-    values, flags = multiply_scaled(record, _operand(a), _operand(b), start)
-    values = _scaled(values, last_factor(a, b), flags)
+    values, flags = _multiplied(record, a, b, start)
+    for factor in (_of_rows(b, 0), _of_rows(a, 1), last_factor(a, b)):
+        values = _scaled(values, factor, flags)
     if core.format != BINARY32:
         # The rounding of a product's result, as every unit has it.
         final = UnitSettings(_RESULT, BINARY32, BINARY32, core.settings).final
@@ -95,13 +98,15 @@ def last_factor(a: BlockArray, b: BlockArray) -> np.float32 | None:
     """
     factor, amounts, aims = None, [], 1.0
     for x in (a, b):
+        if _has_one_scale(x):
+            amounts.append(np.float32(x.scale_values[0, 0]))
         if x.tensor_amax is not None:
             amounts.append(np.float32(x.tensor_amax))
             aims *= x.block.element.max * x.block.bound
     with np.errstate(all="ignore"):
         if amounts:
             factor = amounts[0] * amounts[1] if len(amounts) > 1 else amounts[0]
-            factor = factor * (np.float32(1) / np.float32(aims))
+            factor = factor * (np.float32(1) / np.float32(aims)) if aims != 1 else factor
         shrinks = a.block.shrink * b.block.shrink
         if shrinks != 1:
             inverse = np.float32(1 / shrinks)
@@ -109,24 +114,54 @@ def last_factor(a: BlockArray, b: BlockArray) -> np.float32 | None:
     return factor
 
 
-def _scaled(values: Carrier, factor: np.float32 | None, flags: np.ndarray) -> Carrier:
+def _has_one_scale(x: BlockArray) -> bool:
+    """Whether all of a matrix stands under one binary32 scale."""
+    return x.block.scale == BINARY32 and x.block.shape == (None, None) and x.scales.size == 1
+
+
+def _of_rows(x: BlockArray, axis: int) -> Carrier | None:
+    """Binary32 scales of whole rows along K, as the result broadcasts them."""
+    if x.block.elements is not None or _has_one_scale(x) or not x.scales.size:
+        return None
+    scales = x.scale_values.astype(np.float32)
+    return scales.reshape(-1, 1) if axis else scales.reshape(1, -1)
+
+
+def _scaled(
+    values: Carrier, factor: np.float32 | Carrier | None, flags: np.ndarray
+) -> Carrier:
     if factor is None:
         return values
     raised = np.zeros(values.shape, np.uint8)
     scaled, _ = apply(
-        "multiply", (values, np.array(factor)), Settings(BINARY32), element_flags=raised
+        "multiply", (values, np.asarray(factor)), Settings(BINARY32), element_flags=raised
     )
     flags |= raised & np.uint8(Flags.OVERFLOW | Flags.INVALID)
     return scaled
 
 
-def _calls(unit: ScaledUnit, k: int) -> int:
+def _multiplied(
+    unit: MatrixUnit, a: BlockArray, b: BlockArray, start: Carrier | None
+) -> tuple[Carrier, ElementFlags]:
+    """Sums of the unit in binary32, without scales that stand outside of it; flags of each."""
+    if isinstance(unit, ScaledUnit):
+        return multiply_scaled(unit, _operand(a, unit), _operand(b, unit), start)
+    settings = UnitSettings(unit, a.block.element, b.block.element, Settings(BINARY32))
+    left, right = a.element_values, np.ascontiguousarray(b.element_values.T)
+    return multiply(settings, left, right, start, (a.shape[0], b.shape[1]), NO_PLACES)
+
+
+def _calls(unit: MatrixUnit, k: int) -> int:
     """Stores before the last rounding: one for each call, or promoted block."""
-    step = unit.terms if unit.promotion is None else unit.scale_block
+    is_promoted = isinstance(unit, ScaledUnit) and unit.promotion is not None
+    step = unit.scale_block if is_promoted else unit.terms  # type: ignore[attr-defined]
     return -(-k // step)
 
 
-def _operand(x: BlockArray) -> ScaledOperand:
+def _operand(x: BlockArray, unit: ScaledUnit) -> ScaledOperand:
+    if x.block.elements is None:  # the scale is a factor of the result
+        values, ones = x.element_values, np.ones((x.codes.shape[0], x.codes.shape[1]))
+        return ScaledOperand(values, x.block.element, ones[:, :: unit.scale_block], x.block.scale)
     scales = x.scale_values
     rows = x.codes.shape[0]
     if x.block.rows != 1:
@@ -134,21 +169,18 @@ def _operand(x: BlockArray) -> ScaledOperand:
     return ScaledOperand(x.element_values, x.block.element, scales, x.block.scale)
 
 
-def _checked_unit(unit: str | MatrixUnit) -> ScaledUnit:
-    record = find_unit(unit)
-    if not isinstance(record, ScaledUnit):
-        raise TypeError(
-            f"unit {record} takes numbers, and a and b are blocks; use a unit of blocks, as "
-            "B200_TC05_MXF8_F32 (fpsim list units)"
-        )
-    return record
-
-
-def _check_operand(unit: ScaledUnit, name: str, x: BlockArray, axis: int) -> None:
+def _check_operand(unit: MatrixUnit, name: str, x: BlockArray, axis: int) -> None:
+    takes = "blocks" if isinstance(unit, ScaledUnit) else "numbers, the other operand is in blocks"
     if not isinstance(x, BlockArray):
         raise TypeError(
-            f"{name} is {type(x).__name__}, and unit {unit} takes blocks; give "
+            f"{name} is {type(x).__name__}, and unit {unit} takes {takes}; give "
             f"fpsim.quantize({name}, …, axis={axis})"
+        )
+    is_whole = x.block.elements is None and x.block.scale == BINARY32
+    if not isinstance(unit, ScaledUnit) and not (is_whole and unit.partials == BINARY32):
+        raise TypeError(
+            f"unit {unit} takes numbers, and a and b are blocks; use a unit of blocks, as "
+            "B200_TC05_MXF8_F32 (fpsim list units)"
         )
     if x.ndim != 2:
         raise ValueError(f"{name} has shape {x.shape}; a product of blocks takes matrices")
@@ -162,6 +194,15 @@ def _check_operand(unit: ScaledUnit, name: str, x: BlockArray, axis: int) -> Non
     if block.element not in unit.inputs:
         inputs = " or ".join(str(f) for f in unit.inputs)
         raise TypeError(f"unit {unit} takes elements of {inputs}, got {block.element} for {name}")
+    if not isinstance(unit, ScaledUnit):
+        return
+    if is_whole and unit.promotion is not None:
+        if x.shape[axis] % unit.scale_block:
+            raise ValueError(
+                f"{name} has {x.shape[axis]} numbers along axis={axis}, no multiple of the "
+                f"{unit.scale_block} that unit {unit} adds up; fill it up with zeros"
+            )
+        return
     if block.scale not in unit.scale_formats or block.elements != unit.scale_block:
         scales = " or ".join(str(f) for f in unit.scale_formats)
         raise TypeError(

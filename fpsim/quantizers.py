@@ -102,8 +102,11 @@ def _checked_factor(factor: Any, block: Block) -> np.float32 | None:
 def quantize_in(
     core: Core, x: ArrayLike | Array, block: Block | str, axis: int,
     rounding: Rounding | str | None, transform: Transform | str | None, *, flags: bool,
+    factor: float | None = None, publishes: bool = True,
 ) -> BlockArray:
     """The same as an operation of a context: its bits, its flags, its rounding where none is named.
+
+    publishes    flags of the elements are raised in the context; else it only draws.
 
     Raises    FloatingPointTrap before anything is published where an armed flag is raised.
     """
@@ -112,15 +115,19 @@ def quantize_in(
     numbers = _binary32(x)
     settings = element_settings(record, mode)
     bits = draw(core, numbers.shape, settings)
-    level = FLAGS_EACH if _checked(flags) or core.watched else FLAGS_STICKY
-    result = _quantised(numbers, record, axis, mode, transform, bits, level)
+    level = FLAGS_STICKY if publishes else FLAGS_NONE
+    level = FLAGS_EACH if _checked(flags) or (publishes and core.watched) else level
+    multiplier = _checked_factor(factor, record)
+    result = _quantised(numbers, record, axis, mode, transform, bits, level, multiplier)
     of_elements = result.element_flags
     if of_elements is not None:
         of_elements = of_elements.transpose(np.argsort(result.axes))
-    publish(
-        core, "quantize", numbers, int(result.flags or 0), of_elements if core.watched else None,
-        broadcast_operands([numbers], numbers.shape), in_format=False,
-    )
+    if publishes:
+        publish(
+            core, "quantize", numbers, int(result.flags or 0),
+            of_elements if core.watched else None,
+            broadcast_operands([numbers], numbers.shape), in_format=False,
+        )
     if mode.stochastic:
         advance(core)
     return result if flags else replace(result, element_flags=None, block_flags=None)

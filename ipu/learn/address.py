@@ -34,11 +34,12 @@ from types import TracebackType
 from fpsim.state.bits import Philox
 from ipu.learn.variables import Variable
 from ipu.machine.assigned import Bound
+from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 
 __all__ = [
-    "Numbering", "Region", "accumulating", "address", "averaging", "replica_seed", "rescaling",
-    "updating",
+    "Numbering", "Region", "accumulating", "address", "averaging", "moment_of", "replica_seed",
+    "rescaling", "updating",
 ]
 
 #: Room of the fields: steps, cells of a region, operations of a cell.
@@ -88,6 +89,17 @@ def address(step: int, region: int, cell: int, operation: int) -> int:
             "micro-batches, variables or operations in one step"
         )
     return step << 40 | region << 36 | cell << 20 | operation
+
+
+def moment_of(number: int) -> Moment:
+    """The moment of the operation of that number; outside of steps nothing trains.
+
+    >>> moment_of(address(7, Region.BATCH, 3, 0))
+    Moment(step=7, micro_batch=3, is_training=True)
+    """
+    region, cell = number >> 36 & 15, number >> 20 & CELLS - 1
+    is_training = region in (Region.BATCH, Region.ACCUMULATE)
+    return Moment(number >> 40, cell if is_training else 0, is_training)
 
 
 def replica_seed(seed: int, replica: int) -> int:

@@ -15,6 +15,7 @@ from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.formats import F143, Format
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu import ops
+from ipu.learn.address import moment_of
 from ipu.learn.mode import PendingUpdates, current_updates
 from ipu.learn.policy import Policy
 from ipu.learn.scopes import partials_type
@@ -27,8 +28,11 @@ from ipu.learn.variables import (
     variable_scope,
 )
 from ipu.learn.variables.initialisers import Initialiser, ones, zeros
+from ipu.learn.worker import SCOPE
+from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops import fp8, norms
+from ipu.ops.dense import LayerRecipe
 
 __all__ = [
     "average_pool", "batch_norm", "conv", "dense", "dropout", "flatten", "gelu", "group_norm",
@@ -69,20 +73,31 @@ def _in_format(fmt: Format, x: Tensor) -> Tensor:
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y, of quarters where the policy says so."""
-    return (fp8.matmul if _in_quarters() else ops.matmul)(x, y)
+    """x @ y, of quarters or by a recipe where the policy says so."""
+    policy = current_policy()
+    if policy is not None and policy.recipe is not None:
+        moment = moment_of(x.device.clock.operation)
+        return ops.matmul(x, y, recipe=LayerRecipe(policy.recipe, _layer_of(x.device), moment))
+    return (fp8.matmul if _in_quarters(policy) else ops.matmul)(x, y)
 
 
 def _conv2d(
     x: Tensor, w: Tensor, *, stride: Stride = 1, padding: Padding = "SAME", groups: int = 1
 ) -> Tensor:
-    """Images with kernels, of quarters where the policy says so."""
-    convolve = fp8.conv2d if _in_quarters() else ops.conv2d
+    """Images with kernels, of quarters where the policy says so; no recipe covers them."""
+    policy = current_policy()
+    if policy is not None and policy.recipe is not None:
+        x.device.blocks.note_outside(_layer_of(x.device), "conv2d", policy.recipe, x.dtype)
+    convolve = fp8.conv2d if _in_quarters(policy) else ops.conv2d
     return convolve(x, w, stride=stride, padding=padding, groups=groups)
 
 
-def _in_quarters() -> bool:
-    policy = current_policy()
+def _layer_of(device: Device) -> str:
+    """The name of the layer that computes, as policies know it."""
+    return device.tensor.removeprefix(SCOPE).removeprefix("/")
+
+
+def _in_quarters(policy: Policy | None) -> bool:
     return policy is not None and policy.compute == F143
 
 

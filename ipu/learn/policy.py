@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from fpsim.records.formats import (
     BFLOAT16,
@@ -24,11 +24,13 @@ from fpsim.records.formats import (
     Format,
     find_number_format,
 )
+from fpsim.records.recipes import Recipe, find_recipe, is_recipe
 from ipu.learn.patterns import check_patterns, matches
 from ipu.machine.reference import wide
 
 __all__ = [
-    "FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike", "find_policy",
+    "BF16_MIXED", "FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike",
+    "find_policy", "recipe_policy",
 ]
 
 _SHORT = {BINARY16: "f16", BINARY32: "f32", BINARY64: "f64", BFLOAT16: "bf16", F143: "f8"}
@@ -83,9 +85,13 @@ class Policy:
                  binary32). Partials narrower than the output are not used; a warning says so.
     accumulator  of gradient accumulation (None: param).
     output       of a layer's result (None: the format of activations).
+    recipe       of products of activations with weights, in blocks (None: in `compute`); its name
+                 with additions, as "nvfp4+wgrad=bf16", or a `Recipe`.
 
     >>> print(Policy(param=BINARY32, compute=BINARY16))
     p=f32,c=f16,part=f32
+    >>> print(Policy(compute=BFLOAT16, recipe="mxfp8"))
+    p=f32,c=bf16,part=f32,recipe=mxfp8
     >>> Policy.parse("p=f16,c=f16,acc=f32").accumulator == BINARY32
     True
     """
@@ -95,10 +101,18 @@ class Policy:
     partials: Format = None  # type: ignore[assignment]
     accumulator: Format = None  # type: ignore[assignment]
     output: Format = None  # type: ignore[assignment]
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compute", _field_format("compute", self.compute))
+        if self.recipe is not None:
+            object.__setattr__(self, "recipe", find_recipe(self.recipe))
         quarters = self.compute == F143
+        if self.recipe is not None and self.compute in (F143, BINARY64):
+            raise ValueError(
+                f"recipe={self.recipe} with compute={self.compute}: products in blocks read f16, "
+                "bf16 or f32; use c=bf16"
+            )
         usual = {
             "param": self.param,
             "partials": BINARY16 if quarters else wide(self.compute),
@@ -146,9 +160,12 @@ class Policy:
         """A policy from its string form; param and compute are f32 where they are not mentioned."""
         if not isinstance(text, str):
             raise TypeError(f"text={text!r} is no text; give formats as in 'p=f32,c=f16,part=f32'")
-        formats: dict[str, Format] = {}
+        formats: dict[str, Any] = {}
         for item in text.split(","):
             key, _, short = item.partition("=")
+            if key == "recipe":
+                formats[key] = find_recipe(short)
+                continue
             if key not in _KEYS or short not in _ALLOWED[_KEYS[key]]:
                 raise ValueError(
                     f"policy item {item!r} is not known; use {', '.join(_KEYS)} with "
@@ -189,11 +206,12 @@ class Policy:
 
     def __str__(self) -> str:
         usual = {"accumulator": self.param, "output": self.activations}
-        return ",".join(
+        texts = [
             f"{key}={_SHORT[getattr(self, name)]}"
             for key, name in _KEYS.items()
             if usual.get(name) != getattr(self, name)
-        )
+        ]
+        return ",".join(texts if self.recipe is None else [*texts, f"recipe={self.recipe}"])
 
 
 @dataclass(frozen=True)
@@ -262,8 +280,20 @@ FP64 = Policy(param=BINARY64, compute=BINARY64)
 FP16 = Policy(param=BINARY16, compute=BINARY16)
 MIXED = Policy(param=BINARY32, compute=BINARY16)
 FP8 = Policy(param=BINARY32, compute=F143)
+BF16_MIXED = Policy(param=BINARY32, compute=BFLOAT16)
 
-_NAMED = {"fp8": FP8, "fp16": FP16, "fp32": FP32, "fp64": FP64, "mixed": MIXED}
+_NAMED = {
+    "fp8": FP8, "fp16": FP16, "fp32": FP32, "fp64": FP64, "mixed": MIXED, "bf16-mixed": BF16_MIXED,
+}
+
+
+def recipe_policy(recipe: Recipe | str) -> Policy:
+    """Products of weights by a recipe, everything else in bfloat16, parameters in binary32.
+
+    >>> print(recipe_policy("nvfp4"))
+    p=f32,c=bf16,part=f32,recipe=nvfp4
+    """
+    return Policy(param=BINARY32, compute=BFLOAT16, recipe=find_recipe(recipe))
 
 
 def find_policy(policy: PolicyLike | str) -> PolicyLike:
@@ -274,18 +304,20 @@ def find_policy(policy: PolicyLike | str) -> PolicyLike:
     >>> find_policy(16)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    TypeError: policy=16 is not a policy; use one of fp8, fp16, fp32, fp64, mixed, or formats ...
+    TypeError: policy=16 is not a policy; use one of fp8, fp16, fp32, fp64, mixed, bf16-mixed, ...
     """
     if isinstance(policy, str):
         named = _NAMED.get(policy.strip().lower())
         if named is not None:
             return named
+        if is_recipe(policy):
+            return recipe_policy(policy)
         if "=" in policy:
             return LayerPolicies.parse(policy) if ";" in policy else Policy.parse(policy)
     elif all(hasattr(policy, name) for name in ("default", "all", "of", "check")):
         return policy
     kind = ValueError if isinstance(policy, str) else TypeError
     raise kind(
-        f"policy={policy!r} is not a policy; use one of {', '.join(_NAMED)}, or formats as in "
-        "'p=f32,c=f16,part=f32'"
+        f"policy={policy!r} is not a policy; use one of {', '.join(_NAMED)}, a recipe as nvfp4, "
+        "or formats as in 'p=f32,c=f16,part=f32'"
     )

@@ -55,6 +55,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import Clock
 from ipu.machine import reference
 from ipu.machine.assigned import Assigned
+from ipu.machine.blocks import BlockState
 from ipu.machine.choice import (
     RULE,
     ConvolutionTraits,
@@ -180,12 +181,17 @@ class Device:
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
         self._rows: dict[tuple[object, ...], LedgerRow] = {}
+        self._planners: list[Planner | None] = []
+        #: Choices of the cost model; programs change them. None: convolutions have those of all.
+        self.planner = self.options.planner
+        self.conv_planner: Planner | None = None
         self._units: dict[tuple[object, ...], tuple[MatrixUnit, object]] = {}
         self._has_warned = False
         #: Whether another thread may compute products that are asked for with `late=True`; see
         #: `settling`.
         self.puts_off = False
         self._late = LateResults()
+        self.blocks = BlockState()
 
     def twin(self) -> Device:
         """Another device that computes and draws like a new one of this kind.
@@ -747,6 +753,12 @@ class Device:
         call = weight_gradient_call(record, x, gradient, shape, window, scale, self._subnormals)
         return self._product(call, to, shape if late else None)
 
+    # Recipes of blocks ----------------------------------------------------------------------
+
+    def check_blocks(self, recipe: object) -> None:
+        """Refuse a recipe where no unit takes blocks; see `Target.check_blocks`."""
+        self.target.check_blocks(recipe)
+
     # How products are computed --------------------------------------------------------------
 
     def _unit(
@@ -791,7 +803,8 @@ class Device:
         is_nearest = self.options.disable_sr_for_amp_vertices and context.rounding.stochastic
         if late_shape is not None and self.puts_off and leaves is result_format and not is_nearest:
             x, y = call.operands
-            row = self._rows.get(call.key(x.shape, y.shape, late_shape, leaves))
+            key = call.key(x.shape, y.shape, late_shape, leaves)
+            row = self._rows.get((key, id(self.planner), id(self.conv_planner)))
             if row is not None and row.useful >= WORTH and self._late.may_have(context):
                 self.units_used[call.unit.name] = call.unit
                 self.ledger.add(self._tensor, row)
@@ -811,11 +824,17 @@ class Device:
         x, y = call.operands
         fmt = product.context.core.settings.format
         key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
-        row = self._rows.get(key)
+        # By identity: a hash of a planner is a call of Python.
+        full = key, id(self.planner), id(self.conv_planner)
+        row = self._rows.get(full)
         if row is None:
-            row = self._rows[key] = ledger_row(
+            self._planners += [self.planner, self.conv_planner]  # so that no other has their numbers
+            planner = self.planner
+            if self.conv_planner is not None and call.verb.startswith("conv"):
+                planner = self.conv_planner
+            row = self._rows[full] = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
-                self.options.planner, call.parts,
+                planner, call.parts,
             )
         self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, row)

@@ -62,6 +62,8 @@ class Target:
     instructions: tuple[Instruction, ...]
     formats: tuple[Format, ...]
     note: str = ""
+    #: Products in blocks run through the units of other makers.
+    takes_blocks: bool = False
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -105,6 +107,18 @@ class Target:
             raise ValueError(f"target={self.name} has no unit {base}; {self._instead(base)}")
         wanted = unit.partials if leaves is None else find_number_format(leaves, "leaves")
         return [i for i in fitting if i.leaves == wanted] or fitting
+
+    def check_blocks(self, recipe: object) -> None:
+        """Refuse a recipe where no unit takes blocks.
+
+        Raises    ValueError.
+        """
+        if not self.takes_blocks:
+            raise ValueError(
+                f"recipe={recipe} with target={self.name}, which has no unit that takes blocks; "
+                "use target='hypothetical', whose products in blocks run through the units of "
+                "other makers"
+            )
 
     def _instead(self, base: str) -> str:
         others = [t.name for t in TARGETS.values() if base in t.units]
@@ -151,6 +165,7 @@ HYPOTHETICAL = replace(
     instructions=(*MK2.instructions, *BFLOAT16_ONLY),
     formats=(BINARY16, BINARY32, BFLOAT16),
     note="not an IPU feature: bfloat16 in the AMP",
+    takes_blocks=True,
 )
 REFERENCE = replace(
     MK2,

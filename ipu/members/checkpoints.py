@@ -185,7 +185,7 @@ class Checkpoints:
         if self.group.channel.rank == 0:
             files[SHARED] = replace(
                 state, built=self.group.built(training), flags={}, status=0, counts=None,
-                replicas=(), operation=0,
+                replicas=(), operation=0, delayed={},
             )
         replicas: list[TrainingState | Replica] = [state, *state.replicas]
         for replica, one in zip(replica_numbers, replicas, strict=True):
@@ -198,6 +198,7 @@ class Checkpoints:
                 slots={n: k for n, k in slots.items() if drift or n not in shared},
                 loss_scale={}, operation=one.operation, flags=one.flags, status=one.status,
                 counts=one.counts, step=state.step, position=state.position,
+                delayed=one.delayed,
             )
         return files
 
@@ -267,7 +268,7 @@ def _assembled(shared: TrainingState, of_replicas: list[TrainingState]) -> Train
     return replace(
         shared, parameters={**shared.parameters, **first.parameters},
         slots={**shared.slots, **first.slots}, operation=first.operation, flags=first.flags,
-        status=first.status, counts=first.counts, position=first.position,
+        status=first.status, counts=first.counts, position=first.position, delayed=first.delayed,
         replicas=tuple(_replica(state) for state in others),
     )
 
@@ -275,7 +276,8 @@ def _assembled(shared: TrainingState, of_replicas: list[TrainingState]) -> Train
 def _replica(state: TrainingState) -> Replica:
     parameters: Mapping[str, Kept] = state.parameters
     return Replica(
-        parameters, state.slots, state.operation, state.flags, state.status, state.counts
+        parameters, state.slots, state.operation, state.flags, state.status, state.counts,
+        state.delayed,
     )
 
 

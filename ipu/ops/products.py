@@ -22,6 +22,8 @@ from fpsim.records.evidence import Evidence
 from fpsim.records.formats import Format, find_number_format
 from fpsim.records.geometry import Padding, Stride
 from ipu.machine.device import Device
+from ipu.ops import dense
+from ipu.ops.dense import LayerRecipe
 from ipu.ops.phases import Phases
 from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.rules import Saved, sum_to
@@ -66,6 +68,11 @@ def _turned(x: Array) -> Array:
     return Array(x.carrier.swapaxes(-1, -2), x.context)
 
 
+def _format(to: Format | str | None, x: Array) -> Format:
+    """The format of a result."""
+    return x.format if to is None else find_number_format(to, "to")
+
+
 def _batches(x: Array, batch: Shape) -> Array:
     """Matrices broadcast to these axes, which become one."""
     matrices = x.shape[-2:]
@@ -85,28 +92,42 @@ def _of_matrices(device: Device, x: Array, y: Array, **how: Any) -> Array:
 
 def _matmul(
     device: Device, x: Array, y: Array, *, partials: Format | str | None = None, scale: int = 0,
-    to: Format | str | None = None,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None,
 ) -> tuple[Array, Saved]:
     if min(x.ndim, y.ndim) < 2:
         check_matrices(x, y)
     partials = partials or device.partials_for(x.format)
-    return _of_matrices(device, x, y, partials=partials, scale=scale, to=to), (x, y, partials)
+    z = None if recipe is None else dense.forward(
+        device, x, _turned(y), recipe, _format(to, x)
+    )
+    if z is None:
+        z = _of_matrices(device, x, y, partials=partials, scale=scale, to=to)
+    return z, (x, y, partials)
 
 
 def _matmul_x(
     device: Device, gradient: Array, saved: Saved, *, scale: int = 0,
-    to: Format | str | None = None, **_: Any,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None, **_: Any,
 ) -> Array:
     x, y, partials = saved
+    if recipe is not None:
+        fmt = _format(to, gradient)
+        in_blocks = dense.input_gradient(device, gradient, _turned(y), recipe, fmt)
+        if in_blocks is not None:
+            return in_blocks
     slope = _of_matrices(device, gradient, _turned(y), partials=partials, scale=scale, to=to)
     return slope if slope.ndim == 2 else sum_to(device, slope, x.shape, slope.format)
 
 
 def _matmul_y(
     device: Device, gradient: Array, saved: Saved, *, scale: int = 0,
-    to: Format | str | None = None, **_: Any,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None, **_: Any,
 ) -> Array:
     x, y, partials = saved
+    if recipe is not None:
+        in_blocks = dense.weight_gradient(device, gradient, x, recipe, _format(to, gradient))
+        if in_blocks is not None:
+            return _turned(in_blocks)
     slope = _of_matrices(
         device, _turned(x), gradient, partials=partials, scale=scale, to=to, late=True
     )
@@ -121,9 +142,9 @@ def matmul_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
 def _matmul_bias(
     device: Device, bias: Array, x: Array, y: Array, *, alpha: float | Array = 1,
     beta: float | Array = 1, partials: Format | str | None = None, scale: int = 0,
-    to: Format | str | None = None,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None,
 ) -> tuple[Array, Saved]:
-    z, saved = _matmul(device, x, y, partials=partials, scale=scale, to=to)
+    z, saved = _matmul(device, x, y, partials=partials, scale=scale, to=to, recipe=recipe)
     if not _is(alpha, 1):
         z = device.multiply(z, alpha)
     added = (bias.shape, bias.format, *saved)
@@ -295,7 +316,8 @@ def _transpose_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
 
 
 #: x @ y for matrices, or batches of them that broadcast; options `partials` (default: the
-#: device's), `scale` (the product is multiplied by its power of two) and `to`, the result's format.
+#: device's), `scale` (the product is multiplied by its power of two), `to`, the result's format,
+#: and `recipe` of a dense layer, whose weight is y: its three passes are products in blocks.
 matmul = Primitive(
     "matmul", _matmul, (_matmul_x, _matmul_y), "AMP", matmul_cost, rounding=AS_UNIT,
     gradient=f"{AS_UNIT}; what flows to a broadcast batch as a sum",

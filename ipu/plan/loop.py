@@ -11,11 +11,12 @@ plan begins it before that trap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from fpsim.records.flags import FloatingPointTrap
+from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
 from ipu.machine.target import Target
 from ipu.plan.cycles import compute_cycles
@@ -31,6 +32,8 @@ Key = tuple[Phase, int, int]
 class Spent(NamedTuple):
     """Cycles of products and thread cycles of vector work that a device has spent.
 
+    temporary    bytes of the largest temporary of a product since `start`.
+
     >>> from ipu.machine.target import MK2
     >>> Spent(1000, 8833).cycles(MK2)
     1002
@@ -38,18 +41,27 @@ class Spent(NamedTuple):
 
     products: int = 0
     vector: int = 0
+    temporary: int = 0
+
+    @classmethod
+    def start(cls, device: Device) -> Spent:
+        """Cycles since it was created; what is temporary counts from here."""
+        device.ledger.temporary = 0
+        return cls.by(device)
 
     @classmethod
     def by(cls, device: Device) -> Spent:
-        """Since it was created."""
-        return cls(device.ledger.cycles, device.vector_cycles)
+        """Cycles since it was created."""
+        return cls(device.ledger.cycles, device.vector_cycles, device.ledger.temporary)
 
     def __sub__(self, before: Spent) -> Spent:
-        return Spent(self.products - before.products, self.vector - before.vector)
+        cycles = self.products - before.products, self.vector - before.vector
+        return Spent(*cycles, self.temporary)
 
     def plus(self, more: Spent) -> Spent:
-        """Both together."""
-        return Spent(self.products + more.products, self.vector + more.vector)
+        """Both, one after the other."""
+        cycles = self.products + more.products, self.vector + more.vector
+        return Spent(*cycles, max(self.temporary, more.temporary))
 
     def cycles(self, target: Target) -> int:
         """Of one IPU: vector work is spread over all worker threads."""
@@ -62,6 +74,7 @@ class MicroBatchLoop:
     devices          of the replicas; one for all where they take turns on it.
     first_replica    number of the first replica of this process.
     measures         count the cycles of the first replica's first micro-batch.
+    planners         choices of the cost model on IPUs; others have the device's.
 
     >>> device = Device()
     >>> loop = MicroBatchLoop(Plan([abs, abs], count=4), [device])
@@ -75,9 +88,9 @@ class MicroBatchLoop:
 
     def __init__(
         self, plan: Plan, devices: Sequence[Device], first_replica: int = 0, *,
-        measures: bool = False,
+        measures: bool = False, planners: Mapping[int, Planner] | None = None,
     ) -> None:
-        self.plan = plan
+        self.plan, self._planners = plan, planners or {}
         self._spent: dict[Key, Spent] = {}
         self._devices, self._first_replica, self._measures = devices, first_replica, measures
         self._programs = {p[2:]: (rank, p) for rank, p in enumerate(plan.programs)}
@@ -86,6 +99,7 @@ class MicroBatchLoop:
             self._of_micro_batch.setdefault(program.micro_batch, []).append(program)
         self._micro_batch = self._replica = 0
         self._rank = 0
+        self._planner = devices[0].planner
         #: The program that is measured now, and what had been spent before it.
         self._open: tuple[Key, Spent] | None = None
 
@@ -122,9 +136,11 @@ class MicroBatchLoop:
         """What follows is of this program of the micro-batch that runs."""
         self.end()
         rank, program = self._programs[phase, stage, self._micro_batch, branch]
-        self._rank, self._device.program = rank, self._name(program)
+        device = self._device
+        self._rank, device.program = rank, self._name(program)
+        device.planner = self._planners.get(program.ipu, self._planner)
         if self._measures and not self._micro_batch and not self._replica:
-            self._open = (phase, stage, branch), Spent.by(self._device)
+            self._open = (phase, stage, branch), Spent.start(self._device)
 
     def end(self) -> None:
         """The program that was marked last has ended; what follows costs it nothing."""
@@ -133,6 +149,11 @@ class MicroBatchLoop:
             more = Spent.by(self._device) - before
             self._spent[key] = self._spent.get(key, Spent()).plus(more)
             self._open = None
+
+    @property
+    def spent(self) -> Mapping[Key, Spent]:
+        """What each phase, stage and branch took."""
+        return self._spent
 
     @property
     def cycles(self) -> dict[Key, int]:
@@ -154,10 +175,11 @@ class MicroBatchLoop:
     def _at(self, micro_batch: int, replica: int) -> Iterator[None]:
         self._micro_batch, self._replica = micro_batch, replica
         device = self._device
-        before = device.program
+        before, self._planner = device.program, device.planner
         try:
             yield
             self.end()
         finally:
             self._open = None
             device.program = before
+            device.planner = self._planner

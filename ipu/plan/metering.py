@@ -18,6 +18,7 @@ from ipu import ops
 from ipu.learn.tensor import Tensor, nodes
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
+from ipu.machine.target import Target
 from ipu.ops.saved import memory
 from ipu.plan.loop import MicroBatchLoop, Spent
 from ipu.plan.memory import StageFigures
@@ -25,7 +26,7 @@ from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, used_variables
 
-__all__ = ["CYCLES", "Costs", "Holding", "StageMeter", "stage_figures"]
+__all__ = ["CYCLES", "Costs", "Holding", "StageMeter", "put_spent", "stage_figures"]
 
 #: Variables that figures name.
 _LARGEST = 3
@@ -34,6 +35,12 @@ CYCLES = {
     Phase.FORWARD: "forward_cycles", Phase.BACKWARD: "backward_cycles",
     Phase.RECOMPUTE: "recompute_cycles",
 }
+
+
+def put_spent(row: dict[str, Any], phase: Phase, spent: Spent, target: Target) -> None:
+    """Put what a phase of a stage took into its row: cycles, and the largest temporary."""
+    row[CYCLES[phase]] = spent.cycles(target)
+    row["work_bytes"] = max(row.get("work_bytes", 0), spent.temporary)
 
 
 def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:
@@ -76,8 +83,8 @@ class StageMeter:
 
     def spent(self, loop: MicroBatchLoop) -> None:
         """The micro-batches are over."""
-        for (phase, stage, branch), cycles in loop.cycles.items():
-            self._measured[stage, branch][CYCLES[phase]] = cycles
+        for (phase, stage, branch), spent in loop.spent.items():
+            put_spent(self._measured[stage, branch], phase, spent, self.device.target)
 
     def _activations(self, program: Program, flight: Flight) -> dict[str, int]:
         outputs = flight.outputs[program.branch]
@@ -98,7 +105,7 @@ class StageMeter:
     @contextmanager
     def updating(self) -> Iterator[None]:
         """A block around the update of all variables."""
-        before = Spent.by(self.device)
+        before = Spent.start(self.device)
         yield
         self._update_cycles = (Spent.by(self.device) - before).cycles(self.device.target)
 

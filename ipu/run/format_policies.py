@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from fpsim.records.formats import BINARY32, CATALOGUE, Format, ScaleFormat, find_format
 from ipu.learn.policy import Policy
@@ -64,7 +65,7 @@ class FormatPolicy(Policy):
     @classmethod
     def parse(cls, text: str) -> FormatPolicy:
         """A policy from its string form."""
-        formats: dict[str, Format] = {}
+        formats: dict[str, Any] = {}
         for item in text.split(","):
             key, _, name = item.partition("=")
             if key not in _KEYS:

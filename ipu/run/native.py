@@ -22,7 +22,7 @@ from ipu.learn.optim import Optimizer, Update
 from ipu.learn.train import Trainer, device_partials
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import Target
 from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
 from ipu.run.account import fit, split_name
@@ -57,7 +57,7 @@ class NativeRun(Run):
                 "use f16, bf16, f32 or f8"
             )
         self.use(Device(
-            options.target, options.control, partials=device_partials(self.policy),
+            options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
         ))
         self._training: Trainer | None = None
@@ -207,7 +207,7 @@ def machine(
     sr: bool = False,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     nanoo: bool = False,
     traps: bool = False,
     preset: str = "window",

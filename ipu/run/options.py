@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ipu.machine.control import FpCtl
-from ipu.machine.target import MK2, Target, find_target
+from ipu.machine.target import HYPOTHETICAL, MK2, Target, find_target
 from ipu.run.changes import NONE, Changes
-from ipu.run.policies import PolicyArgument, find_policy
+from ipu.run.policies import PolicyArgument, find_policy, recipes_of
 from ipu.run.ways import Way
 
 __all__ = ["RunOptions"]
@@ -30,7 +30,8 @@ class RunOptions:
     sr        stochastic rounding; None: as the program says.
     seed      of random bits.
     count     count flags, zeros and subnormals by layer and direction.
-    target    as in `ipu.machine.Device`, as are preset, f32_denormals, max_nan and sums.
+    target    as in `ipu.machine.Device`, as are preset, f32_denormals, max_nan and sums; None: mk2,
+              or hypothetical for a policy with products in blocks, which no IPU has.
     ties      of maximum pooling: "first", as frameworks, or "all", as the machine's own rule.
     nanoo     overflow gives NaN; else it saturates.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
@@ -50,7 +51,7 @@ class RunOptions:
     sr: bool | None = False
     seed: int = 0
     count: bool = False
-    target: Target | str = MK2
+    target: Target | str | None = None
     ties: str = "first"
     nanoo: bool = False
     traps: bool = False
@@ -63,7 +64,9 @@ class RunOptions:
     check_memory: bool = True
 
     def __post_init__(self) -> None:
-        find_target(self.target)
+        policy = find_policy(self.policy)
+        usual = HYPOTHETICAL if recipes_of(policy) else MK2
+        object.__setattr__(self, "target", find_target(self.target or usual))
         for name in _SWITCHES:
             value = getattr(self, name)
             if not (isinstance(value, bool) or (name == "sr" and value is None)):
@@ -76,7 +79,11 @@ class RunOptions:
             raise ValueError(f"ties={self.ties!r} is not known; use first or all")
         if self.found_inf not in _FOUND_INF:
             raise ValueError(f"found_inf={self.found_inf!r} is not known; use values or status")
-        find_policy(self.policy)
+
+    @property
+    def machine(self) -> Target:
+        """The target, which a policy chooses where nobody names it."""
+        return find_target(self.target or MK2)
 
     @property
     def way(self) -> Way:

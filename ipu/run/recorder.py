@@ -19,6 +19,7 @@ from fpsim.state.counts import Counts
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.run.account import split_name
 from ipu.run.exponents import Exponents, Histogram
+from ipu.run.operands import OperandStatistics
 from ipu.run.updates import Updates
 
 __all__ = ["Recorder", "merged"]
@@ -35,6 +36,7 @@ class Recorder:
                invalid, and where it came from would drown.
     results    exponents of the results of operations, by the names that a device counts under.
     updates    of parameters, by layer.
+    operands   of products in blocks, by layer.
     losses     where backward passes began, by step of the optimiser, divided by the loss scale.
     scale      the loss scale that the program has now, as far as the front end sees it.
 
@@ -50,6 +52,7 @@ class Recorder:
         self.uncounted = 0
         self.results = Exponents()
         self.updates = Updates()
+        self.operands = OperandStatistics()
         self.scale = 1.0
         #: Losses that were not computed, because nothing reads them.
         self.unread: set[str] = set()

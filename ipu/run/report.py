@@ -48,6 +48,11 @@ def describe(
         "uncounted": recorder.uncounted if recorder else 0,
         "unread": sorted(recorder.unread) if recorder else [],
         "first": recorder.first if recorder else [],
+        "operands": recorder.operands.summary() if recorder else [],
+        "uncovered": [
+            {"layer": layer, "operation": operation, "times": times}
+            for (layer, operation), times in sorted(device.blocks.outside.items())
+        ],
         "units": units(device),
         "target": device.target.name,
         "choices": {"f32_denormals": device.options.f32_denormals,

@@ -24,7 +24,7 @@ from ipu.run.advising import Advised, advise
 from ipu.run.options import RunOptions
 from ipu.run.pages.page import write_run
 from ipu.run.places import Place
-from ipu.run.policies import find_policy, formats_of
+from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
 from ipu.run.text import Report
@@ -67,7 +67,7 @@ class Run(ABC):
         self.policy = find_policy(options.policy)
         self.formats = formats_of(self.policy)
         #: Every policy is binary32: tensors of 32 bits are what they are.
-        self.is_plain = self.formats == {BINARY32}
+        self.is_plain = self.formats == {BINARY32} and not recipes_of(self.policy)
         #: Whether flags, exponents and updates are counted.
         self.is_counting = options.count
         self.account = Account()
@@ -82,13 +82,17 @@ class Run(ABC):
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
 
-        Raises    ValueError for a device that lacks a format of the policy.
+        Raises    ValueError for a device that lacks a format of the policy, or its blocks' units.
         """
+        for recipe in recipes_of(self.policy):
+            device.check_blocks(recipe)
         if self.recorder.counts is None:
             self.recorder.counts = device.counts
         device.counts = self.recorder.counts  # before there are contexts, which count there
         for fmt in self.formats:
             device.context(fmt)
+        if self.is_counting:
+            device.blocks.observe = self.recorder.operands.add
         self.device = device
         self.way = Way(self.policy, device.control.esr, self.options.changes)
 
@@ -174,6 +178,8 @@ class Run(ABC):
         loss_scale    present, highest safe and best.
         losses        where backward passes began, by step.
         plan          slots, time and memory of the programs that were measured, in lines.
+        operands      of products in blocks, by layer, product and operand (`ipu.run.operands`).
+        uncovered     products that the policy's recipe does not cover, by layer.
         units         products by matrix unit, and their share of all multiply-adds.
         assumed       what the results rest on beyond the machine's own rules.
         versions      of fpsim, numpy and the front end's framework.

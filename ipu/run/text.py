@@ -79,6 +79,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
                if scale["unseen"] else "")
         )
     yield from _update_lines(report["swallowed"])
+    yield from _operand_lines(report.get("operands", ()))
+    yield from _uncovered_lines(report.get("uncovered", ()))
     for unit in report["units"]:
         if unit["products"] is None:
             yield f"unit {unit['unit']}: computed products, which are not counted for this target"
@@ -164,6 +166,37 @@ def _update_lines(swallowed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         f"updates swallowed by rounding: {lost / nonzero:.1%} of {nonzero:,}; most in {worst}, "
         f"{swallowed[worst]['share']:.1%}"
     )
+
+
+def _operand_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A table of operands in blocks, those with the least signal first."""
+    if not rows:
+        return
+    shown = sorted(rows, key=lambda row: float(row["snr"]))[:_ROWS]
+    width = max(len("layer"), *(len(row["layer"]) for row in shown))
+    heads = ("SNR, dB", "gain", "clipped", "flushed", "0 scale", "lag")
+    yield f"{'layer':<{width}}  {'product':<16}{'operand':<8}" + "".join(f"{h:>9}" for h in heads)
+    for row in shown:
+        lag = "" if row["lag"] is None else f"{row['lag'][1]:.3g}"
+        yield (
+            f"{row['layer']:<{width}}  {row['product']:<16}{row['operand']:<8}{row['snr']:>9.2f}"
+            f"{row['gain']:>9.4f}{row['clipped']:>9.2%}{row['flushed']:>9.2%}"
+            f"{row['zero_scale']:>9.2%}{lag:>9}"
+        )
+    if len(rows) > len(shown):
+        yield f"… and {len(rows) - len(shown)} more operands"
+
+
+def _uncovered_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Products that no recipe covers, by operation."""
+    for operation in dict.fromkeys(row["operation"] for row in rows):
+        of_it = [row for row in rows if row["operation"] == operation]
+        layers = ", ".join(row["layer"] or "-" for row in of_it[:3])
+        more = f" and {len(of_it) - 3} more" if len(of_it) > 3 else ""
+        yield (
+            f"no recipe covers {operation} of {layers}{more}: {sum(r['times'] for r in of_it)} "
+            "products in the layer's own format"
+        )
 
 
 def advice_lines(items: Sequence[Advice], trials: Sequence[Trial]) -> Iterator[str]:

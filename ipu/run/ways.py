@@ -1,23 +1,27 @@
 """Ways of running one program: a policy, the rounding, and changes of the program from outside.
 
 As text a way is a policy and what is added to it: `fp16+sr+eps=1e-4`, `mixed+scale=1024`,
-`fp16+head=f32` (layer head in binary32). `+halves` gives tensors that the program makes float16
-the policy's formats.
+`fp16+head=f32` (layer head in binary32), `nvfp4+wgrad=bf16` (an addition to a recipe).
+`+halves` gives tensors that the program makes float16 the policy's formats.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fpsim.records.recipes import is_addition
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.changes import NONE, Changes
-from ipu.run.policies import PRESETS, find_policy
+from ipu.run.policies import PRESETS, find_policy, with_addition, with_layer
 
 __all__ = ["Way", "parse_ways"]
 
-_HINT = "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+LAYER=f32], as in fp16+sr+eps=1e-4"
+_HINT = (
+    "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+LAYER=f32], as in fp16+sr+eps=1e-4, or a "
+    "recipe with its additions, as nvfp4+wgrad=bf16+head=bf16"
+)
 #: Keys of a policy's text, whose commas belong to it.
-_POLICY_KEYS = ("p=", "c=", "part=", "acc=", "out=")
+_POLICY_KEYS = ("p=", "c=", "part=", "acc=", "out=", "recipe=")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Way:
             return replace(self, sr=True)
         if addition == "halves":
             return self.with_policies
+        if self.policy.default.recipe is not None and is_addition(addition):
+            return replace(self, policy=with_addition(self.policy, addition, text))
         key, _, value = addition.rpartition("=")
         if not (key and value):
             raise ValueError(f"way={text!r}: {addition!r} is not known; {_HINT}")
@@ -64,17 +70,11 @@ class Way:
             raise ValueError(f"way={text!r}: {error}") from None
         if addition == "states=f32":
             return replace(self, changes=replace(self.changes, wide_states=True))
-        policy = find_policy(value)
-        if not isinstance(policy, Policy):
-            raise ValueError(f"way={text!r}: {value!r} is not a policy of one layer; {_HINT}")
-        return self.with_layer(key, policy)
+        return replace(self, policy=with_addition(self.policy, addition, text))
 
     def with_layer(self, pattern: str, policy: Policy = FP32) -> Way:
         """This way, with another policy for the layers of a pattern, before all others."""
-        layers = self.policy.layers if isinstance(self.policy, LayerPolicies) else ()
-        return replace(
-            self, policy=LayerPolicies(self.policy.default, ((pattern, policy), *layers))
-        )
+        return replace(self, policy=with_layer(self.policy, pattern, policy))
 
     @property
     def with_policies(self) -> Way:
@@ -99,7 +99,7 @@ class Way:
             "sr" if self.sr else "",
             str(self.changes),
             *(
-                f"{pattern}={_short(policy).replace('fp', 'f')}"
+                f"{pattern}={_of_layer(policy)}"
                 for pattern, policy in reversed(layers)
             ),
         )
@@ -138,4 +138,14 @@ def _number(text: str) -> float:
 
 def _short(policy: Policy) -> str:
     """The name of a policy, or its text."""
-    return next((name for name, preset in PRESETS.items() if preset == policy), str(policy))
+    name = next((name for name, preset in PRESETS.items() if preset == policy), "")
+    recipe = policy.recipe
+    if recipe is not None and replace(policy, recipe=None) == PRESETS["bf16-mixed"]:
+        return str(recipe)
+    return name or str(policy)
+
+
+def _of_layer(policy: Policy) -> str:
+    """The same behind a pattern, where binary32 is f32."""
+    name = _short(policy)
+    return name.replace("fp", "f") if name in PRESETS else name

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipu.run.pages.comparison import Compared
     from ipu.run.ways import Way
 
-__all__ = ["as_options", "compare", "folder_of", "make_folder", "tell_page"]
+__all__ = ["as_options", "compare", "folder_of", "make_folder", "target_of", "tell_page"]
 
 #: Set for programs whose folder is of one process already.
 _OF_ONE = "FPSIM_FOLDER_OF_ONE"
@@ -46,6 +46,18 @@ def compare(
         click.echo(f"fpsim: {row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""), err=True)
     click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
     return max(run.status for run in runs)
+
+
+def target_of(ways: Sequence[Way], target: str | None) -> str | None:
+    """The target of all ways: one that takes blocks, and says so, where a way has some."""
+    from ipu.run.policies import has_recipe
+
+    if target is not None or not any(has_recipe(way.policy) for way in ways):
+        return target
+    click.echo(
+        "fpsim: target=hypothetical for all ways: no IPU has units that take blocks", err=True
+    )
+    return "hypothetical"
 
 
 def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:

@@ -16,6 +16,7 @@ from ipu.experiments.commands.programs.comparing import (
     compare,
     folder_of,
     make_folder,
+    target_of,
     tell_page,
 )
 from ipu.installation import how_to_install
@@ -42,7 +43,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--ties", type=click.Choice(["all", "first"]), default="all",
                      show_default=True,
                      help="Of maximum pooling: the machine's rule, or TensorFlow's."),
-        click.option("--target", default="mk2", show_default=True, help="The machine."),
+        click.option("--target", default=None, help="The machine  [default: mk2; hypothetical for "
+                     "recipes of blocks]"),
         click.option("--seed", type=Seed(), default=0, show_default=True,
                      help="Of the machine's random bits."),
         click.option("--tf1", is_flag=True, help="The program is written for TensorFlow 1."),
@@ -56,7 +58,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("--policy", default="f32", show_default=True, metavar="WAY",
-              help="Formats of float32 tensors, as fp16, or a way, as fp16+sr.")
+              help="Formats of float32 tensors, as fp16, a recipe, as nvfp4, or a way, as fp16+sr.")
 @click.option("--sr/--no-sr", default=None, help="Stochastic rounding, whatever the program says.")
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
@@ -99,6 +101,7 @@ def command(
         return _run(program, arguments, way, way.sr or sr, out, choices, count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
+    choices["target"] = target_of(ways, choices["target"])
 
     def line_of(variant: Way, folder: Path) -> list[str]:
         return ["tf", "--policy", str(variant), "--sr" if variant.sr else "--no-sr", "--report",

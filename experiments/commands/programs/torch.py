@@ -15,6 +15,7 @@ from ipu.experiments.commands.programs.comparing import (
     compare,
     folder_of,
     make_folder,
+    target_of,
     tell_page,
 )
 from ipu.installation import how_to_install
@@ -43,8 +44,9 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      show_default=True, help="Equal maxima of a pooling window."),
         click.option("--unit", default=None, metavar="UNIT",
                      help="With --target hypothetical: a unit of fpsim list units for products."),
-        click.option("--target", default="mk2", show_default=True, metavar="TARGET",
-                     help="mk1, mk2, mk2-fp8, bow or hypothetical."),
+        click.option("--target", default=None, metavar="TARGET",
+                     help="mk1, mk2, mk2-fp8, bow or hypothetical  [default: mk2; for "
+                          "recipes of blocks hypothetical]"),
     ):
         function = option(function)
     return function
@@ -55,7 +57,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",
-              help="Formats, as fp16, mixed, p=f16,c=f16, or a way, as fp16+eps=1e-4.")
+              help="Formats, as fp16, mixed, p=f16,c=f16, a recipe, as nvfp4+head=bf16, or a "
+                   "way, as fp16+eps=1e-4.")
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--step", type=click.IntRange(0), default=0, metavar="N",
@@ -100,6 +103,7 @@ def command(
         if sr or policy != "fp32":
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
         out = folder_of(out or _OUT, _name_of_replica())
+        choices["target"] = target_of(ways, choices["target"])
         return _compare(line, ways, seed, out, choices)
     started = program if is_module else Path(program)
     return _run(started, arguments, way, seed, out, choices, count=count)

@@ -119,14 +119,13 @@ def _floor(block: Block, amax: Magnitudes) -> Fields:
 
 
 def _ceil(block: Block, amax: Magnitudes) -> Fields:
-    bits = amax.view(np.int32)
-    field: Fields = (bits >> 23) + ((bits & _FRACTION) != 0) - block.element.emax
-    return field
+    return _field_up(amax) - block.element.emax
 
 
 def _even(block: Block, amax: Magnitudes) -> Fields:
-    half = 1 << (22 - block.element.nmant)
-    return (np.minimum(amax.view(np.int32), _INFINITY) + half >> 23) - block.element.emax
+    half, bits = 1 << (22 - block.element.nmant), np.minimum(amax.view(np.int32), _INFINITY)
+    # Numbers from 2**-127 on stand one digit further down.
+    return (bits + np.where(bits < 1 << 23, half >> 1, half) >> 23) - block.element.emax
 
 
 def _rceil(block: Block, amax: Magnitudes) -> Fields:

@@ -85,10 +85,9 @@ def exponent(a: float, block: Block) -> int:
         case "ceil":
             return up_to_power(a) - fmt.emax
         case "even":
-            # Half up to the digits of the element, in the digits of binary32.
-            unit = power(max(p, -126) - (fmt.precision - 1))
+            unit = power(p - (fmt.precision - 1))  # half up to the digits of the element
             rounded = math.floor(Fraction(a) / unit + Fraction(1, 2)) * unit
-            return floor_log2(rounded) - fmt.emax if p >= -126 else -127
+            return floor_log2(rounded) - fmt.emax
         case "rceil":
             x = times(a, over(1.0, fmt.max))
             return up_to_power(x) if x else -127

@@ -5,12 +5,20 @@ from __future__ import annotations
 import difflib
 from functools import cache
 
-from fpsim.judge.proofs import conversions, instances, layouts, operations, stores
+from fpsim.judge.proofs import (
+    blocks,
+    conversions,
+    instances,
+    layouts,
+    operations,
+    stores,
+    windows,
+)
 from fpsim.judge.proofs.theorem import Theorem
 
 __all__ = ["find", "theorems"]
 
-_FAMILIES = (conversions, stores, operations, instances, layouts)
+_FAMILIES = (conversions, stores, operations, blocks, windows, instances, layouts)
 
 
 @cache

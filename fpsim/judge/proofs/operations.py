@@ -29,7 +29,7 @@ from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.specification import grid_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
-from fpsim.records.formats import BINARY16, E5M2, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, E5M2, Format
 from fpsim.records.rounding import SR
 from fpsim.records.settings import Settings
 
@@ -198,7 +198,7 @@ def _operation(
 
 
 def theorems() -> Iterator[Theorem]:
-    """E5M2 directly; binary16 under contracts."""
+    """E5M2 directly; binary16 and bfloat16 under contracts."""
     for operation in _OPERATIONS:
         for rounding in ("RNE", "RTN", "RTO", SR(8)):
             yield _operation(operation, E5M2, rounding)
@@ -206,3 +206,5 @@ def theorems() -> Iterator[Theorem]:
     for operation, contracts in granted.items():
         for rounding in ("RNE", "RTN", SR(8)):
             yield _operation(operation, BINARY16, rounding, contracts)
+    for rounding in ("RNE", "RTN", SR(8)):
+        yield _operation("multiply", BFLOAT16, rounding, granted["multiply"])

@@ -20,6 +20,7 @@ import torch
 from ipu import ops
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
+from ipu.frontends.poptorch.engine.executables import Executables
 from ipu.frontends.poptorch.engine.gradients import as_array
 from ipu.frontends.poptorch.engine.machine import PoptorchMachine
 from ipu.frontends.poptorch.engine.processes import join
@@ -70,8 +71,8 @@ class PoplarExecutor:
         self._groups = [] if optimizer is None else taken(optimizer)
         self._executor: Compiled | None = None
         self._signature: Any = None
-        #: How often the model was compiled.
-        self.compilations = 0
+        #: Its programs, by the shapes of their inputs.
+        self.executables = Executables()
         self._is_attached = False
         self._is_destroyed = False
         self._restored: dict[str, Any] | None = None
@@ -99,7 +100,12 @@ class PoplarExecutor:
         """Trace the model and make its plan, without running it."""
         self._check_alive()
         batches = self._batches(args, kwargs)
-        self._compile(batches[0], _signature(args, kwargs))
+        self._take_program(batches[0], _signature(args, kwargs))
+
+    @property
+    def compilations(self) -> int:
+        """How often the model was compiled: once for inputs of other shapes."""
+        return len(self.executables)
 
     def isCompiled(self) -> bool:
         """Whether there is a plan."""
@@ -117,6 +123,17 @@ class PoplarExecutor:
         once("getTensorNames", "results of operations have no names of PopART's", is_partial=True)
         model = self.model
         return [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
+
+    def _take_program(self, first: Any, signature: Any) -> None:
+        """The program for inputs of these shapes is the one that runs."""
+        if self._executor is not None and signature == self._signature:
+            return
+        program = self.executables.switched(signature, self._executor)
+        if program is not None:
+            self._executor, self._signature = program, signature
+            return
+        with self.executables.compiling():
+            self._compile(first, signature)
 
     def _compile(self, first: Any, signature: Any) -> None:
         options = self._options
@@ -148,7 +165,7 @@ class PoplarExecutor:
         if previous is not None and previous.scaling is not None:
             executor.scaling = previous.scaling
         self._executor, self._signature = executor, signature
-        self.compilations += 1
+        self.executables.keep(signature, executor)
         options.freeze()
         self._restore_kept()
         logger.debug("compiled: %s", str(executor.plan).replace("\n", "; "))
@@ -200,8 +217,7 @@ class PoplarExecutor:
         args, kwargs = self._synthetic((args, kwargs))
         batches = self._batches(args, kwargs)
         signature = _signature(args, kwargs)
-        if self._executor is None or signature != self._signature:
-            self._compile(batches[0], signature)
+        self._take_program(batches[0], signature)
         executor = self._compiled()
         self._is_attached = True
         was_measured = executor.meter.figures is not None
@@ -336,7 +352,8 @@ class PoplarExecutor:
         executor = self._compiled()
         plan, figures = executor.plan, executor.meter.figures
         words = str(plan) if figures is None else explain(plan, figures, self.device.target)
-        return executor.machine.session.told(folder, plan=words.splitlines())
+        cost = self.executables.told(plan, figures, self.device.target)
+        return executor.machine.session.told(folder, plan=[*words.splitlines(), cost])
 
     @property
     def profile_figures(self) -> tuple[StageFigures, ...]:

@@ -125,7 +125,7 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
         raise ValueError(
             f"available_memory_proportion={available_memory_proportion}: use a share from 0 to 1"
         )
-    once("set_available_memory", "the cost model plans without temporary memory")
+    once("set_available_memory", "Options.setAvailableMemoryProportion is of a whole IPU")
     return tensor
 
 

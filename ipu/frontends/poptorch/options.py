@@ -190,7 +190,7 @@ class Options(OptionsDict):
     def setAvailableMemoryProportion(
         self, available_memory_proportion: dict[str, float]
     ) -> Options:
-        """Share of memory for temporary values, as {"IPU0": 0.5}."""
+        """Share of memory for temporary values, as {"IPU0": 0.5}: the less, the more steps."""
         if not isinstance(available_memory_proportion, dict):
             raise TypeError(
                 f"available_memory_proportion={available_memory_proportion!r} is no dictionary; "
@@ -207,7 +207,6 @@ class Options(OptionsDict):
             if not 0 <= share <= 1:
                 raise ValueError(f"available memory of {key}={share}: use a share from 0 to 1")
             shares[int(key[3:])] = share
-        once("setAvailableMemoryProportion", "the cost model plans without temporary memory")
         self.set(available_memory_proportion=shares)
         return self
 
@@ -294,8 +293,8 @@ class Options(OptionsDict):
         return self
 
     def enableExecutableCaching(self, path: str | None) -> Options:
-        """Folder of compiled programs; there are none to keep."""
-        once("enableExecutableCaching", "compiling is a trace of the model and takes a moment")
+        """Folder of compiled programs; they are kept as long as their model, and never written."""
+        once("enableExecutableCaching", "programs live as long as their model", is_partial=True)
         self._Popart.set("enableEngineCaching", path is not None)
         return self
 

@@ -1,7 +1,8 @@
 """Vendors' top-level names for ours: `import poptorch` inside of an unedited program.
 
 Each name stands for a package below `ipu.frontends`, as the same modules, where no other package of
-that name is installed. The names exist while a program runs; nothing is installed.
+that name is installed. The names exist while a program runs, or, in a notebook, from `claim` on;
+nothing is installed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["vendor_names"]
+__all__ = ["claim", "vendor_names"]
 
 #: Vendors' names, and the packages that stand for them.
 NAMES = {
     "horovod": "ipu.frontends.horovod",
+    "popart": "ipu.frontends.popart",
     "popdist": "ipu.frontends.popdist",
     "poptorch": "ipu.frontends.poptorch",
 }
@@ -44,6 +46,13 @@ def vendor_names() -> Iterator[None]:
             del sys.modules[name]
 
 
+def claim() -> None:
+    """From here on the names that nobody else has can be imported, to the end of the process."""
+    if not any(isinstance(finder, _Finder) and finder.stays for finder in sys.meta_path):
+        free = {name: ours for name, ours in NAMES.items() if _is_free(name, ours)}
+        sys.meta_path.append(_Finder(free, stays=True))
+
+
 def _is_free(name: str, ours: str) -> bool:
     """Whether ours stands for a name: no other is installed."""
     return importlib.util.find_spec(name) is None and importlib.util.find_spec(ours) is not None
@@ -52,8 +61,8 @@ def _is_free(name: str, ours: str) -> bool:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds vendors' modules in ours, as the same modules."""
 
-    def __init__(self, packages: dict[str, str]) -> None:
-        self._packages = packages
+    def __init__(self, packages: dict[str, str], *, stays: bool = False) -> None:
+        self._packages, self.stays = packages, stays
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -41,7 +41,7 @@ from ipu.machine.control import ROUNDINGS, STOCHASTIC, FpCtl, status_words, trap
 from ipu.machine.device import Device
 from ipu.machine.product_calls import ProductCall
 from ipu.machine.target import HYPOTHETICAL, Target
-from ipu.run.policies import formats_of
+from ipu.run.policies import formats_of, recipes_of
 
 __all__ = [
     "EightBitDevice",
@@ -65,6 +65,8 @@ def find_device(
 
     Raises    ValueError for formats that the target lacks, and a unit that is no unit of it.
     """
+    for recipe in recipes_of(policy):
+        target.check_blocks(recipe)
     lacking = sorted(str(f) for f in formats_of(policy) - set(target.formats))
     if target != HYPOTHETICAL:
         if unit is not None:

@@ -42,6 +42,7 @@ from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
     FORMATS,
+    WEIGHT,
     Memory,
     TensorMap,
     is_lazy,
@@ -51,7 +52,7 @@ from ipu.frontends.torch.values import (
 )
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import MK2, Target, find_target
+from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
@@ -328,6 +329,7 @@ class Session(Run):
                 self.account.parameter(layer, parameter.numel())
             if is_new:
                 self.gradients.know(parameter)
+                self.memory.give_role(parameter, WEIGHT)
             if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
@@ -411,15 +413,19 @@ class Session(Run):
         """What the state of an optimiser has of this session; {} where nothing depends on it."""
         if self.memory.is_plain and not self.device.control.esr:
             return {}
-        return {
+        entry = {
             "step": self.step, "seed": self.options.seed, "way": str(self.way),
             "formats": formats_of_state(optimiser, self.memory),
         }
+        delayed = self.device.blocks.delayed.state()
+        return entry | {"delayed": delayed} if delayed else entry
 
     def _resume(self, optimiser: torch.optim.Optimizer, entry: Mapping[str, Any]) -> None:
         """Go on at the step of a state that another session has written; never back."""
         if entry["way"] == str(self.way):
             mark_state(optimiser, self.memory, entry["formats"], self._formats)
+            if "delayed" in entry:
+                self.device.blocks.delayed.load(entry["delayed"])
         if entry["step"] > self.step:
             self.first_step += entry["step"] - self.step
             self.go_on_at(entry["step"])
@@ -537,7 +543,7 @@ def machine(
     sr: bool = False,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     ties: str = "first",
     nanoo: bool = False,
     traps: bool = False,
@@ -587,7 +593,7 @@ def machine(
 def _make(options: RunOptions, unit: MatrixUnit | str | None, step: int) -> Session:
     """A session on a device that has the formats of the policy."""
     device = find_device(
-        options.way.policy, find_target(options.target), options.control, unit=unit,
+        options.way.policy, options.machine, options.control, unit=unit,
         **options.device_options,
     )
     return Session(device, options, unit=unit, step=step)

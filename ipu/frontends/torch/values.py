@@ -62,7 +62,9 @@ FORMATS = HALVES | EIGHTHS
 V = TypeVar("V")
 
 #: Names of what a storage remembers.
-_FORMAT, _SAVED = "_fpsim_format", "_fpsim_saved"
+_FORMAT, _SAVED, _ROLE_IN_PRODUCTS = "_fpsim_format", "_fpsim_saved", "_fpsim_dense"
+#: Roles of memory in products of dense layers.
+WEIGHT, ACTIVATION = "weight", "activation"
 _NOTHING = (None, None, False)
 #: Constants that are remembered; learning rates may change in every step.
 _CONSTANTS = 4096
@@ -255,6 +257,18 @@ class Memory:
             laid.untyped_storage(), _FORMAT, getattr(values.untyped_storage(), _FORMAT, _NOTHING)
         )
         return laid
+
+    # Roles in products of dense layers ---------------------------------------------------------
+
+    def give_role(self, x: torch.Tensor, role: str) -> None:
+        """The memory of x is a weight, or what one was multiplied with; a weight stays one."""
+        if self.role_of(x) != WEIGHT:
+            setattr(x.untyped_storage(), _ROLE_IN_PRODUCTS, (self, role))
+
+    def role_of(self, x: torch.Tensor) -> str:
+        """The role of the memory of x in this session; "" for none."""
+        session, role = getattr(x.untyped_storage(), _ROLE_IN_PRODUCTS, (None, ""))
+        return str(role) if session is self else ""
 
     # What a forward operation leaves for its backward ------------------------------------------
 

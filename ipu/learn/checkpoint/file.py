@@ -23,7 +23,7 @@ from ipu.learn.checkpoint.state import TrainingState
 
 __all__ = ["VERSION", "check_folder", "load", "save"]
 
-KIND, VERSION = "fpsim checkpoint", 3
+KIND, VERSION = "fpsim checkpoint", 4
 
 
 def _checked_path(path: Path | str) -> Path:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.state.streams import XoroshiroStreams
 from ipu.learn.checkpoint.state import Kept, Number, Replica, TrainingState, format_named
+from ipu.machine.delayed import DelayedScales
 
 __all__ = ["Codes", "from_record", "to_record"]
 
@@ -92,6 +93,7 @@ def _checked(record: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict
     for name in ("operation", "status"):
         _check(name, _is_count(record[name]))
     _check("counts", record["counts"] is None or _are_counts(record["counts"]))
+    _check("delayed", _are_scales(_texts(record, "delayed")))
     parameters = {
         name: _values("parameters", item, arrays)
         for name, item in _texts(record, "parameters").items()
@@ -158,6 +160,14 @@ def _is_number(value: Any) -> bool:
 
 def _is_moving(value: Any) -> bool:
     return _is_number(value) or (isinstance(value, list) and all(_is_number(v) for v in value))
+
+
+def _are_scales(state: dict[str, Any]) -> bool:
+    try:
+        DelayedScales().load(state)
+    except (TypeError, ValueError, IndexError):
+        return False
+    return True
 
 
 def _are_counts(rows: Any) -> bool:

@@ -128,6 +128,7 @@ def _registers(device: Device) -> dict[str, Any]:
         "flags": {name: int(context.flags) for name, context in contexts.items()},
         "status": device.status_word,
         "counts": counts,
+        "delayed": device.blocks.delayed.state(),
     }
 
 
@@ -285,6 +286,7 @@ def _way_back(
         for context, flags in raised.items():
             context.flags = flags
         device.status_word = status
+        device.blocks.delayed.load(of_replica.delayed)
         if device.counts is not None:
             device.counts.clear()
             device.counts.update(counts)

@@ -6,7 +6,7 @@ Values are kept with the name of their format and in its carrier, so they come b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -51,7 +51,7 @@ class Replica:
 
     parameters   variables whose values differ from those of the first: moving statistics.
     slots        of variables, where they differ from those of the first.
-    operation, flags, status, counts    as in `TrainingState`.
+    operation, flags, status, counts, delayed    as in `TrainingState`.
     """
 
     parameters: Mapping[str, Kept]
@@ -60,6 +60,7 @@ class Replica:
     flags: Mapping[str, int]
     status: int
     counts: list[tuple[str, str, dict[str, int]]] | None
+    delayed: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class TrainingState:
     replicas     what the other replicas have of their own.
     position     batches that the data source has returned.
     progress     further numbers of the caller, by name.
+    delayed      scales that follow from the steps before, by layer and operand.
     streams      words of the machine's own generator, (tiles, workers, 2); None with Philox.
     """
 
@@ -93,4 +95,5 @@ class TrainingState:
     replicas: tuple[Replica, ...] = ()
     position: int = 0
     progress: Mapping[str, Number] | None = None
+    delayed: Mapping[str, Any] = field(default_factory=dict)
     streams: NDArray[np.uint64] | None = None

@@ -23,6 +23,7 @@ class LedgerRow(NamedTuple):
     passes           over K, for each output; the kernel positions of a convolution count.
     weight_loads     of the busiest tile, as `steps` and `cycles` are.
     steps            in which it runs for want of temporary memory.
+    temporary_bytes  of all tiles, in one of the steps.
     macs, useful     multiply-adds of full passes, and those of the product itself.
     operand_bytes, result_bytes, partial_bytes    of the arrays, each counted once.
     exchange_bytes   over the wires between tiles, of a K that was split.
@@ -44,6 +45,7 @@ class LedgerRow(NamedTuple):
     result_bytes: int
     partial_bytes: int
     exchange_bytes: int
+    temporary_bytes: int
     facts: tuple[tuple[str, Fact], ...]
 
     @property
@@ -95,10 +97,13 @@ class Ledger:
         self.rows: dict[tuple[str, str, str], Total] = {}
         #: The newest product; None before the first.
         self.last: LedgerRow | None = None
+        #: The largest temporary of a product since it was set to 0.
+        self.temporary = 0
 
     def add(self, tensor: str, row: LedgerRow) -> None:
         """A product that was published."""
         self.last = row
+        self.temporary = max(self.temporary, row.temporary_bytes)
         total = self.rows.get((tensor, row.verb, row.unit))
         if total is None:
             total = self.rows[tensor, row.verb, row.unit] = Total(row)
@@ -108,6 +113,7 @@ class Ledger:
         """Forget every row."""
         self.rows.clear()
         self.last = None
+        self.temporary = 0
 
     def __len__(self) -> int:
         return len(self.rows)

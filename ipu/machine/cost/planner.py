@@ -38,6 +38,8 @@ LOAD_BYTES = {
     False: Fact(8, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld64putcs"),
     True: Fact(16, Evidence.DOCUMENTED, "Tile Vertex Instruction Set: ld128putcs"),
 }
+#: Stands for no temporary memory at all.
+_LEAST_SHARE = 1e-9
 SPLIT = Fact(
     "positions × columns over the tiles, fewest cycles", Evidence.ASSUMED, "docs/semantics.md §5"
 )
@@ -74,6 +76,11 @@ class Planner:
                 "range; use more than 0 and at most 1"
             )
 
+    @classmethod
+    def of_share(cls, share: float) -> Planner:
+        """With that share of memory; 0 is the least that the model knows, one position a step."""
+        return cls(max(share, _LEAST_SHARE))
+
     @property
     def facts(self) -> dict[str, Fact]:
         """What the share of memory means is our model."""
@@ -84,12 +91,16 @@ class Planner:
 
 
 class Price(NamedTuple):
-    """What a product costs; all but the tiles are those of the busiest one."""
+    """What a product costs; all but the tiles are those of the busiest one.
+
+    temporary    bytes of its part of the operands and partials, in one of the steps.
+    """
 
     tiles: int
     weight_loads: int
     steps: int
     cycles: int
+    temporary: int
 
 
 def price(
@@ -102,10 +113,10 @@ def price(
     >>> from fpsim.records.units import find_unit
     >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
     >>> price(Work(100, 2, 1, 51200), ProductMemory(6400, 1024, 3200), wide, MK2, tiles=1)
-    Price(tiles=1, weight_loads=2, steps=1, cycles=928)
+    Price(tiles=1, weight_loads=2, steps=1, cycles=928, temporary=10624)
     """
     if multiply_adds(work, instruction) == 0:
-        return Price(0, 0, 0, 0)
+        return Price(0, 0, 0, 0, 0)
     positions, blocks = _splits(work, tiles or target.tiles.value)
     down, across = -(-work.positions // positions), -(-work.blocks // blocks)
     temporary = (memory.left + memory.partials / across) / down + memory.right / across
@@ -116,7 +127,8 @@ def price(
     cycles = np.ceil(blocks * work.passes * positions * instruction.cycles + loads * load)
     used = down * across
     best = np.lexsort((used, cycles))[0]
-    return Price(*(int(of_split[best]) for of_split in (used, loads, steps, cycles)))
+    at_once = np.ceil(temporary / steps)
+    return Price(*(int(of_split[best]) for of_split in (used, loads, steps, cycles, at_once)))
 
 
 def _splits(work: Work, tiles: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -69,7 +69,8 @@ def ledger_row(
         steps=cost.steps, macs=multiply_adds(work, instruction), useful=work.useful,
         cycles=cost.cycles + wires.cycles, operand_bytes=left + right,
         result_bytes=_bytes(product), partial_bytes=parts * memory.partials,
-        exchange_bytes=wires.bytes, facts=tuple(_facts(instruction, target, planner, parts)),
+        exchange_bytes=wires.bytes, temporary_bytes=parts * cost.tiles * cost.temporary,
+        facts=tuple(_facts(instruction, target, planner, parts)),
     )
 
 

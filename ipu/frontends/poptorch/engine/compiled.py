@@ -29,6 +29,7 @@ from ipu.frontends.poptorch.options import Options
 from ipu.frontends.poptorch.outputs import rebuild
 from ipu.learn.accumulate import Reduction
 from ipu.machine.assigned import Assigned
+from ipu.machine.cost.planner import Planner
 from ipu.plan.loop import MicroBatchLoop
 from ipu.plan.schedule import Phase
 
@@ -185,7 +186,11 @@ class _Round:
         self._is_measured = compiled.meter.figures is None
         machine, plan = compiled.machine, compiled.plan
         self.loop = MicroBatchLoop(
-            plan, [machine.device], machine.first_replica, measures=self._is_measured
+            plan, [machine.device], machine.first_replica, measures=self._is_measured,
+            planners={
+                ipu: Planner.of_share(share)
+                for ipu, share in compiled.options.available_memory_proportion.items()
+            },
         )
         updater, options = compiled.updater, compiled.options.Training
         self._parameters = [] if updater is None else updater.parameters

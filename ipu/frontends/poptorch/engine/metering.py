@@ -20,7 +20,7 @@ from ipu.frontends.poptorch.outputs import flatten
 from ipu.plan.explain import check_fit
 from ipu.plan.loop import MicroBatchLoop, Spent
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
+from ipu.plan.metering import Costs, Holding, put_spent, stage_figures
 from ipu.plan.plan import Plan
 
 __all__ = ["Meter"]
@@ -87,14 +87,14 @@ class Meter:
     def updating(self) -> Iterator[None]:
         """A block around the update."""
         device = self._machine.device
-        before = Spent.by(device)
+        before = Spent.start(device)
         yield
         self._update_cycles = (Spent.by(device) - before).cycles(device.target)
 
     def round_done(self, loop: MicroBatchLoop, updater: Updater | None) -> None:
         """The first round is over: the figures are known."""
-        for (phase, stage, _), cycles in loop.cycles.items():
-            self._rows[stage][CYCLES[phase]] = cycles
+        for (phase, stage, _), spent in loop.spent.items():
+            put_spent(self._rows[stage], phase, spent, self._machine.device.target)
         self.figures = self._figures(updater)
         self._machine.session.note_costs(self, Costs(self.plan, self.figures))
 

@@ -22,7 +22,7 @@ from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
-from ipu.machine.target import MK2, Target
+from ipu.machine.target import Target
 from ipu.run.changes import NONE
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
@@ -81,6 +81,8 @@ class TensorFlowRun(Run):
             self, self.options, configured.control, before, partials=configured.partials,
             conv_partials=configured.conv_partials,
         )
+        machine.device.planner = configured.planner
+        machine.device.conv_planner = configured.conv_planner
         machine.processes = max(configured.options[PROCESS_COUNT], 1)
         machine.stable_norms = configured.stable_statistics
         only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
@@ -244,7 +246,7 @@ def machine(
     sr: bool | None = None,
     seed: int = 0,
     count: bool = False,
-    target: Target | str = MK2,
+    target: Target | str | None = None,
     ties: str = "all",
     nanoo: bool = False,
     traps: bool = False,

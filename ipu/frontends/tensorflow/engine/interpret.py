@@ -451,7 +451,8 @@ def _placing(site: NodeSite, draws: bool) -> Callable[[int], None] | None:
     """A function that sets the place of the next operations; None where nothing asks for it."""
     machine, device, node = site.machine, site.device, site.node
     override = node.marks.get("sr")
-    if not (draws or device.control.esr or override or site.run.is_watched):
+    has_recipe = site.policy.recipe is not None  # of random bits, and of scales by the step
+    if not (draws or device.control.esr or override or has_recipe or site.run.is_watched):
         return None
     name = site.name
 

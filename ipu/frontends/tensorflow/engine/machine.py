@@ -17,7 +17,6 @@ from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
-from ipu.machine.target import find_target
 from ipu.plan.plan import replica_count
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
@@ -47,7 +46,7 @@ class Choices(RunOptions):
     def lines(self) -> list[str]:
         """What reaches bits, as lines "name: value": equal on all processes of a program."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values |= {"policy": find_policy(self.policy), "target": find_target(self.target).name}
+        values |= {"policy": find_policy(self.policy), "target": self.machine.name}
         return [f"{name}: {value}" for name, value in values.items()
                 if name not in ("count", "check_memory")]
 
@@ -94,7 +93,7 @@ class Machine:
         self.run, self.choices = run, choices
         self.policy, self.is_plain, self.account = run.policy, run.is_plain, run.account
         self.device = Device(
-            choices.target, choices.wanted(control), **choices.device_options, **partials
+            choices.machine, choices.wanted(control), **choices.device_options, **partials
         )
         self.clock = PlaceClock()
         self.device.clock = self.clock

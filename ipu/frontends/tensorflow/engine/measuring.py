@@ -27,7 +27,7 @@ from ipu.frontends.tensorflow.settings import system
 from ipu.plan.explain import check_fit
 from ipu.plan.loop import Key, Spent
 from ipu.plan.memory import StageFigures
-from ipu.plan.metering import CYCLES, Costs, Holding, stage_figures
+from ipu.plan.metering import Costs, Holding, put_spent, stage_figures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase
 
@@ -164,10 +164,11 @@ class Measure:
         if not self.is_first and key[0] is not Phase.UPDATE:
             yield
             return
-        before = Spent.by(self._machine.device)
+        before = Spent.start(self._machine.device)
         yield
         more = Spent.by(self._machine.device) - before
-        of_replica = Spent(more.products // replicas, more.vector // replicas)
+        cycles = more.products // replicas, more.vector // replicas
+        of_replica = Spent(*cycles, more.temporary)
         key = (Phase.UPDATE, 0, 0) if key[0] is Phase.UPDATE else key
         self._spent[key] = self._spent.get(key, Spent()).plus(of_replica)
 
@@ -199,7 +200,7 @@ class Measure:
             if phase is Phase.UPDATE:
                 update = spent.cycles(target)
             else:
-                rows[stage, branch][CYCLES[phase]] = spent.cycles(target)
+                put_spent(rows[stage, branch], phase, spent, target)
         return stage_figures(self.plan, rows, self._holdings, update)
 
     # Bytes ----------------------------------------------------------------------------------

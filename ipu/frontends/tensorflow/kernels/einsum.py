@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fpsim.array import Array
 from ipu import ops
+from ipu.frontends.tensorflow.kernels.dense import note_outside
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
@@ -15,6 +16,8 @@ def _einsum(site: NodeSite) -> Run:
     equation = site.attr("equation").decode()
 
     def run(*operands: Array) -> Array:
+        if len(operands) > 1:
+            note_outside(site)
         return ops.einsum.value(device, *operands, equation=equation, partials=partials)
 
     return run

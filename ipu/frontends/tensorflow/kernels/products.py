@@ -11,14 +11,16 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.geometry import Padding
 from ipu import ops
+from ipu.frontends.tensorflow.kernels.dense import note_outside, pass_of, recipe_of
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
+from ipu.ops.passes import DensePass, product
 
 __all__ = ["has_channels_first", "images_last", "padding_of"]
 
 
 @kernel("MatMul", of=ops.matmul)
 def _matmul(site: NodeSite) -> Run:
-    return _product(site, site.attr("transpose_a"), site.attr("transpose_b"))
+    return _product(site, site.attr("transpose_a"), site.attr("transpose_b"), pass_of(site))
 
 
 @kernel("BatchMatMulV2", "BatchMatMul", of=ops.matmul)
@@ -26,12 +28,18 @@ def _batch_matmul(site: NodeSite) -> Run:
     return _product(site, site.attr("adj_x"), site.attr("adj_y"))
 
 
-def _product(site: NodeSite, is_left_turned: bool, is_right_turned: bool) -> Run:
+def _product(
+    site: NodeSite, is_left_turned: bool, is_right_turned: bool, of: DensePass | None = None
+) -> Run:
     device, partials = site.device, site.partials("matmul")
 
     def run(x: Array, y: Array) -> Array:
         x = _turned(x) if is_left_turned else x
         y = _turned(y) if is_right_turned else y
+        how = recipe_of(site)
+        if how is not None and of is not None:
+            return product(device, x, y, of, how, partials=partials)
+        note_outside(site)
         return ops.matmul.value(device, x, y, partials=partials)
 
     return run
@@ -95,6 +103,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         device, options = site.device, _options(site)
 
         def run(x: Array, w: Array) -> Array:
+            note_outside(site)
             kernels = layout(w)
             groups = x.shape[3] // kernels.shape[2]
             return ops.conv2d.value(device, x, kernels, groups=groups, **options)
@@ -107,6 +116,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         partials = options.pop("partials")
 
         def run(sizes: Any, w: Array, gradient: Array) -> Array:
+            note_outside(site)
             shape, kernels = _sizes(sizes), layout(w)
             saved = (None, kernels, partials, shape)
             groups = shape[3] // kernels.shape[2]
@@ -120,6 +130,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         partials = options.pop("partials")
 
         def run(x: Array, sizes: Any, gradient: Array) -> Array:
+            note_outside(site)
             shape = _sizes(sizes)
             kernels = layout(device.zeros(shape, gradient.format))
             groups = x.shape[3] // kernels.shape[2]

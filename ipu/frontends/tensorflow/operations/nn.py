@@ -9,24 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.frontends.tensorflow.missing import refusing
-from ipu.frontends.tensorflow.operations.composite import (
-    SAVED,
-    composite,
-    gradient_of,
-    nothing_saved,
-)
+from ipu.frontends.tensorflow.operations.composite import SAVED, composite, gradient_of
 from ipu.frontends.tensorflow.settings.notes import note
+from ipu.machine.device import Device
 
 __all__ = ["gelu", "hard_sigmoid", "multi_conv", "softmax", "swish"]
-
-_SLOPE, _CUBIC = 0.7978845608, 0.044715
 
 #: Names of the vendor's module without a rule here.
 _MISSING = (
@@ -46,7 +39,7 @@ def gelu(x: Any, name: str | None = None) -> Any:
 @tf.custom_gradient  # type: ignore[untyped-decorator]
 def _gelu(x: Any) -> Any:
     spec = tf.TensorSpec(x.shape, x.dtype)
-    y, saved = composite("Gelu", [x], [spec, SAVED], lambda x: (_by_tanh(x)[0], nothing_saved()))
+    y, saved = composite("Gelu", [x], [spec, SAVED], ops.gelu.forward)
 
     def gradient(upstream: Any) -> Any:
         with gradient_of(y):
@@ -55,18 +48,9 @@ def _gelu(x: Any) -> Any:
     return y, gradient
 
 
-def _by_tanh(x: Any) -> tuple[Any, Any]:
-    kind = x.dtype.type
-    t = np.tanh(kind(_SLOPE) * x * (kind(1) + kind(_CUBIC) * x * x))
-    return np.asarray(x * (kind(0.5) * (kind(1) + t)), x.dtype), t
-
-
-def _gelu_slope(upstream: Any, x: Any, _: Any) -> Any:
-    kind = x.dtype.type
-    _, t = _by_tanh(x)
-    bend = kind(_SLOPE) * (kind(1) + kind(3 * _CUBIC) * x * x)
-    slope = kind(0.5) * (kind(1) + t) + kind(0.5) * x * (kind(1) - t * t) * bend
-    return np.asarray(upstream * slope, x.dtype)
+def _gelu_slope(device: Device, upstream: Array, x: Array, _: Any) -> Array:
+    """TensorFlow keeps x alone: what the rule saves is computed again."""
+    return ops.gelu.pull(0, device, upstream, ops.gelu.forward(device, x)[1])
 
 
 def hard_sigmoid(x: Any, name: str | None = None) -> Any:
@@ -115,14 +99,14 @@ def multi_conv(
 _RULE = "each operation of the rule of ipu.learn"
 
 
-@kernel("Gelu", rounding=_RULE, keeps=True)
+@kernel("Gelu", of=ops.gelu, rounding=_RULE, keeps=True)
 def _gelu_kernel(site: NodeSite) -> Run:
     device, fmt = site.device, site.fmt
     assert fmt is not None
     return lambda x: ops.gelu.forward(device, device.cast(x, fmt))
 
 
-@kernel("GeluGrad", rounding=_RULE, keeps=True)
+@kernel("GeluGrad", of=ops.gelu, gradient=True, rounding=_RULE, keeps=True)
 def _gelu_gradient(site: NodeSite) -> Run:
     device, rule = site.device, gradient_rule(ops.gelu)
 

@@ -9,21 +9,17 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/ops/normalization_ops.py: 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
-from ipu.frontends.tensorflow.operations.composite import (
-    SAVED,
-    composite,
-    gradient_of,
-    nothing_saved,
-)
+from ipu.frontends.tensorflow.operations.composite import SAVED, composite, gradient_of
 from ipu.frontends.tensorflow.settings.notes import note
+from ipu.machine.device import Device
 
 __all__ = ["channels_of", "group_norm", "instance_norm", "layer_norm", "normalised"]
 
@@ -156,50 +152,30 @@ class _Norm:
         specs = [tf.TensorSpec(t.shape, t.dtype) for t in (x, gamma, beta)]
         marks = {"groups": self.groups, "strided": self.strided, "epsilon": self.epsilon}
 
+        rule = partial(ops.group_norm.forward, stable=True, **marks)
+
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def compute(x: Any, gamma: Any, beta: Any) -> Any:
-            y, saved = composite(
-                "GroupNorm", [x, gamma, beta], [specs[0], SAVED], self._formula, **marks
-            )
+            y, saved = composite("GroupNorm", [x, gamma, beta], [specs[0], SAVED], rule, **marks)
 
             def gradient(upstream: Any) -> Any:
                 with gradient_of(y):
                     return composite(
-                        "GroupNormGrad", [upstream, x, gamma, beta, saved], specs, self._slopes,
-                        **marks,
+                        "GroupNormGrad", [upstream, x, gamma, beta, saved], specs, slopes, **marks
                     )
 
             return y, gradient
 
+        def slopes(device: Device, upstream: Array, *operands: Any) -> tuple[Array, ...]:
+            """TensorFlow keeps the operands: what the rule saves is computed again."""
+            _, saved = rule(device, *operands[:3])
+            return tuple(
+                ops.group_norm.pull(i, device, upstream, saved, groups=self.groups,
+                                    strided=self.strided)
+                for i in range(3)
+            )
+
         return compute(x, gamma, beta)
-
-    # As TensorFlow computes it ---------------------------------------------------------------
-
-    def _grouped(self, x: Any) -> tuple[Any, tuple[int, int]]:
-        size = x.shape[-1] // self.groups
-        inner = (size, self.groups) if self.strided else (self.groups, size)
-        return x.reshape(x.shape[0], -1, *inner), (1, 2) if self.strided else (1, 3)
-
-    def _whitened(self, x: Any) -> tuple[Any, Any]:
-        wide, axes = self._grouped(x.astype(np.float64))
-        inverse = 1 / np.sqrt(wide.var(axes, keepdims=True) + self.epsilon)
-        return (wide - wide.mean(axes, keepdims=True)) * inverse, inverse
-
-    def _formula(self, x: Any, gamma: Any, beta: Any) -> Any:
-        whitened = self._whitened(x)[0].reshape(x.shape)
-        return np.asarray(whitened * gamma + beta, x.dtype), nothing_saved()
-
-    def _slopes(self, upstream: Any, x: Any, gamma: Any, beta: Any, _: Any) -> Any:
-        w, inverse = self._whitened(x)
-        h, axes = self._grouped(upstream.astype(np.float64) * gamma)
-        bent = h - w * (h * w).mean(axes, keepdims=True) - h.mean(axes, keepdims=True)
-        others = tuple(range(x.ndim - 1))
-        to_gamma = (upstream * w.reshape(x.shape)).sum(others)
-        to_x = (bent * inverse).reshape(x.shape)
-        return (
-            np.asarray(to_x, x.dtype), np.asarray(to_gamma, gamma.dtype),
-            np.asarray(upstream.sum(others, dtype=np.float64), beta.dtype),
-        )
 
 
 # The machine ------------------------------------------------------------------------------------

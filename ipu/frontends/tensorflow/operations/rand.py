@@ -16,6 +16,7 @@ from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, gradient_rule, kernel
 from ipu.frontends.tensorflow.operations.composite import composite, gradient_of
+from ipu.machine.device import Device
 from ipu.ops.random import seeded_mask
 
 __all__ = ["dropout"]
@@ -71,7 +72,7 @@ class _Dropout:
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]
         def compute(x: Any) -> Any:
-            y, mask = composite("Dropout", [x, seed], [spec, mask_spec], self._formula, **marks)
+            y, mask = composite("Dropout", [x, seed], [spec, mask_spec], self._seeded, **marks)
 
             def gradient(upstream: Any) -> Any:
                 with gradient_of(y):
@@ -84,12 +85,12 @@ class _Dropout:
 
         return compute(x)
 
-    def _formula(self, x: Any, seed: Any) -> Any:
+    def _seeded(self, device: Device, x: Array, seed: Any) -> tuple[Array, Any]:
         mask = seeded_mask(seed, self.modifier, _full(self.shape, x.shape), self.keep)
-        return self._masked(x, mask), mask
+        return self._masked(device, x, mask), mask
 
-    def _masked(self, x: Any, mask: Any) -> Any:
-        return np.asarray(np.where(mask, x, 0) * x.dtype.type(1 / self.keep), x.dtype)
+    def _masked(self, device: Device, x: Array, mask: Any) -> Array:
+        return ops.dropout.pull(0, device, x, (np.broadcast_to(mask, x.shape),), keep=self.keep)
 
 
 def _full(noise: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -19,10 +19,14 @@ from ipu.frontends.tensorflow.settings.notes import note
 from ipu.frontends.tensorflow.settings.options import OPTIONS
 from ipu.machine.choice import find_partials
 from ipu.machine.control import FpCtl
+from ipu.machine.cost.planner import Planner
 
 __all__ = ["PROCESS_COUNT", "System", "configure", "current", "is_configured", "reset", "restore"]
 
 _FLOATING = "floating_point_behaviour"
+_PROPORTION = "availableMemoryProportion"
+#: Options of products that the machine obeys.
+_MODELLED = {"partialsType", _PROPORTION}
 _GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
 _PROCESSES = "experimental.multi_replica_distribution"
 #: Number of processes; 0: one alone.
@@ -37,6 +41,7 @@ class System:
     control              $FP_CTL; esr is set for both kinds of stochastic rounding.
     rounding             where rounding is stochastic.
     partials             of matrix products; conv_partials: of convolutions.
+    planner              of matrix products; conv_planner: of convolutions.
     stable_statistics    normalisations subtract the mean before the variance.
     recompute            activations are recomputed.
     io_tiles             tiles that only transfer.
@@ -49,6 +54,8 @@ class System:
     rounding: StochasticRoundingBehaviour
     partials: Format
     conv_partials: Format
+    planner: Planner
+    conv_planner: Planner
     stable_statistics: bool
     recompute: bool
     io_tiles: int
@@ -161,6 +168,8 @@ def _read(options: Mapping[str, Any]) -> System:
         rounding=rounding,
         partials=_partials(options, "matmuls"),
         conv_partials=_partials(options, "convolutions"),
+        planner=_planner(options, "matmuls"),
+        conv_planner=_planner(options, "convolutions"),
         stable_statistics=options["norms.use_stable_statistics"],
         recompute=options["allow_recompute"],
         io_tiles=options["io_tiles.num_io_tiles"],
@@ -182,6 +191,22 @@ def _partials(options: Mapping[str, Any], category: str) -> Format:
     return find_partials(partials)
 
 
+def _planner(options: Mapping[str, Any], category: str) -> Planner:
+    """Choices of the cost model; the libraries' option is a text, "0.6" without one."""
+    text = options[f"{category}.poplar_options"].get(_PROPORTION)
+    if text is None:
+        return Planner()
+    try:
+        share = float(text)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(
+            f"{category}.poplar_options: {_PROPORTION}={text!r} is not a share; use '0' to '1'"
+        )
+    return Planner.of_share(share)
+
+
 def _not_modelled(options: Mapping[str, Any]) -> list[str]:
     """A sentence for each option that was changed and that the simulation does not obey."""
     sentences = [
@@ -193,10 +218,10 @@ def _not_modelled(options: Mapping[str, Any]) -> list[str]:
         and getattr(metadata.default, "value", metadata.default) != options[name]
     ]
     for category in ("matmuls", "convolutions"):
-        others = sorted(set(options[f"{category}.poplar_options"]) - {"partialsType"})
+        others = sorted(set(options[f"{category}.poplar_options"]) - _MODELLED)
         if others:
             sentences.append(
                 f"{category}.poplar_options: {', '.join(others)} is accepted, but the simulation "
-                "models partialsType alone"
+                f"models {' and '.join(sorted(_MODELLED, reverse=True))} alone"
             )
     return sentences

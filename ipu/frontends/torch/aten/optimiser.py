@@ -11,7 +11,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.frontends.torch.values import EIGHTHS, FORMATS, to_narrow
+from ipu.frontends.torch.values import EIGHTHS, FORMATS, WEIGHT, to_narrow
 from ipu.ops.primitive import Primitive
 from ipu.ops.updates.scales import unscaled
 
@@ -120,4 +120,6 @@ def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options:
     else:
         array = Array(result.numpy(), call.device.context(held))
     copy = memory.write(array, dtype)
+    if memory.role_of(x) == WEIGHT:
+        memory.give_role(copy, WEIGHT)
     return memory.laid_as_operands(copy, (result,))

@@ -17,6 +17,8 @@ __all__ = ["MUTANTS", "Named", "outcome"]
 
 ROUNDING, ELEMENTWISE = "fpsim/kernels/rounding/", "fpsim/kernels/elementwise/"
 RANDOM = "fpsim/kernels/random/"
+WINDOW = "fpsim/kernels/by_unit/window.py"
+BLOCKS, SCALES = "fpsim/kernels/blocks/", "fpsim/elementwise/blocks/scales.py"
 
 
 class Named(NamedTuple):
@@ -118,6 +120,49 @@ MUTANTS = [
     Named("parts of 65", "fpsim/products/spread_sums.py",
           "length = -(-n // -(-n // PART))", "length = -(-n // -(-n // PART)) + 1",
           "parts of a sum"),
+    Named("a tie of elements to the odd code", BLOCKS + "encode.py",
+          "((a >> k.drop) & 1)", "((~a >> k.drop) & 1)", "elements mxfp4 RNE"),
+    Named("random digits one place too far down", BLOCKS + "encode.py",
+          "drawn << (k.drop - k.random)", "drawn << (k.drop - k.random - 1)",
+          "elements mxfp8 SR(8)"),
+    Named("elements that do not saturate", BLOCKS + "encode.py",
+          "code = umin(body, k.largest)", "code = body", "elements mxfp8 RNE"),
+    Named("an element overflows late", BLOCKS + "encode.py",
+          "else (a >= k.over)", "else (a > k.over)", "elements mxfp6 RNE"),
+    Named("integers with the sign of a float", BLOCKS + "encode.py",
+          "negative = (none - code) & 0xFF if integers", "negative = code & 0xFF if integers",
+          "elements mxint8 RNE"),
+    Named("a scale twice as large", SCALES, "return _field(amax) - block.element.emax",
+          "return _field(amax) - block.element.emax + 1", "scale mxfp8 floor"),
+    Named("half of the wrong digit", SCALES, "half, bits = 1 << (22 - block.element.nmant)",
+          "half, bits = 1 << (23 - block.element.nmant)", "scale mxfp4 even"),
+    Named("ties down", SCALES, "bits + (1 << 22) >> 23", "bits + (1 << 22) - 1 >> 23",
+          "scale mxfp8 nearest"),
+    Named("the smallest power rounded up", SCALES, "np.where(bits <= 1 << 22, 0, field)",
+          "np.where(bits < 1 << 22, 0, field)", "scale mxfp6 rceil"),
+    Named("an infinite block has a scale", SCALES, """nan = np.isnan(amax)
+    if block.infinite""", """nan = amax != amax
+    if not block.infinite""", "scale mxfp8 floor"),
+    Named("a scale clamped below the largest", SCALES, "np.minimum(exact, most + _ONE)",
+          "np.minimum(exact, most - _ONE)", "scale nvfp4 digits"),
+    Named("a flag for the largest scale", SCALES, "scale == 0, exact > most",
+          "scale == 0, exact >= most", "scale nvfp4 digits"),
+    Named("a scale that is no longer NaN", SCALES, "scale[nan] = np.nan", "scale[nan] = most",
+          "scale nvfp4-ue5m3 digits"),
+    Named("a sign in a magnitude", BLOCKS + "largest.py",
+          "top = umax(top, load(x, i) & 0x7FFFFFFF)", "top = umax(top, load(x, i))",
+          "largest magnitude of a block"),
+    Named("the first vector with its sign", BLOCKS + "largest.py",
+          "top = load(x, at) & 0x7FFFFFFF", "top = load(x, at)", "largest magnitude of a block"),
+    Named("the last vector alone", BLOCKS + "largest.py",
+          "top = umax(top, load(x, i) & 0x7FFFFFFF)", "top = load(x, i) & 0x7FFFFFFF",
+          "largest magnitude of a block"),
+    Named("a sum cut that is rounded to nearest", WINDOW, "return whole_to_float(total) * undo",
+          "return whole_to_float_cut(total) * undo", "call e5m2 2 terms window 27 RNE"),
+    Named("zeros have the largest exponent", WINDOW, "tops = [*map(smax, tops, fields)]",
+          "tops = [*map(umax, tops, fields)]", "call e5m2 2 terms window 27 RNE"),
+    Named("a product counted twice", WINDOW, "sums = [total + product for",
+          "sums = [product + product for", "call e5m2 2 terms window 27 RNE"),
     Named("parts rounded down", "fpsim/products/spread_sums.py",
           "length = -(-n // -(-n // PART))", "length = n // -(-n // PART)", "parts of a sum"),
 ]

@@ -44,7 +44,7 @@ def test_every_kind_has_a_short_member_or_takes_long():
     kinds = {t.kind for t in theorems().values()}
     assert kinds - {t.kind for t in QUICK} <= {
         "conversion, given bits", "conversion, policies", "conversion, without flags",
-        "store, normal numbers", "operation, under contracts",
+        "store, normal numbers", "operation, under contracts", "unit calls",
     }
 
 

@@ -53,9 +53,9 @@ def test_clones_are_apart():
 
 #: What is accepted without an effect on this machine, and its arguments.
 SILENT = {
-    "setAvailableMemoryProportion": ({"IPU0": 0.5},), "syncPattern": (poptorch.SyncPattern(1),),
+    "syncPattern": (poptorch.SyncPattern(1),),
     "useIpuId": (0,), "useIpuModel": (True,), "logDir": ("x",), "enableStableNorm": (False,),
-    "enableExecutableCaching": ("x",), "sourceLocationExcludes": (["x"],),
+    "sourceLocationExcludes": (["x"],),
     "anchorTensor": ("short", "long"),
 }
 #: What has an effect, or nothing to have one on.

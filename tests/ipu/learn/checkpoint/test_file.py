@@ -97,10 +97,10 @@ def test_the_checksum_sees_what_the_container_does_not(tmp_path, monkeypatch):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "VERSION", 4)
+    monkeypatch.setattr(file, "VERSION", 5)
     save(tmp_path / "c", EMPTY)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has version 4, this fpsim reads 3"):
+    with pytest.raises(ValueError, match="has version 5, this fpsim reads 4"):
         load(tmp_path / "c")
 
 

@@ -81,7 +81,7 @@ def test_a_share_of_memory_is_a_share(share):
 
 
 def test_nothing_costs_nothing():
-    assert price(Work(0, 3, 2, 0), NOTHING, WIDE, MK2) == (0, 0, 0, 0)
+    assert price(Work(0, 3, 2, 0), NOTHING, WIDE, MK2) == (0, 0, 0, 0, 0)
 
 
 def test_stacks_of_matrices_are_groups():

@@ -114,6 +114,23 @@ def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
         model(x)
 
 
+@pytest.mark.source("S3-01")
+def test_a_small_share_of_memory_gives_more_steps_and_fewer_temporary_bytes_on_that_ipu():
+    def own(shares):
+        chosen = options(STRATEGIES["pipelined"](), 1, iterations=4, sr=False)
+        model = poptorch.inferenceModel(
+            Net(64).half(), chosen.setAvailableMemoryProportion(shares)
+        )
+        return model(data(4 * 1024)[0]), model.profile_figures
+
+    (outputs, usual), (others, small) = own({}), own({"IPU1": 0.0})
+    assert torch.equal(outputs, others)
+    assert small[1].work_bytes < usual[1].work_bytes
+    assert small[1].forward_cycles > usual[1].forward_cycles
+    assert small[0] == usual[0]
+    assert small[2:] == usual[2:]
+
+
 def host(model):
     """Bytes and cycles from and to the host, of the last stage alone."""
     plan, own = model.plan, model.profile_figures

@@ -212,6 +212,36 @@ def test_concurrent_stages_have_their_own_figures():
     assert all(cycles > 0 for cycles in column(own, "backward_cycles"))
 
 
+@pytest.mark.source("S3-01")
+@pytest.mark.parametrize("category", ["matmuls", "convolutions"])
+def test_a_small_share_of_memory_gives_more_steps_and_fewer_temporary_bytes(category):
+    images, kernel = tf.ones((1, 64, 64, 16), tf.half), tf.ones((3, 3, 16, 16), tf.half)
+    rows, weights = tf.ones((512, 256), tf.half), tf.ones((256, 512), tf.half)
+    programs = {
+        "matmuls": (tf.function(tf.matmul), rows, weights),
+        "convolutions": (
+            tf.function(lambda x, k: tf.nn.conv2d(x, k, 1, "SAME")), images, kernel,
+        ),
+    }
+
+    def own(program, **shares):
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        for name, share in shares.items():
+            getattr(config, name).poplar_options = {"availableMemoryProportion": share}
+        with machine():
+            config.configure_ipu_system()
+            launch(*programs[program])
+            ((_, costs_of),) = current().run._costs.items()
+            return costs_of.figures[0]
+
+    usual, small = own(category), own(category, **{category: "0"})
+    assert small.work_bytes < usual.work_bytes
+    assert small.forward_cycles > usual.forward_cycles
+    (other,) = programs.keys() - {category}
+    assert own(other, **{category: "0"}) == own(other)
+
+
 def test_the_infeed_tells_its_depth():
     def build(infeed, outfeed):
         infeed.prefetch_depth = 7

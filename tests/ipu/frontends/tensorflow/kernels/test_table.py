@@ -64,7 +64,6 @@ WITHOUT_ROWS = {
 }
 #: Single nodes, and why.
 SINGLE = {
-    "Gelu": "ops.gelu", "GeluGrad": "ops.gelu",
     "CumulativeLogsumexp": "of the host in binary64", "IgammaGradA": "of the host in binary64",
 }
 

@@ -57,6 +57,8 @@ def test_partials_are_the_libraries_words():
     assert (system.partials, system.conv_partials) == (BINARY16, BINARY32)
     with pytest.raises(ValueError, match=r"convolutions.*partialsType='float16'.*'float' or"):
         configure(options(convolutions__poplar_options={"partialsType": "float16"}))
+    with pytest.raises(ValueError, match=r"matmuls.*availableMemoryProportion='2' is not a share"):
+        configure(options(matmuls__poplar_options={"availableMemoryProportion": "2"}))
 
 
 GROUP = "norms.experimental.distributed_batch_norm_replica_group_size"
@@ -101,14 +103,14 @@ def test_options_that_exclude_each_other_are_refused(changes, sentence):
 def test_what_is_not_modelled_says_so_once():
     changed = options(
         optimizations__combine_matmuls=True,
-        matmuls__poplar_options={"availableMemoryProportion": "0.1"},
+        matmuls__poplar_options={"availableMemoryProportion": "0.1", "use128BitLoad": "true"},
     )
     with pytest.warns(RuntimeWarning) as told:
         configure(changed)
     assert [str(warning.message) for warning in told] == [
         "optimizations.combine_matmuls = True is accepted, but the simulation does not model it",
-        "matmuls.poplar_options: availableMemoryProportion is accepted, but the simulation "
-        "models partialsType alone",
+        "matmuls.poplar_options: use128BitLoad is accepted, but the simulation models "
+        "partialsType and availableMemoryProportion alone",
     ]
     configure(changed)
 

@@ -1,0 +1,170 @@
+"""Products of a dense layer by a recipe: forward, and the gradients to its input and its weight.
+
+Whatever the layout of a framework, the operands are x (tokens, inputs), w (outputs, inputs) and dy
+(tokens, outputs): random bits follow their C order, so all front ends have the same bits. K is
+filled up with zeros to whole blocks, transforms and promoted sums, the other axis to whole rows of
+square blocks; random bits are those of the filled operand. A product that the recipe leaves out
+goes through the unit of its format.
+
+Source    `fpsim.recipe_products`; docs/semantics.md §5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpsim import recipe_products
+from fpsim.array import Array
+from fpsim.block_array import BlockArray
+from fpsim.records.formats import Format
+from fpsim.records.recipes import OperandRule, ProductRule, Recipe
+from fpsim.records.scaled_units import ScaledUnit
+from fpsim.records.transforms import Transform
+from fpsim.records.units import MatrixUnit, find_unit
+from ipu.machine.delayed import Moment
+from ipu.machine.device import Device
+
+__all__ = [
+    "OPERANDS", "LayerRecipe", "OperandEvent", "forward", "input_gradient", "weight_gradient",
+]
+
+#: The operands of each product, the left one first.
+OPERANDS = {
+    "forward": ("x", "w"), "input_gradient": ("dy", "w"), "weight_gradient": ("dy", "x"),
+}
+
+
+class LayerRecipe(NamedTuple):
+    """The recipe of one call of a layer.
+
+    layer    whose scales and statistics these are.
+    moment   of the training, for scales that follow from the moments before.
+    """
+
+    recipe: Recipe
+    layer: str = ""
+    moment: Moment = Moment()
+
+
+class OperandEvent(NamedTuple):
+    """An operand of a product has become blocks along an axis, after a transform."""
+
+    layer: str
+    product: str
+    operand: str
+    numbers: Array
+    axis: int
+    transform: Transform | None
+    blocks: BlockArray
+
+
+def forward(device: Device, x: Array, w: Array, how: LayerRecipe, to: Format) -> Array | None:
+    """x wᵀ in a format; None: the recipe leaves this product out."""
+    return _product(device, "forward", (x, 1), (w, 1), how, to)
+
+
+def input_gradient(
+    device: Device, dy: Array, w: Array, how: LayerRecipe, to: Format
+) -> Array | None:
+    """dy w, likewise."""
+    return _product(device, "input_gradient", (dy, 1), (w, 0), how, to)
+
+
+def weight_gradient(
+    device: Device, dy: Array, x: Array, how: LayerRecipe, to: Format
+) -> Array | None:
+    """dyᵀ x, likewise."""
+    return _product(device, "weight_gradient", (dy, 0), (x, 0), how, to)
+
+
+#: An operand and its axis that the product sums over.
+Operand = tuple[Array, int]
+
+
+def _product(
+    device: Device, product: str, left: Operand, right: Operand, how: LayerRecipe, to: Format
+) -> Array | None:
+    rule: ProductRule | None = getattr(how.recipe, product)
+    if rule is None:
+        return None
+    device.check_blocks(how.recipe)
+    unit = find_unit(rule.unit)
+    k = math.lcm(_along(rule.left), _along(rule.right), _promoted(rule, unit))
+    shape = left[0].shape[1 - left[1]], right[0].shape[1 - right[1]]
+    a = _filled(*left, k, rule.left)
+    b = _filled(*right, k, rule.right)
+    options = recipe_products.OperandOptions(
+        _factors(device, product, (left[0], right[0]), rule, how), _observer(device, product, how),
+        publishes=False,
+    )
+    compute = getattr(recipe_products, product)
+    result: Array = compute(device.context(to), a, b, how.recipe, options)
+    device.units_used[unit.name] = unit
+    return result if result.shape == shape else result[: shape[0], : shape[1]]
+
+
+# Whole blocks ---------------------------------------------------------------------------------
+
+
+def _along(rule: OperandRule) -> int:
+    """What divides K of an operand."""
+    size = 1 if rule.transform is None else rule.transform.size
+    return math.lcm(rule.block.elements or 1, size, 2 if rule.block.packed else 1)
+
+
+def _promoted(rule: ProductRule, unit: MatrixUnit) -> int:
+    """What divides K of a unit that adds partial sums up outside, under one scale."""
+    is_whole = rule.left.block.elements is None
+    return unit.scale_block if is_whole and isinstance(unit, ScaledUnit) else 1
+
+
+def _filled(x: Array, axis: int, k: int, rule: OperandRule) -> Array:
+    """x with zeros up to whole blocks."""
+    multiples = [rule.block.rows or 1] * 2
+    multiples[axis] = k
+    ends = [-n % m for n, m in zip(x.shape, multiples, strict=True)]
+    if not any(ends):
+        return x
+    return x.like(np.pad(x.carrier, [(0, end) for end in ends]))
+
+
+# Scales and statistics ------------------------------------------------------------------------
+
+
+def _factors(
+    device: Device, product: str, operands: tuple[Array, Array], rule: ProductRule,
+    how: LayerRecipe,
+) -> tuple[float | None, float | None]:
+    """Delayed factors of both operands."""
+    history = how.recipe.history
+    if history is None:
+        return None, None
+    factors = []
+    for name, x, operand in zip(
+        OPERANDS[product], operands, (rule.left, rule.right), strict=True
+    ):
+        amax = float(np.max(np.abs(x.carrier), initial=0.0))
+        factors.append(device.blocks.delayed.factor(
+            how.layer, name, operand.block.element, history, how.moment, amax
+        ))
+    return factors[0], factors[1]
+
+
+def _observer(device: Device, product: str, how: LayerRecipe) -> Callable[..., Any] | None:
+    """Who is told of operands."""
+    if device.blocks.observe is None:
+        return None
+    return partial(_tell, device.blocks.observe, how.layer, product)
+
+
+def _tell(
+    note: Callable[[OperandEvent], object], layer: str, product: str, side: str, numbers: Array,
+    axis: int, transform: Transform | None, blocks: BlockArray,
+) -> None:
+    operand = OPERANDS[product][side == "right"]
+    note(OperandEvent(layer, product, operand, numbers, axis, transform, blocks))

@@ -1,0 +1,115 @@
+"""Recipes of blocks in TensorFlow programs: the law of dense layers, what is outside (law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, tf
+from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+
+from fpsim.tf import machine  # isort: skip
+from ipu.run.places import Place  # isort: skip
+
+SHAPE = 20, 40, 24
+
+
+def passes(policy, product, shapes=None):
+    """y, dx and dw of a product of x with a variable, by a tape in one launch."""
+    x, w, dy = operands(*SHAPE)
+    places = {}
+    with machine(policy, seed=3) as run:
+        run.watch(lambda event: places.setdefault(
+            (event.place.layer, event.place.direction), event.place))
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        config.configure_ipu_system()
+        strategy = ipu.ipu_strategy.IPUStrategy()
+        with strategy.scope():
+            weight = tf.Variable(w, name="layer/kernel")
+            if shapes:
+                x, dy = x.reshape(shapes[0]), dy.reshape(shapes[1])
+
+            @tf.function(jit_compile=True)
+            def step(x, dy):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = product(x, weight)
+                dx, dw = tape.gradient(y, [x, weight], dy)
+                return y, dx, dw
+
+            found = [v.numpy() for v in strategy.run(step, [tf.constant(x), tf.constant(dy)])]
+    return found, [name for name, direction in places if "MatMul" in name], run
+
+
+def place(name, direction):
+    return Place(0, 0, 0, name, direction)
+
+
+@pytest.mark.parametrize("name", [k for k in KINDS if k not in ("nvfp4", "mxfp4+sr34+rht64")])
+def test_a_dense_layer_has_the_bits_of_the_rows(name):
+    found, _, run = passes(name, tf.matmul)
+    for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert run.device.blocks.outside == {}
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp4+sr34+rht64"])
+def test_random_bits_are_those_of_the_rows_at_the_nodes_places(name):
+    found, nodes, _ = passes(name, tf.matmul)
+    forward, *gradients = sorted(nodes, key=len)
+    for i, (node, one) in enumerate(zip(sorted(gradients), found[1:], strict=True)):
+        rows = layer_passes(name, SHAPE, place(forward, "forward"), place(node, "backward"),
+                            order=(i, 1 - i))
+        np.testing.assert_array_equal(found[0], rows[0])
+        np.testing.assert_array_equal(one, rows[1 + i])
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, w: tf.matmul(x, tf.transpose(w), transpose_b=True),
+    lambda x, w: tf.transpose(tf.matmul(w, x, transpose_a=True, transpose_b=True)),
+    lambda x, w: tf.transpose(tf.matmul(tf.transpose(w), tf.transpose(x))),
+])
+def test_weights_are_known_however_the_product_is_written(write):
+    found, _, run = passes("mxfp8", write)
+    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert run.device.blocks.outside == {}
+
+
+def test_sequences_are_the_same_layer():
+    shapes = (2, 10, 40), (2, 10, 24)
+    found, _, _ = passes("nvfp4-plain", lambda x, w: tf.tensordot(x, w, 1), shapes)
+    for one, other in zip(found, layer_passes("nvfp4-plain", SHAPE), strict=True):
+        np.testing.assert_array_equal(one.reshape(other.shape), other)
+
+
+def test_products_of_activations_are_told():
+    def product(x, w):
+        y = tf.matmul(x, w)
+        return y + 0 * tf.matmul(tf.matmul(x, x, transpose_b=True), y)
+
+    with pytest.warns(RuntimeWarning, match="MatMul of .* is none and computes in bfloat16"):
+        found, _, run = passes("nvfp4-plain", product)
+    assert {operation for _, operation in run.device.blocks.outside} == {"MatMul"}
+    np.testing.assert_array_equal(found[0], layer_passes("nvfp4-plain", SHAPE)[0])
+    assert run.report()["uncovered"]
+
+
+def test_targets_and_steps_of_delayed_scales():
+    with pytest.raises(ValueError, match="recipe=nvfp4 with target=mk2, which has no unit"):
+        machine("nvfp4", target="mk2")
+    x, *_ = operands(*SHAPE)
+    with machine("fp8-delayed") as run:
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        config.configure_ipu_system()
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            model = tf.keras.Sequential([
+                tf.keras.layers.Input((40,)), tf.keras.layers.Dense(24, name="only")])
+            model.compile(tf.keras.optimizers.SGD(0.0), "mse")
+            model.fit(x[:16], np.zeros((16, 24), "f4"), batch_size=4, shuffle=False, verbose=0)
+    scales = {operand: scale for _, operand, scale in run.device.blocks.delayed}
+    assert len(scales["x"].history) == 3  # the fourth step's joins when the fifth begins
+    assert scales["x"].history == tuple(
+        float(np.abs(x[4 * i : 4 * i + 4]).max()) for i in range(3))

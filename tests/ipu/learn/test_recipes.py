@@ -1,0 +1,95 @@
+"""Recipes of blocks in trainings of `ipu.learn` (law, differential)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fpsim as fp
+from ipu.learn import SGD, Trainer, conv, dense, flatten
+from ipu.learn.checkpoint import load, save
+from ipu.learn.tensor import Tensor, gradients
+from ipu.learn.variables import Variable
+from ipu.machine import Device
+from ipu.ops.products import matmul
+from ipu.run import machine
+from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+
+from fpsim.records.recipes import find_recipe  # isort: skip
+from ipu.ops.dense import LayerRecipe  # isort: skip
+
+SHAPE = 20, 40, 24
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_tape_has_the_bits_of_the_rows(name):
+    device = Device("hypothetical", seed=3)
+    x, w, dy = (device.from_host(v, fp.BFLOAT16) for v in operands(*SHAPE))
+    sources = [Variable(a, device, n) for n, a in (("x", x), ("w", w))]
+    y = matmul(*sources, recipe=LayerRecipe(find_recipe(name), "layer"))
+    found = [y.array, *gradients(y, sources, dy)]
+    for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
+        np.testing.assert_array_equal(one.values, other)
+    assert isinstance(y, Tensor)
+
+
+def network(x):
+    return dense(dense(x, 32, "hidden"), 4, "head")
+
+
+def batch(step, size=16):
+    x, *_ = operands(size, 20, 4, seed=step)
+    return x, np.arange(size) % 4
+
+
+def steps(trainer, numbers):
+    return [float(trainer.step(*batch(i))) for i in numbers]
+
+
+@pytest.mark.parametrize("policy", ["fp8-delayed+dy=sr", "nvfp4+head=bf16"])
+def test_a_training_goes_on_from_a_checkpoint(policy, tmp_path):
+    def trainer():
+        return Trainer(network, SGD(0.01), run=machine(policy, seed=2))
+
+    whole = steps(trainer(), range(6))
+    begun = trainer()
+    first = steps(begun, range(3))
+    save(tmp_path / "c", begun.state())
+    resumed = trainer()
+    resumed.step(*batch(9))  # of another past
+    resumed.restore(load(tmp_path / "c"))
+    assert first + steps(resumed, range(3, 6)) == whole
+
+
+def test_layers_by_pattern_and_what_no_recipe_covers():
+    run = machine("nvfp4+head=bf16", count=True)
+    trainer = Trainer(network, SGD(0.01), run=run)
+    trainer.step(*batch(0))
+    rows = run.report()["operands"]
+    assert {row["layer"] for row in rows} == {"hidden"}
+    assert {row["product"] for row in rows} == {"forward", "weight_gradient"}  # x needs no gradient
+    run = machine("nvfp4")
+
+    def images(x):
+        return dense(flatten(conv(x, 4, 3, "conv")), 4, "head")
+
+    with pytest.warns(RuntimeWarning, match="conv2d of conv is none and computes in bfloat16"):
+        Trainer(images, SGD(0.01), run=run).step(np.ones((4, 5, 5, 3)), np.arange(4))
+    assert run.report()["uncovered"] == [{"layer": "conv", "operation": "conv2d", "times": 1}]
+    with pytest.raises(ValueError, match="recipe=nvfp4 with target=mk2"):
+        machine("nvfp4", target="mk2")
+
+
+def test_statistics_of_operands():
+    run = machine("nvfp4-plain", count=True)
+    trainer = Trainer(network, SGD(1e-9), run=run)
+    trainer.step(*batch(0))
+    (row,) = [r for r in run.report()["operands"] if r["layer"] == "hidden" and (
+        r["product"], r["operand"]) == ("forward", "x")]
+    x = np.float32(fp.round_to(batch(0)[0], fp.BFLOAT16))
+    blocks = fp.quantize(np.pad(x, [(0, 0), (0, 12)]), "nvfp4", axis=1, flags=True)
+    error = np.square(blocks.values - np.pad(x, [(0, 0), (0, 12)])).sum()
+    assert row["snr"] == pytest.approx(10 * np.log10(np.square(np.float64(x)).sum() / error))
+    assert row["clipped"] * np.count_nonzero(x) == pytest.approx(blocks.counts()["OVERFLOW"])
+    zeros = (blocks.values[:, :20] == 0) & (x != 0)
+    assert (row["flushed"] + row["zero_scale"]) * np.count_nonzero(x) == pytest.approx(zeros.sum())
