@@ -52,7 +52,7 @@ class _Constants:
         self.carriers: dict[tuple[type, Scalar | str], Carrier] = {}
 
 
-class Meter(Protocol):
+class CycleMeter(Protocol):
     """What adds up the cycles of operations, and may record them."""
 
     vector_cycles: int
@@ -87,7 +87,7 @@ class Core(State):
         #: Cycles of a loop of each operation, and the elements that it takes, and who adds them up;
         #: of a machine's format.
         self.loops: Mapping[str, tuple[int, int]] | None = None
-        self.meter: Meter | None = None
+        self.meter: CycleMeter | None = None
 
     def constant(self, value: Scalar) -> Carrier:
         """A Python number in this format, to nearest even; its memory must not be written."""

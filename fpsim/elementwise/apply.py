@@ -32,7 +32,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["Call", "apply", "as_read", "broadcast", "common_shape", "variant"]
+__all__ = ["KernelCall", "apply", "as_read", "broadcast", "common_shape", "variant"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -80,7 +80,7 @@ def variant(
     return choices, rule, width
 
 
-class Call:
+class KernelCall:
     """A kernel for one operation under one set of choices, with everything but its arrays."""
 
     __slots__ = ("computing", "constants", "loop")
@@ -115,7 +115,7 @@ def _random(bits: Draw) -> _Bits:
 
 
 def _run(
-    call: Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
     bits: _Bits, first: int, streaming: bool,
 ) -> int:
     """The kernel on flat contiguous arrays."""
@@ -201,7 +201,7 @@ def apply(
     key = (operation, input_size, level, bits.words is not None)
     call = settings.calls.get(key)
     if call is None:
-        call = settings.calls[key] = Call(operation, settings, *key[1:])
+        call = settings.calls[key] = KernelCall(operation, settings, *key[1:])
     random = _random(bits) if settings.rounding.stochastic else _NO_BITS
     if out.flags.carray:
         ready = _as_they_lie(operands, shape, out.size)
@@ -313,7 +313,8 @@ def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
 
 
 def _run_direct(
-    call: Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Whole arrays at once, on several threads where they are large; the operands are flat."""
     target = out if out.ndim == 1 else out.reshape(-1)
@@ -365,7 +366,8 @@ def _written_out(x: Carrier, size: int) -> Carrier:
 
 
 def _run_repeating(
-    call: Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Threads begin with whole periods; of what repeats the kernel is given one period and more."""
     target, element_flags = _flat(out), _flat(element_flags)
@@ -388,7 +390,8 @@ def _run_repeating(
 
 
 def _run_chunks(
-    call: Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
     size = min(_CHUNK, out.size)

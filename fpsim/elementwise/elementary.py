@@ -246,10 +246,10 @@ def _keeping_infinities(settings: Settings) -> Settings:
     if not settings.format.has_infinity:
         return settings
     key = ("keeping infinities", 0, 0, False)
-    kept: Settings | None = settings.calls.get(key)
-    if kept is None:
-        kept = settings.calls[key] = settings.replace(infinite_input="keep")
-    return kept
+    others: Settings | None = settings.calls.get(key)
+    if others is None:
+        others = settings.calls[key] = settings.replace(infinite_input="keep")
+    return others
 
 
 def _own_flags(edges: _Edges, x: Carrier) -> ElementFlags:

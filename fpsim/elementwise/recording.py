@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.elementwise.apply import Call
+from fpsim.elementwise.apply import KernelCall
 from fpsim.kernels.elementwise.sequence import COPY, PART, STEP, address_of, run_sequence
 from fpsim.kernels.elementwise.step import FLAGS_STICKY
 from fpsim.kernels.random.words import NO_WORDS
@@ -26,7 +26,7 @@ from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
-__all__ = ["Job", "Program", "RecordedOperation", "Recording", "are_apart"]
+__all__ = ["RecordedJob", "RecordedProgram", "RecordedOperation", "Recording", "are_apart"]
 
 _NO_FLAGS = np.zeros(1, np.uint8)
 
@@ -46,7 +46,7 @@ class RecordedOperation(NamedTuple):
 
 
 class Recording:
-    """Operations in order; see `Program.of`."""
+    """Operations in order; see `RecordedProgram.of`."""
 
     def __init__(self) -> None:
         self.operations: list[RecordedOperation] = []
@@ -74,7 +74,7 @@ class Recording:
         self.is_whole = False
 
 
-class _Row(NamedTuple):
+class RecordedRow(NamedTuple):
     """An operation, or a copy (None), on values by their numbers; -1 - c is constant c."""
 
     operation: RecordedOperation | None
@@ -82,7 +82,7 @@ class _Row(NamedTuple):
     result: int
 
 
-class Job(NamedTuple):
+class RecordedJob(NamedTuple):
     """Arrays that a program runs on: where they begin, and what they draw.
 
     inputs, outputs   addresses of the elements, which lie side by side; an output may be an input.
@@ -109,7 +109,7 @@ def are_apart(inputs: Sequence[int], outputs: Sequence[int], size: int) -> bool:
     return min(map(sub, starts[1:], starts), default=0) >= 4 * size or len(starts) < 2
 
 
-class Program:
+class RecordedProgram:
     """Operations on the elements of arrays that lie side by side.
 
     operations  those that are recorded, in order.
@@ -117,8 +117,8 @@ class Program:
     """
 
     def __init__(
-        self, operations: Sequence[RecordedOperation], rows: list[_Row], constants: list[float],
-        n_inputs: int, results: list[int],
+        self, operations: Sequence[RecordedOperation], rows: list[RecordedRow],
+        constants: list[float], n_inputs: int, results: list[int],
     ) -> None:
         self.operations = operations
         self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
@@ -130,18 +130,18 @@ class Program:
         self._kind = (n_inputs, *results, *[
             (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)
         ])
-        self._layouts: dict[tuple[int, ...], _Layout] = {}
+        self._layouts: dict[tuple[int, ...], ProgramLayout] = {}
 
     @classmethod
     def of(
         cls, recording: Recording, inputs: Sequence[Carrier], outputs: Sequence[Carrier]
-    ) -> Program | None:
+    ) -> RecordedProgram | None:
         """The program that computes the outputs from the inputs; None where not all is noted."""
         if not recording.is_whole:
             return None
         values = {id(carrier): i for i, carrier in enumerate(inputs)}
         constants: list[float] = []
-        rows: list[_Row] = []
+        rows: list[RecordedRow] = []
         for operation in recording.operations:
             if operation.is_single:
                 continue
@@ -153,20 +153,20 @@ class Program:
                     constants.append(float(carrier))
                 operands.append(values.get(id(carrier), -len(constants)))
             result = len(inputs) + len(rows)
-            rows.append(_Row(operation, tuple(operands), result))
+            rows.append(RecordedRow(operation, tuple(operands), result))
             values[id(operation.result)] = result
         if any(id(carrier) not in values for carrier in outputs):
             return None
         results = [values[id(carrier)] for carrier in outputs]
         return cls(recording.operations, rows, constants, len(inputs), results)
 
-    def run(self, jobs: Sequence[Job], seed: int) -> list[int]:
+    def run(self, jobs: Sequence[RecordedJob], seed: int) -> list[int]:
         """Compute the outputs of all jobs; the flags of each operation, together.
 
         Each job is apart, and an output that replaces an input is none of another job's arrays.
         """
         flags = self._flags.copy()
-        groups: dict[_Layout, list[Job]] = {}
+        groups: dict[ProgramLayout, list[RecordedJob]] = {}
         for job in jobs:
             groups.setdefault(self._layout(job), []).append(job)
         for layout, group in groups.items():
@@ -174,7 +174,7 @@ class Program:
         raised: list[int] = flags.tolist()
         return raised
 
-    def _layout(self, job: Job) -> _Layout:
+    def _layout(self, job: RecordedJob) -> ProgramLayout:
         where = {address: i for i, address in enumerate(job.inputs)}
         replaced = tuple([where.get(address, -1) for address in job.outputs])
         layout = self._layouts.get(replaced)
@@ -182,7 +182,7 @@ class Program:
             key = self._kind, self.n_draws, len(self.operations), replaced
             layout = _LAYOUTS.get(key)
             if layout is None:
-                layout = _Layout(
+                layout = ProgramLayout(
                     self.operations, self._rows, self._n_inputs, self._results, replaced
                 )
                 if len(_LAYOUTS) >= _KEPT:
@@ -192,7 +192,7 @@ class Program:
         return layout
 
 
-class _Layout:
+class ProgramLayout:
     """Where the values of a program are: in arrays, or in rooms for a block.
 
     replaced   of each output, the input whose memory it has; else -1.
@@ -202,27 +202,27 @@ class _Layout:
     """
 
     def __init__(
-        self, operations: Sequence[RecordedOperation], rows: list[_Row], n_inputs: int,
+        self, operations: Sequence[RecordedOperation], rows: list[RecordedRow], n_inputs: int,
         results: list[int], replaced: tuple[int, ...],
     ) -> None:
         reads = {value: o for o, row in enumerate(rows) for value in row.operands}
         slots = dict(enumerate(range(n_inputs)))
         n_arrays = n_inputs + len(results)
-        copies: list[_Row] = []
+        copies: list[RecordedRow] = []
         homes: dict[int, int] = {}
         for k, (value, old) in enumerate(zip(results, replaced, strict=True)):
-            made = value - n_inputs
+            producer = value - n_inputs
             if value == old:
                 continue
-            is_needed = old >= 0 and (reads.get(old, -1) > made or old in results)
+            is_needed = old >= 0 and (reads.get(old, -1) > producer or old in results)
             if value < n_inputs or value in homes or is_needed:
-                copies.append(_Row(None, (value,), -1 - k))
+                copies.append(RecordedRow(None, (value,), -1 - k))
                 reads[value] = len(rows)
             else:
                 homes[value] = n_inputs + k
         free: set[int] = set()
         n_rooms = 0
-        self._table: list[tuple[_Row, tuple[int, ...], int]] = []
+        self._table: list[tuple[RecordedRow, tuple[int, ...], int]] = []
         for o, row in enumerate(rows):
             operands = tuple([slots.get(value, value) for value in row.operands])
             free |= {
@@ -258,12 +258,12 @@ class _Layout:
         self._draws = np.full(n, -1, np.int64)
         self._calls = []  # keeps the loops alive
         for o, (row, operands, slot) in enumerate(self._table):
-            given = [n_arrays + self._n_rooms - 1 - x if x < 0 else x for x in operands]
-            x, y, z = (*given, given[0], given[0])[:3]
+            operand_slots = [n_arrays + self._n_rooms - 1 - x if x < 0 else x for x in operands]
+            x, y, z = (*operand_slots, operand_slots[0], operand_slots[0])[:3]
             address, is_wide = COPY, False
             if row.operation is not None:
                 name, settings = row.operation.name, row.operation.settings
-                call = Call(name, settings, 4, FLAGS_STICKY, supplied=False)
+                call = KernelCall(name, settings, 4, FLAGS_STICKY, supplied=False)
                 self._calls.append(call)
                 is_wide = call.constants.dtype == np.uint64
                 (self._wide if is_wide else self._narrow)[o] = call.constants
@@ -273,7 +273,7 @@ class _Layout:
             self._rows[o] = address, is_wide, x, y, z, slot
 
     def run(
-        self, jobs: Sequence[Job], constants: NDArray[np.float32], seed: np.uint64,
+        self, jobs: Sequence[RecordedJob], constants: NDArray[np.float32], seed: np.uint64,
         n_operations: int,
     ) -> NDArray[np.int64]:
         """The flags of each operation."""
@@ -310,4 +310,4 @@ class _Layout:
 
 
 #: Layouts by what they depend on.
-_LAYOUTS: dict[tuple[object, ...], _Layout] = {}
+_LAYOUTS: dict[tuple[object, ...], ProgramLayout] = {}

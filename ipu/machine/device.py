@@ -128,6 +128,12 @@ class Device:
     $FP_STS 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1
     """
 
+    #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and its
+    #: result; see `ipu.run`.
+    watch: Callable[[Any, Array], object] | None = None
+    #: Where elementwise operations are noted as they run.
+    recording: Recording | None = None
+
     def __init__(
         self,
         target: Target | str = MK2,
@@ -170,18 +176,12 @@ class Device:
         #: Thread cycles of the elementwise operations and reductions so far, by the declared model
         #: of `ipu.machine.vector`.
         self.vector_cycles = 0
-        #: Where elementwise operations are noted as they run.
-        self.recording: Recording | None = None
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._tensor = self._suffix = ""
-        #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and
-        #: its result; see `ipu.run`.
-        self.watch: Callable[[Any, Array], object] | None = None
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
-        self._rows: dict[tuple[object, ...], LedgerRow] = {}
-        self._planners: list[Planner | None] = []
+        self._rows: dict[tuple[object, ...], tuple[LedgerRow, object]] = {}
         #: Choices of the cost model; programs change them. None: convolutions have those of all.
         self.planner = self.options.planner
         self.conv_planner: Planner | None = None
@@ -804,7 +804,8 @@ class Device:
         if late_shape is not None and self.puts_off and leaves is result_format and not is_nearest:
             x, y = call.operands
             key = call.key(x.shape, y.shape, late_shape, leaves)
-            row = self._rows.get((key, id(self.planner), id(self.conv_planner)))
+            entry = self._rows.get((key, id(self.planner), id(self.conv_planner)))
+            row = None if entry is None else entry[0]
             if row is not None and row.useful >= WORTH and self._late.may_have(context):
                 self.units_used[call.unit.name] = call.unit
                 self.ledger.add(self._tensor, row)
@@ -826,18 +827,19 @@ class Device:
         key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
         # By identity: a hash of a planner is a call of Python.
         full = key, id(self.planner), id(self.conv_planner)
-        row = self._rows.get(full)
-        if row is None:
-            self._planners += [self.planner, self.conv_planner]  # so that no other has their numbers
+        entry = self._rows.get(full)
+        if entry is None:
             planner = self.planner
             if self.conv_planner is not None and call.verb.startswith("conv"):
                 planner = self.conv_planner
-            row = self._rows[full] = ledger_row(
+            row = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
                 planner, call.parts,
             )
+            # The planners stay alive, so that no other has their identity.
+            entry = self._rows[full] = row, (self.planner, self.conv_planner)
         self.units_used[call.unit.name] = call.unit
-        self.ledger.add(self._tensor, row)
+        self.ledger.add(self._tensor, entry[0])
 
 
 def _no_array(x: object) -> TypeError:

@@ -190,6 +190,8 @@ class StepRows:
         numbers = {option: arguments[option] for option in row.numbers}
         lists = [arguments[x] for x in LISTS[name]]
         operation, waiting = f"torch.optim.{name}", list[tuple[int, _Turn, Updated]]()
+        if (together := together_on(self._memory.device)) is not None:
+            together.forget()  # what a step that was stopped has left
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
                 zip(arguments["params"], arguments["grads"], strict=True)
@@ -296,7 +298,6 @@ class StepRows:
 
         written    gets the tensors whose memory has them already; None: none has.
         """
-        joined = written is not None
         rows = zip(
             lists, turn.names, turn.tensors, turn.slots, turn.places[1:], updated.slots,
             strict=True,
@@ -304,11 +305,11 @@ class StepRows:
         for slots, name, tensor, before, place, array in rows:
             if array is before:
                 continue
-            if joined and array.carrier is place:
+            if written is not None and array.carrier is place:
                 written.append(tensor)
             else:
                 slots[i] = self._stored(tensor, name, array, turn.gradient)
-        if joined and updated.value.carrier is turn.places[0]:
+        if written is not None and updated.value.carrier is turn.places[0]:
             written.append(turn.parameter)
         else:
             self._write(turn.parameter, updated.value)

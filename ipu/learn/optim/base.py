@@ -179,7 +179,12 @@ class Optimizer(ABC):
         """
         rate = self.rate if rate is None else rate
         self._warn(rate, {self.format or v.dtype for _, v in pairs if v.name not in slots})
-        return self._applied(pairs, slots, rate, observe)
+        try:
+            return self._applied(pairs, slots, rate, observe)
+        except BaseException:
+            if pairs and (together := together_on(pairs[0][1].device)) is not None:
+                together.forget()
+            raise
 
     @usual_arithmetic
     def _applied(
@@ -328,9 +333,9 @@ class TableOptimizer(Optimizer):
             return Step.of(
                 row(device, w, gradient, asked.slots, **asked.numbers), asked.more()
             )
-        value, kept, *_ = joined[0]
+        value, after, *_ = joined[0]
         # Nobody observes the change: it stays where it was computed.
-        return Step(value, value, value, (*kept, *asked.more()))
+        return Step(value, value, value, (*after, *asked.more()))
 
 
 _ADVICE = {

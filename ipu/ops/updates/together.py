@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import Job, Program, Recording, are_apart
+from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
 from ipu.machine.device import Device
@@ -48,7 +48,7 @@ class _Equation(NamedTuple):
     changed  constants that did not fit.
     """
 
-    program: Program
+    program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
 
@@ -112,7 +112,7 @@ class Together:
         self._equations: dict[tuple[Any, ...], _Equation | None] = {}
         #: How often a row was refused, one time after the other.
         self._refused: Counter[str] = Counter()
-        self._waiting: dict[int, tuple[Program, list[Job]]] = {}
+        self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
 
@@ -161,10 +161,14 @@ class Together:
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
             return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
-        job = Job(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
+        job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         self._waiting.setdefault(id(program), (program, []))[1].append(job)
         self._arrays += arrays
         return Updated(after[0], tuple(after[1:])), changed
+
+    def forget(self) -> None:
+        """Nothing waits any more: the step was stopped."""
+        self._waiting, self._arrays = {}, []
 
     def run(self) -> None:
         """Compute what waits; raise its flags and count its cycles."""
@@ -247,7 +251,7 @@ class Together:
                     return None
                 places.append(len(outputs))
                 outputs.append(array.carrier)
-        program = Program.of(recording, inputs, outputs)
+        program = RecordedProgram.of(recording, inputs, outputs)
         return None if program is None else _Equation(program, tuple(places), tuple(changed))
 
     def _sample(self, x: Array | None) -> Array | None:
@@ -272,7 +276,8 @@ def at_once(
     [0.75, 0.75, 0.75]
     """
     together = together_on(device)
-    joined = together and together.add(UpdateRequest(row, w, g, slots, numbers))
+    request = UpdateRequest(row, w, g, slots, numbers)
+    joined = None if together is None else together.add(request)
     if together is None or joined is None:
         return row(device, w, g, slots, **numbers)
     together.run()

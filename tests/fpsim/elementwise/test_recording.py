@@ -10,29 +10,31 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Array
-from fpsim.elementwise.recording import Job, Program, Recording, are_apart
+from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
 from fpsim.state.threads import get_threads, set_threads
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
 
 
-def recorded(device: Device, function, inputs: list[Array]) -> Program | None:
+def recorded(device: Device, function, inputs: list[Array]) -> RecordedProgram | None:
     device.recording = recording = Recording()
     try:
         results = function(device, *inputs)
     finally:
         device.recording = None
-    return Program.of(recording, [x.carrier for x in inputs], [x.carrier for x in results])
+    return RecordedProgram.of(recording, [x.carrier for x in inputs], [x.carrier for x in results])
 
 
 def address(x: np.ndarray) -> int:
     return int(x.ctypes.data)
 
 
-def run(program: Program, inputs, outputs, numbers=(), seed: int = 0, first: int = 0) -> list[int]:
+def run(
+    program: RecordedProgram, inputs, outputs, numbers=(), seed: int = 0, first: int = 0
+) -> list[int]:
     size = inputs[0].size
     starts = [tuple(map(address, arrays)) for arrays in (inputs, outputs)]
-    return program.run([Job(*starts, size, first, numbers)], seed)
+    return program.run([RecordedJob(*starts, size, first, numbers)], seed)
 
 
 def halves(n: int, count: int) -> list[np.ndarray]:
@@ -136,7 +138,7 @@ def test_random_bits_are_those_of_the_elements_places(threads, first):
 
 _KEPT_BY = """
 import numpy as np
-from fpsim.elementwise.apply import Call, apply
+from fpsim.elementwise.apply import KernelCall, apply
 from fpsim.kernels.elementwise.sequence import address_of
 from fpsim.records.formats import BINARY16
 from fpsim.records.settings import Settings
@@ -144,7 +146,7 @@ from fpsim.records.settings import Settings
 settings, x = Settings(BINARY16), np.float32([3])
 for name in {names}:
     apply(name, (x, x), settings)
-calls = [Call(name, settings, 4, 1, supplied=False) for name in {names}]
+calls = [KernelCall(name, settings, 4, 1, supplied=False) for name in {names}]
 print(len({{address_of(c.loop, is_wide=c.constants.dtype == np.uint64) for c in calls}}))
 """
 
