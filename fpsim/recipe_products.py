@@ -96,6 +96,11 @@ def _rule(recipe: Recipe | str, product: str) -> ProductRule:
             f"recipe={named} computes the product {product} in the operands' own format; "
             "multiply them by a unit for it"
         )
+    if rule.left is None:
+        raise ValueError(
+            f"recipe={named} has blocks of weights alone; quantize the weight, and multiply its "
+            "values by a unit of the operands' format"
+        )
     return rule
 
 
@@ -104,6 +109,7 @@ def _operands(
     options: OperandOptions,
 ) -> tuple[BlockArray, BlockArray]:
     """Both operands, each along its axis, as blocks."""
+    assert rule.left is not None
     rules = [_with_signs(context, x) for x in (rule.left, rule.right)]
     operands = []
     for name, (x, axis), operand, factor in zip(

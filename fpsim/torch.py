@@ -3,6 +3,13 @@
 Needs the extra `torch` of the distribution. Nothing of fpsim imports this module.
 """
 
-from ipu.frontends.torch import Changes, Session, machine
+from ipu.frontends.torch import (
+    Changes,
+    Evaluation,
+    Session,
+    evaluate,
+    evaluate_layers,
+    machine,
+)
 
-__all__ = ["Changes", "Session", "machine"]
+__all__ = ["Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine"]

@@ -18,12 +18,13 @@ from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed
 from ipu.experiments.training import digits
 from ipu.experiments.training.half_networks import MODELS
-from ipu.run.trials import NO, REFERENCE, YES, Trial
+from ipu.run.judging import AS_GOOD, BETTER, REFERENCE
+from ipu.run.trials import Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "Where does .half() hurt an unedited PyTorch training, and which change restores it?"
+QUESTION = "Where does .half() hurt an unedited PyTorch training, and which change mends it?"
 BUDGET = 300
 DEFAULT = False
 NEEDS = "torch"
@@ -37,15 +38,15 @@ COUNTED = {"INVALID": "invalid", "DIVBYZERO": "÷ 0", "OVERFLOW": "overflow",
 
 
 def run(quick: bool, seed: int) -> Result:
-    steps, seeds, batch = (6, 2, 16) if quick else (40, 3, 32)
+    steps, pairs, batch = (6, 5, 16) if quick else (40, 8, 32)
     collected = Collected()
     used: dict[str, UnitUsed] = {}
     for name in progress(MODELS, "networks", len(MODELS)):
-        rows, units = _network(name, steps, seeds, seed, batch)
+        rows, units = _network(name, steps, pairs, seed, batch)
         used |= {unit.name: unit for unit in units}
         collected.add(rows, (), network=name)
     parameters = {
-        "data": "digits of scikit-learn", "batch": batch, "steps": steps, "seeds": seeds,
+        "data": "digits of scikit-learn", "batch": batch, "steps": steps, "pairs": pairs,
         "learning rate": RATE, "optimizer": f"AdamW, eps {EPS:g} unless changed",
         "torch": importlib.import_module("torch").__version__,
     }
@@ -56,7 +57,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def _network(
-    name: str, steps: int, seeds: int, seed: int, batch: int
+    name: str, steps: int, pairs: int, seed: int, batch: int
 ) -> tuple[list[Row], list[UnitUsed]]:
     """Rows of one network: counts, advice, trials, losses; and the units behind them."""
     from ipu.frontends.torch import machine
@@ -65,7 +66,7 @@ def _network(
     with machine("fp16", seed=seed, count=True) as session:
         step(seed)
     report = session.report()
-    advised = session.advise(lambda trial: step(seed + trial), seeds=seeds)
+    advised = session.advise(lambda trial: step(seed + trial), pairs=pairs)
     rows = [*_counts(report), *_advice(advised.items), *_trials(advised.trials)]
     units = [
         UnitUsed(unit["unit"], unit["rate_is"], unit["instruction"]) for unit in report["units"]
@@ -138,13 +139,14 @@ def _trials(trials: Any) -> Iterator[Row]:
 
 
 def _trial(trial: Trial) -> Row:
-    finite = math.isfinite(trial.loss.value)
+    judged = trial.judged
+    is_measured = math.isfinite(judged.effect.value)
     return {
-        "way": str(trial.way), "restores": trial.restores,
-        "loss": trial.loss.value if finite else None,
-        "loss_uncertainty": trial.loss.uncertainty if finite else None,
-        "above": trial.difference.value if finite else None,
-        "above_uncertainty": trial.difference.uncertainty if finite else None,
+        "way": str(trial.way), "answer": judged.answer, "note": judged.note or None,
+        "loss": trial.value if math.isfinite(trial.value) else None, "pairs": judged.pairs,
+        "lost": judged.effect.value if is_measured else None,
+        "lost_uncertainty": judged.effect.uncertainty if is_measured else None,
+        "lost_at_most": judged.high if math.isfinite(judged.high) else None,
         **{name.lower(): n for name, n in trial.counts.items()},
         "cycles": trial.cycles, "bits": trial.bits,
     }
@@ -168,25 +170,26 @@ def _answer_of(name: str, result: Result) -> str:
             f"({row['direction']}), {row['results']} results;"
         )
     trials = result.select(network=name, part="trial")
-    best = [row for row in trials if row["restores"] == YES]
+    best = [row for row in trials if row["answer"] in (AS_GOOD, BETTER)]
     if best:
         row = best[0]
         return (
-            f"{text} {row['way']} restores binary32's loss ({_number(row['above'])} ± "
-            f"{_number(row['above_uncertainty'])} above it) at × {row['bits']:.2f} bits a "
+            f"{text} {row['way']} is {row['answer']} as binary32 on {row['pairs']} pairs of runs "
+            f"({_interval(row)} of binary32's progress is lost) at × {row['bits']:.2f} bits a "
             "parameter."
-        )
-    left = [row for row in trials if row["restores"] not in (NO, REFERENCE)]
-    if left:
-        return (
-            f"{text} which way restores binary32's loss is undecided by this run; more steps and "
-            f"seeds would decide it. Nearest: {left[0]['way']}."
-        )
-    return f"{text} no way that was tried restores binary32's loss."
-
-
-def _number(value: object) -> str:
-    return f"{float(str(value)):.2g}"
+        ).replace(f"{BETTER} as", f"{BETTER} than")
+    untrained = [row for row in trials if str(row["answer"]).endswith("does not train here")]
+    if untrained:
+        return f"{text} {untrained[0]['answer']}: {untrained[0]['note']}."
+    measured = [row for row in trials if row["lost"] is not None and row["answer"] != REFERENCE]
+    nearest = min(measured, key=lambda row: float(str(row["lost"])), default=None)
+    if nearest is None:
+        return f"{text} no way that was tried trains as binary32 does."
+    return (
+        f"{text} no way that was tried is as good as binary32 on these pairs of runs; nearest is "
+        f"{nearest['way']}, {nearest['answer']} ({_interval(nearest)} of binary32's progress is "
+        "lost)."
+    )
 
 
 # Figure and tables ------------------------------------------------------------------------------
@@ -200,9 +203,9 @@ def plot(result: Result) -> Figure:
               drawing.RED, drawing.GREY)
     for axes, name in zip(panels, MODELS, strict=True):
         trials = result.select(network=name, part="trial")
-        others = [row for row in trials if row["restores"] != REFERENCE]
-        for row in [*(r for r in trials if r["restores"] == REFERENCE), *others]:
-            is_reference = row["restores"] == REFERENCE
+        others = [row for row in trials if row["answer"] != REFERENCE]
+        for row in [*(r for r in trials if r["answer"] == REFERENCE), *others]:
+            is_reference = row["answer"] == REFERENCE
             where = {"network": name, "part": "loss", "way": row["way"]}
             steps, losses = result.column("step", **where), result.column("loss", **where)
             total = int(result.column("step", network=name, part="loss").max()) + 1
@@ -251,22 +254,33 @@ def _count_table(result: Result, name: str) -> Table:
 def _trial_table(result: Result, name: str) -> Table:
     rows = result.select(network=name, part="trial")
     lines = [
-        [str(row["way"]), str(row["restores"]), _interval(row, "loss"), _interval(row, "above"),
+        [str(row["way"]), _answer_text(row), _loss(row), _interval(row), str(row["pairs"] or ""),
          *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
          f"× {row['cycles']:.2f}", f"× {row['bits']:.2f}"]
         for row in rows
     ]
-    heads = ["way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "underflow",
-             "cycles", "bits"]
+    heads = ["way", "beside binary32", "final loss", "progress lost", "pairs", "÷ 0", "invalid",
+             "underflow", "cycles", "bits"]
     note = (
-        "Cycles of the products and bits of a parameter with two states, beside the .half() run: "
-        "a declared model."
+        "± is the half width of the 95 % interval of the mean over pairs of runs. Cycles of the "
+        "products and bits of a parameter with two states, beside the .half() run: a declared "
+        "model."
     )
-    return Table(f"{name}: ways that were tried, the cheapest that restores binary32 first",
+    return Table(f"{name}: ways that were tried, the cheapest that is as good as binary32 first",
                  heads, lines, note)
 
 
-def _interval(row: Row, name: str) -> str:
-    if row.get(name) is None:
-        return "not finite"
-    return f"{float(str(row[name])):.3g} ± {float(str(row[f'{name}_uncertainty'])):.2g}"
+def _answer_text(row: Row) -> str:
+    return f"{row['answer']} ({row['note']})" if row["note"] else str(row["answer"])
+
+
+def _loss(row: Row) -> str:
+    return "not finite" if row["loss"] is None else f"{float(str(row['loss'])):.3g}"
+
+
+def _interval(row: Row) -> str:
+    """The share of binary32's progress that is lost, with ±."""
+    if row["lost"] is None:
+        return "–"
+    lost, half = (100 * float(str(row[name])) for name in ("lost", "lost_uncertainty"))
+    return f"{lost:.2g} % ± {half:.2g} %"

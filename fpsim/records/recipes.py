@@ -56,9 +56,12 @@ class OperandRule:
 
 @dataclass(frozen=True)
 class ProductRule:
-    """A product: what its left and right operands become, and its unit."""
+    """A product: what its left and right operands become, and its unit.
 
-    left: OperandRule
+    left    None: it stays as it is, the right one is decoded, and the unit is that of the format.
+    """
+
+    left: OperandRule | None
     right: OperandRule
     unit: str
 
@@ -93,7 +96,7 @@ class Recipe:
     def is_stochastic(self) -> bool:
         """Whether an operand has random bits."""
         operands = [x for rule in self.rules.values() for x in (rule.left, rule.right)]
-        return any(x.rounding.stochastic or x.fresh_signs for x in operands)
+        return any(x.rounding.stochastic or x.fresh_signs for x in operands if x is not None)
 
 
 def _plain(name: str, block: str, weights: str, unit: str, source: str) -> Recipe:
@@ -161,6 +164,8 @@ ADDITIONS = {
              "also rht32, rht128",
     "2d": "square blocks for weights",
     "46": "scales of nvfp4 by the smaller error of 4 and 6, where nothing is transformed",
+    "weights-only": "activations and gradients stay as they are, weights are decoded for each "
+                    "product; the weight gradient is not in blocks",
     "headroom=17/16": "a factor of the largest magnitude before the rule",
     "rule=rceil": "another rule for scales",
     "-sr": "nothing stochastically",
@@ -195,8 +200,8 @@ def _changed(recipe: Recipe, *, backward: Change | None = None, wgrad: Change | 
         of_left = [*of_both, None if is_forward else gradients]
         of_right = [*of_both, None if is_wgrad else weights]
         left, right = rule.left, rule.right
-        for change in filter(None, of_left):
-            left = change(left)
+        for change in filter(None, of_left if left is not None else []):
+            left = change(left)  # type: ignore[arg-type]
         for change in filter(None, of_right):
             right = change(right)
         changes[name] = replace(rule, left=left, right=right)
@@ -255,7 +260,14 @@ def _to_nearest(x: OperandRule) -> OperandRule:
     return replace(x, block=block, rounding=RNE)
 
 
+def _weights_only(recipe: Recipe) -> Recipe:
+    """Of scales by tensor that follow from steps before nothing is left: weights are known."""
+    changes = {name: replace(rule, left=None) for name, rule in recipe.rules.items()}
+    return replace(recipe, **{**changes, "weight_gradient": None}, history=None)  # type: ignore[arg-type]
+
+
 _SIMPLE: dict[str, Callable[[Recipe], Recipe]] = {
+    "weights-only": _weights_only,
     "sr34": lambda r: _changed(r, backward=_three_quarters),
     "rht16": lambda r: _changed(r, wgrad=_turned(16)),
     **{f"rht{n}": lambda r, n=n: _changed(r, backward=_turned(n)) for n in _FRESH},  # type: ignore[misc]

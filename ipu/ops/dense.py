@@ -21,6 +21,7 @@ import numpy as np
 from fpsim import recipe_products
 from fpsim.array import Array
 from fpsim.block_array import BlockArray
+from fpsim.quantizers import quantize_in
 from fpsim.records.formats import Format
 from fpsim.records.recipes import OperandRule, ProductRule, Recipe
 from fpsim.records.scaled_units import ScaledUnit
@@ -93,6 +94,8 @@ def _product(
     if rule is None:
         return None
     device.check_blocks(how.recipe)
+    if rule.left is None:
+        return _of_weights(device, product, left, right, rule, how, to)
     unit = find_unit(rule.unit)
     k = math.lcm(_along(rule.left), _along(rule.right), _promoted(rule, unit))
     shape = left[0].shape[1 - left[1]], right[0].shape[1 - right[1]]
@@ -108,6 +111,28 @@ def _product(
     return result if result.shape == shape else result[: shape[0], : shape[1]]
 
 
+def _of_weights(
+    device: Device, product: str, left: Operand, right: Operand, rule: ProductRule,
+    how: LayerRecipe, to: Format,
+) -> Array:
+    """A weight that is kept in blocks and decoded, once into its own format, by the usual unit.
+
+    Blocks lie along the inputs, whatever the product sums over: the weight is stored once.
+    """
+    x, w = left[0], right[0]
+    whole = _filled(w, 1, _along(rule.right), rule.right)
+    blocks = quantize_in(
+        device.context(w.format).core, whole, rule.right.block, 1, rule.right.rounding,
+        rule.right.transform, flags=device.blocks.observe is not None, publishes=False,
+    )
+    observe = _observer(device, product, how)
+    if observe is not None:
+        observe("right", whole, 1, rule.right.transform, blocks)
+    decoded = device.from_host(blocks.values[: w.shape[0], : w.shape[1]], w.format)
+    z: Array = device.matmul(x, decoded.T if right[1] else decoded, to=to)
+    return z
+
+
 # Whole blocks ---------------------------------------------------------------------------------
 
 
@@ -119,7 +144,7 @@ def _along(rule: OperandRule) -> int:
 
 def _promoted(rule: ProductRule, unit: MatrixUnit) -> int:
     """What divides K of a unit that adds partial sums up outside, under one scale."""
-    is_whole = rule.left.block.elements is None
+    is_whole = rule.right.block.elements is None
     return unit.scale_block if is_whole and isinstance(unit, ScaledUnit) else 1
 
 
@@ -140,17 +165,21 @@ def _factors(
     device: Device, product: str, operands: tuple[Array, Array], rule: ProductRule,
     how: LayerRecipe,
 ) -> tuple[float | None, float | None]:
-    """Delayed factors of both operands."""
+    """Delayed factors of both operands, by layer and the weight's shape."""
     history = how.recipe.history
     if history is None:
         return None, None
-    factors = []
+    (left, right), factors = operands, []
+    outputs, inputs = right.shape if product != "weight_gradient" else (
+        left.shape[1], right.shape[1])
+    tensors = f"{how.layer} {outputs}x{inputs}"
     for name, x, operand in zip(
         OPERANDS[product], operands, (rule.left, rule.right), strict=True
     ):
+        assert operand is not None
         amax = float(np.max(np.abs(x.carrier), initial=0.0))
         factors.append(device.blocks.delayed.factor(
-            how.layer, name, operand.block.element, history, how.moment, amax
+            tensors, name, operand.block.element, history, how.moment, amax
         ))
     return factors[0], factors[1]
 

@@ -5,12 +5,14 @@ Nothing is advised without evidence in the report, and advice is a proposal: `tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fpsim.records.formats import BINARY16
+from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
+from ipu.run.block_advice import find_block_advice
 from ipu.run.changes import scale_text
 from ipu.run.report import totals
 from ipu.run.ways import Way
@@ -57,10 +59,15 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
     if report.get("unreached"):
         return list(_unreached(report))
     rules: tuple[Callable[[Report, Way], Iterator[Advice]], ...] = (
-        _constants, _products, _gradients, _updates, _statistics,
+        _constants, _products, _gradients, _blocks, _updates, _statistics,
     )
     base = base.with_policies
     return [item for rule in rules for item in rule(report, base)]
+
+
+def _blocks(report: Report, base: Way) -> Iterator[Advice]:
+    """What the operands of products in blocks speak for."""
+    yield from (Advice(*item) for item in find_block_advice(report, base))
 
 
 def _unreached(report: Report) -> Iterator[Advice]:
@@ -81,7 +88,10 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
             if constant["becomes"] != "one":
                 yield Advice(
                     f"Replace the constant {value:g} of {layer} by one that {fmt} holds", text,
-                    layer, (base.with_layer(layer),),
+                    layer, (
+                        _with(base, constants=((value, _held(constant)),)),
+                        base.with_layer(layer),
+                    ),
                 )
             continue
         if constant["becomes"] in ("zero", "subnormal") and abs(value) < _EPS:
@@ -96,6 +106,18 @@ def _constants(report: Report, base: Way) -> Iterator[Advice]:
                 f"Let the optimiser compute in binary32: the factor {value:g} changes nothing",
                 text, layer, (_with(base, wide_states=True), _with_parameters(base)),
             )
+
+
+def _held(constant: Mapping[str, Any]) -> float:
+    """The number that takes the place of a constant which the format does not hold.
+
+    One that is too large becomes half of the largest power of two, so that two of them can be
+    added; one that is too small becomes the smallest normal number.
+    """
+    fmt = find_format(constant["format"])
+    assert isinstance(fmt, Format), "operations compute in no format of scales"
+    size = 2.0 ** (fmt.emax - 1) if constant["becomes"] == "overflow" else fmt.smallest_normal
+    return math.copysign(float(size), constant["value"])
 
 
 _BECOMES = {

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ipu.run.advice import Advice, find_advice
+from ipu.run.endpoints import Outcome
+from ipu.run.judging import DEFAULT, Declaration
+from ipu.run.looks import check_pairs
 from ipu.run.text import advice_lines
-from ipu.run.trials import YES, Outcome, Trial, combinations, try_ways
+from ipu.run.trials import Trial, Trials, combinations
 from ipu.run.ways import Way
 
 __all__ = ["Advised", "advise"]
@@ -18,25 +21,28 @@ __all__ = ["Advised", "advise"]
 class Advised:
     """Items with their evidence, and the ways that were tried, the best first.
 
+    declared    what was fixed before the trials.
+
     Its text is for a terminal.
     """
 
     items: Sequence[Advice]
     trials: Sequence[Trial] = ()
+    declared: Declaration = DEFAULT
 
     @property
     def best(self) -> Way | None:
-        """The cheapest way that restores binary32's curve; None where none does or none ran."""
+        """The cheapest way that is as good as binary32; None where none is, or none ran."""
         first = self.trials[0] if self.trials else None
-        return first.way if first is not None and first.restores == YES else None
+        return first.way if first is not None and first.judged.is_good else None
 
     def __str__(self) -> str:
-        return "\n".join(advice_lines(self.items, self.trials))
+        return "\n".join(advice_lines(self.items, self.trials, self.declared))
 
 
 def advise(
     report: Mapping[str, Any], base: Way, run: Callable[[Way, int], Outcome] | None = None,
-    trials: Iterable[str | Way] | None = None, seeds: int = 3,
+    trials: Iterable[str | Way] | None = None, declared: Declaration = DEFAULT,
     check: Callable[[Way], object] = str,
 ) -> Advised:
     """The advice that a report gives, tried where the program can be run again.
@@ -44,13 +50,13 @@ def advise(
     base      the way of the report's run.
     run       runs the program in a way with a seed; None: nothing is tried.
     trials    ways to try, or their texts; None: those of the advice, and where none of them
-              restores binary32's curve, their combinations.
-    seeds     runs of each way, from seed 0 on.
+              comes within the margin of binary32, their combinations.
+    declared  endpoint, margin and number of pairs.
     check     raises ValueError for a way in which the program cannot be run; such ways are left
               out of the advice.
 
-    Raises    TypeError for trials that are no list of ways or texts, and seeds that are no number;
-              ValueError for fewer than two seeds, which show no spread.
+    Raises    TypeError for trials that are no list of ways or texts, and pairs that are no number;
+              ValueError for fewer than five pairs.
     """
     items = [
         replace(item, ways=tuple(way for way in item.ways if _runs(way, check)))
@@ -58,25 +64,16 @@ def advise(
     ]
     if run is None:
         return Advised(items)
-    if not isinstance(seeds, int):
-        raise TypeError(f"seeds={seeds!r} is no number of runs; use 2 or more")
-    if seeds < 2:
-        raise ValueError(f"seeds={seeds} shows no spread; use 2 or more")
+    check_pairs(declared.pairs)
     base = base.with_policies
     ways = [way for item in items for way in item.ways] if trials is None else _read(trials, check)
     ways = list(dict.fromkeys(way.with_policies for way in ways))
-    outcomes_by_run: dict[tuple[Way, int], Outcome] = {}
-
-    def once(way: Way, seed: int) -> Outcome:
-        if (way, seed) not in outcomes_by_run:
-            outcomes_by_run[way, seed] = run(way, seed)
-        return outcomes_by_run[way, seed]
-
-    tried = try_ways(once, ways, base, range(seeds))
-    if trials is None and ways and tried[0].restores != YES:
-        more = [way for way in combinations(ways, base) if _runs(way, check)]
-        tried = try_ways(once, [*ways, *more], base, range(seeds))
-    return Advised(items, tried)
+    runs = Trials(run, base, declared)
+    picked = runs.pick(ways)
+    if trials is None and ways and not any(runs.estimate(w) < declared.endpoint.margin
+                                           for w in picked):
+        picked = runs.pick([*ways, *(w for w in combinations(ways, base) if _runs(w, check))])
+    return Advised(items, runs.table(runs.confirm(picked)), declared)
 
 
 def _runs(way: Way, check: Callable[[Way], object]) -> bool:

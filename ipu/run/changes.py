@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["NONE", "Changes", "scale_text"]
+from fpsim.records.blocks import find_block
+
+__all__ = ["NONE", "Changes", "number_text", "scale_text"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,9 @@ class Changes:
     halves_by_policy  float16 tensors that the program makes are float32 tensors, whose formats the
                       policy decides; so a program that calls `.half()` runs in any format.
     stable_statistics    variances of norms by the stable formula, where a front end has two.
+    cache             block of keys and values that attention reads where no gradients are recorded,
+                      along a head's numbers: what a cache of these holds.
+    constants         numbers of the program, each with the one in its place, wherever it stands.
 
     Raises    ValueError for a loss scale that is no power of two, and an eps that is not positive.
 
@@ -35,6 +40,8 @@ class Changes:
     wide_states: bool = False
     halves_by_policy: bool = False
     stable_statistics: bool = False
+    cache: str = ""
+    constants: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.loss_scale > 0 or math.frexp(self.loss_scale)[0] != 0.5:
@@ -43,13 +50,17 @@ class Changes:
             )
         if self.eps is not None and not self.eps > 0:
             raise ValueError(f"eps={self.eps!r} is not positive; use a number as 1e-4")
+        if self.cache:
+            find_block(self.cache, "cache")
 
     def __str__(self) -> str:
         texts = (
             f"scale={scale_text(self.loss_scale)}" if self.loss_scale != 1 else "",
-            f"eps={self.eps:g}" if self.eps is not None else "",
+            f"eps={number_text(self.eps)}" if self.eps is not None else "",
             "states=f32" if self.wide_states else "",
             "stable" if self.stable_statistics else "",
+            f"cache={self.cache}" if self.cache else "",
+            *(f"{number_text(old)}={number_text(new)}" for old, new in self.constants),
         )
         return "+".join(filter(None, texts))
 
@@ -61,6 +72,16 @@ def scale_text(scale: float) -> str:
     ('1048576', '0.5', '9.313225746154785e-10')
     """
     return f"{scale:.0f}" if scale == scale // 1 else repr(float(scale))
+
+
+def number_text(value: float) -> str:
+    """A number with all its digits, as a way may hold it.
+
+    >>> number_text(1e-4), number_text(2.0**-20), number_text(-1e9)
+    ('0.0001', '9.5367431640625e-07', '-1e09')
+    """
+    short = f"{value:g}"
+    return (short if float(short) == value else repr(float(value))).replace("e+", "e")
 
 
 #: The program as it is.

@@ -56,6 +56,7 @@ class NativeRun(Run):
                 f"policy={self.policy} has a format that layers of ipu.learn do not compute in; "
                 "use f16, bf16, f32 or f8"
             )
+        self.check_way(options.way)
         self.use(Device(
             options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
@@ -64,6 +65,23 @@ class NativeRun(Run):
         self._steps = 0
         #: Updates of the step that runs, which may still be stopped.
         self._updates: list[Update] = []
+
+    def check_way(self, way: Way) -> Way:
+        """The way.
+
+        Raises    ValueError for one that replaces constants: a network's are arguments of its rows.
+        """
+        if way.changes.constants:
+            raise ValueError(
+                f"way={str(way)!r} replaces a constant, which only fpsim torch can; change it in "
+                "the network"
+            )
+        if way.changes.cache:
+            raise ValueError(
+                f"way={str(way)!r} has a cache of attention, which only fpsim torch knows; leave "
+                "it out"
+            )
+        return way
 
     # What a Trainer asks ----------------------------------------------------------------------
 
@@ -196,7 +214,7 @@ class NativeRun(Run):
         """A run like this one, in another way and with another seed, that counts."""
         return NativeRun(self.options.in_way(way, seed))
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns with this run, which has the seed."""
         return step(self)
 

@@ -3,7 +3,7 @@
 Numbers are compared with what their blocks hold, behind the transform where there is one. A row
 sums up over all steps that were counted.
 
-snr          10 log10(sum x**2 / sum (q - x)**2), in dB.
+snr          10 log10(sum x**2 / sum (q - x)**2), in dB; None where nothing was lost.
 gain         sum q x / sum x**2: below 1 the operand shrinks.
 flushed      share of the numbers that are not zero and became zero, under a scale that is not.
 clipped      share that was cut to the largest value.
@@ -115,9 +115,7 @@ def _told(sums: _Sums) -> dict[str, Any]:
         name: getattr(sums, name) / max(sums.nonzero, 1)
         for name in ("clipped", "flushed", "zero_scale")
     }
-    snr = math.inf if sums.error == 0 else (
-        10 * math.log10(sums.square / sums.error) if sums.square else -math.inf
-    )
+    snr = 10 * math.log10(sums.square / sums.error) if sums.square and sums.error else None
     return {
         "block": sums.block, "numbers": sums.numbers, "not_finite": sums.not_finite, "snr": snr,
         "gain": sums.product / sums.square if sums.square else 1.0, **share,

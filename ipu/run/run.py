@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.machine.control import FpSts, dump
@@ -21,6 +23,9 @@ from ipu.plan.explain import explain
 from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
+from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
+from ipu.run.judging import Declaration
+from ipu.run.looks import LOOKS
 from ipu.run.options import RunOptions
 from ipu.run.pages.page import write_run
 from ipu.run.places import Place
@@ -28,13 +33,12 @@ from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
 from ipu.run.text import Report
-from ipu.run.trials import Outcome
 from ipu.run.ways import Way
 
 __all__ = ["OperationEvent", "Run", "Step"]
 
-#: Trains from a seed, or with the run of a trial, and returns losses or None.
-Step = Callable[[Any], Sequence[float] | None]
+#: Trains from a seed, or with the run of a trial, and returns losses, a score or None.
+Step = Callable[[Any], Sequence[float] | float | None]
 
 
 class OperationEvent(NamedTuple):
@@ -214,16 +218,21 @@ class Run(ABC):
         return advise(report, self.way, check=self.check_way)
 
     def advise(
-        self, step: Step | None = None, trials: Iterable[str | Way] | None = None, seeds: int = 3
+        self, step: Step | None = None, trials: Iterable[str | Way] | None = None,
+        pairs: int = LOOKS[-1], endpoint: str = PROGRESS.name, margin: float | None = None,
     ) -> Advised:
         """What to change, with the evidence; with `step`, tried.
 
         step      `step(seed)` makes model, optimiser and data from that seed, trains some steps on
                   the machine that is open, and returns their losses, or None for those at which
-                  its backward passes began. It is called once for each way and seed, with the
-                  framework's generators seeded alike, so that all ways start from equal states.
+                  its backward passes began; or one number, a score. It is called once for each way
+                  and seed, with the framework's generators seeded alike, so that all ways start
+                  from equal states.
         trials    ways to try, as "fp16+sr+eps=1e-4+scale=1024"; None: those of the advice.
-        seeds     runs of each way.
+        pairs     of runs that confirm a way, at most; 5 or more.
+        endpoint  by which ways are compared: "progress", the share of binary32's own progress that
+                  is lost; "log-loss"; "lowest" or "highest", the score that the step returns.
+        margin    the difference that does not matter; None: 1 % of the progress, 0.5 % of the loss.
 
         Raises    RuntimeError inside of the run: the trials are runs too.
         """
@@ -236,8 +245,9 @@ class Run(ABC):
             assert step is not None
             return self.trial(way, seed, step)
 
+        declared = Declaration(find_endpoint(endpoint, margin), pairs)
         self._advised = advise(
-            self.report(), self.way, run if step else None, trials, seeds, self.check_way
+            self.report(), self.way, run if step else None, trials, declared, self.check_way
         )
         return self._advised
 
@@ -262,20 +272,23 @@ class Run(ABC):
         """A run like this one, in another way and with another seed, that counts."""
 
     @abstractmethod
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this run, with the framework's generators at that seed."""
 
     def trial(self, way: Way, seed: int, step: Step) -> Outcome:
         """Losses and report of a step function in a way; why it stopped, if it did."""
         run = self.again(way, seed)
-        losses: Sequence[float] | None = None
+        returned: Sequence[float] | float | None = None
         error = ""
         with warnings.catch_warnings():
             # What a way warns of, the way of the run has said.
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
-                losses = run.tried(step, seed)
+                returned = run.tried(step, seed)
             except (ValueError, NotImplementedError, ArithmeticError) as caught:
                 error = str(caught).partition("\n")[0]
         report = run.report()
-        return Outcome([float(x) for x in losses] if losses else report["losses"], report, error)
+        if returned is not None and np.ndim(returned) == 0:
+            return Outcome(report["losses"], report, error, float(returned))  # type: ignore[arg-type]
+        losses = [float(x) for x in returned] if returned else report["losses"]  # type: ignore[union-attr]
+        return Outcome(losses, report, error)

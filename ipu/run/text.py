@@ -7,6 +7,7 @@ from typing import Any
 
 from ipu.run.advice import Advice
 from ipu.run.changes import scale_text
+from ipu.run.judging import Declaration
 from ipu.run.trials import Trial
 
 __all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
@@ -19,7 +20,7 @@ COUNTERS = {
 }
 #: Rows of a table in a terminal.
 _ROWS = 14
-TRIAL_HEADS = ("way", "restores fp32", "final loss", "above fp32", "÷ 0", "invalid", "overflow",
+TRIAL_HEADS = ("way", "beside binary32", "final", "worse by", "pairs", "÷ 0", "invalid", "overflow",
                "underflow", "cycles", "bits")
 
 
@@ -172,14 +173,15 @@ def _operand_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A table of operands in blocks, those with the least signal first."""
     if not rows:
         return
-    shown = sorted(rows, key=lambda row: float(row["snr"]))[:_ROWS]
+    shown = sorted(rows, key=lambda row: (row["snr"] is None, row["snr"] or 0.0))[:_ROWS]
     width = max(len("layer"), *(len(row["layer"]) for row in shown))
     heads = ("SNR, dB", "gain", "clipped", "flushed", "0 scale", "lag")
     yield f"{'layer':<{width}}  {'product':<16}{'operand':<8}" + "".join(f"{h:>9}" for h in heads)
     for row in shown:
         lag = "" if row["lag"] is None else f"{row['lag'][1]:.3g}"
+        snr = "exact" if row["snr"] is None else f"{row['snr']:.2f}"
         yield (
-            f"{row['layer']:<{width}}  {row['product']:<16}{row['operand']:<8}{row['snr']:>9.2f}"
+            f"{row['layer']:<{width}}  {row['product']:<16}{row['operand']:<8}{snr:>9}"
             f"{row['gain']:>9.4f}{row['clipped']:>9.2%}{row['flushed']:>9.2%}"
             f"{row['zero_scale']:>9.2%}{lag:>9}"
         )
@@ -199,7 +201,9 @@ def _uncovered_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def advice_lines(items: Sequence[Advice], trials: Sequence[Trial]) -> Iterator[str]:
+def advice_lines(
+    items: Sequence[Advice], trials: Sequence[Trial], declared: Declaration
+) -> Iterator[str]:
     """Advice with its evidence, and the table of what was tried."""
     for number, item in enumerate(items, 1):
         yield f"{number}. {item.what}."
@@ -210,6 +214,7 @@ def advice_lines(items: Sequence[Advice], trials: Sequence[Trial]) -> Iterator[s
         yield "nothing in this run speaks for a change"
     if not trials:
         return
+    yield f"declared before the trials ({declared.digest}): {declared}"
     table = [TRIAL_HEADS, *(trial_cells(trial) for trial in trials)]
     widths = [max(len(row[i]) for row in table) for i in range(len(TRIAL_HEADS))]
     for row in table:
@@ -222,19 +227,8 @@ def trial_cells(trial: Trial) -> tuple[str, ...]:
     counts = [f"{trial.counts.get(name, 0):,}" for name in (
         "DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")]
     return (
-        str(trial.way), trial.restores, _interval(trial.loss.value, trial.loss.uncertainty),
-        _difference(trial.difference.value, trial.difference.uncertainty), *counts,
+        str(trial.way), str(trial.judged), f"{trial.value:.4g}", trial.judged.difference,
+        str(trial.judged.pairs or ""), *counts,
         f"× {trial.cycles:.2f}" if trial.cycles else "–", f"× {trial.bits:.2f}",
     )
 
-
-def _difference(value: float, uncertainty: float) -> str:
-    return "–" if value != value else f"{value:+.2g} ± {uncertainty:.1g}"
-
-
-def _interval(value: float, uncertainty: float) -> str:
-    if value != value:
-        return "not finite"
-    if uncertainty == float("inf"):
-        return f"{value:.4g}"
-    return f"{value:.4g} ± {uncertainty:.2g}"

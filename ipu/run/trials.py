@@ -1,9 +1,9 @@
-"""Trials: a program run in several ways from equal states, and which of them restores binary32.
+"""Trials: a program run in several ways from equal states, and which are as good as binary32.
 
-Every way runs with every seed; a way is compared with binary32 seed by seed. It restores binary32's
-curve where its final loss is above binary32's by less than binary32's own spread over the seeds,
-the whole interval of the mean difference below it; it does not where the whole interval lies above.
-A run whose losses are not finite restores nothing. The spread counts as 1 % of the loss at least.
+Ways are picked on two pairs of runs and confirmed on fresh ones, so that none wins by the luck of
+its seeds: `pick` takes the cheapest of those whose estimate lies within the margin, `confirm` looks
+at the pairs that follow, after 5, 8 and 12 of them, with Holm's procedure over the ways that are
+confirmed. A pair is a way and binary32 with one seed.
 
 Costs are of the model of the device: cycles of the products, and bits of a parameter with two
 states of the optimiser (the mean over the parameters of all layers, each in its layer's format),
@@ -15,52 +15,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32
 from ipu.run.advice import exceptions
-from ipu.run.verdict import Effect, over_seeds
+from ipu.run.endpoints import Outcome
+from ipu.run.judging import CANNOT_TELL, REFERENCE, Declaration, Judged, judge, settled
+from ipu.run.looks import MOST_CONFIRMED
 from ipu.run.ways import Way
 
-__all__ = ["Outcome", "Trial", "combinations", "final_loss", "try_ways"]
+__all__ = ["PICKING", "Trial", "Trials", "combinations"]
 
 #: Runs the program in a way with a seed.
-RunWay = Callable[[Way, int], "Outcome"]
-#: Share of the steps whose mean loss is the final one, and their least number.
-_LAST, _LEAST = 0.1, 3
-#: Of the final loss, the smallest spread that counts.
-_RELATIVE = 0.01
-YES, NO, UNDECIDED, REFERENCE = "yes", "no", "undecided", "reference"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Losses of a run's steps and its report; or why it stopped."""
-
-    losses: Sequence[float]
-    report: Mapping[str, Any]
-    error: str = ""
+RunWay = Callable[[Way, int], Outcome]
+#: Pairs on which ways are picked; they confirm nothing.
+PICKING = 2
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One way, over all seeds.
+    """One way, over its pairs.
 
-    restores      whether binary32's curve is restored: yes, no, undecided; or it is the reference.
-    loss          final loss, mean and half width of its interval.
-    difference    of the final loss from binary32's with the same seeds.
+    judged        the answer: of fresh pairs, or what the pairs of picking allow to say.
+    value         the endpoint of its run with the first seed: its final loss, or a score.
     counts        exceptions of the run with the first seed.
     cycles, bits  beside those of the base way.
     losses        by step, of the first seed.
     """
 
     way: Way
-    restores: str
-    loss: Effect
-    difference: Effect
+    judged: Judged
+    value: float
     counts: Mapping[str, int]
     cycles: float
     bits: float
@@ -73,40 +60,135 @@ class Trial:
         return self.cycles + self.bits
 
 
-@usual_arithmetic
-def final_loss(losses: Sequence[float]) -> float:
-    """The mean of the last tenth of the losses, of three at least; NaN of none.
+class Trials:
+    """Runs of a program, each made once, and what they say of its ways.
 
-    >>> final_loss([9.0, 3.0, 2.0, 1.0])
-    2.0
+    base    the way that gave rise to the trials.
     """
-    n = max(_LEAST, math.ceil(_LAST * len(losses)))
-    return float(np.mean(losses[-n:])) if len(losses) else math.nan
+
+    def __init__(self, run: RunWay, base: Way, declaration: Declaration) -> None:
+        self.declaration, self.base = declaration, base
+        self.reference = Way(FP32).with_policies
+        self._run = run
+        self._outcomes: dict[tuple[Way, int], Outcome] = {}
+
+    def outcomes(self, way: Way, seeds: Sequence[int]) -> list[Outcome]:
+        """The runs of a way with these seeds.
+
+        Raises    RuntimeError where binary32 or the base stops with an error, trains nothing on the
+                  machine, or has no losses: their curves must be there.
+        """
+        for seed in seeds:
+            if (way, seed) not in self._outcomes:
+                outcome = self._outcomes[way, seed] = self._run(way, seed)
+                error = _fault(outcome, is_loss=self.declaration.endpoint.is_loss)
+                if error and way in (self.reference, self.base):
+                    raise RuntimeError(f"the program does not run in the way {way}: {error}")
+        return [self._outcomes[way, seed] for seed in seeds]
+
+    def estimate(self, way: Way) -> float:
+        """The mean difference from binary32 of the pairs of picking; infinite where it diverged."""
+        differences = self.declaration.endpoint.differences(
+            self.outcomes(way, range(PICKING)), self.outcomes(self.reference, range(PICKING)))
+        mean = float(np.mean(differences))
+        return mean if math.isfinite(mean) else math.inf
+
+    def pick(self, ways: Sequence[Way]) -> list[Way]:
+        """The ways that are worth a confirmation: those within the margin, the cheapest first.
+
+        Where none is within it, the nearest one.
+        """
+        for way in (self.reference, self.base):
+            self.outcomes(way, range(PICKING))
+        others = [way for way in dict.fromkeys(ways) if way not in (self.reference, self.base)]
+        estimates = {way: self.estimate(way) for way in others}
+        within = [way for way in others if estimates[way] < self.declaration.endpoint.margin]
+        within.sort(key=lambda way: (self.cost(way), len(str(way))))
+        near = sorted((way for way in others if math.isfinite(estimates[way])), key=estimates.get)  # type: ignore[arg-type]
+        return within[:MOST_CONFIRMED] or near[:1]
+
+    def confirm(self, ways: Sequence[Way]) -> dict[Way, Judged]:
+        """The answers on fresh pairs, of these ways and of the base, look by look."""
+        judged: dict[Way, Judged] = {}
+        for n in self.declaration.looks:
+            seeds = range(PICKING, PICKING + n)
+            judged |= self._holm([way for way in ways if not _is_settled(judged, way)], seeds)
+            if not _is_settled(judged, self.base):
+                judged[self.base] = self._judge(self.base, seeds, 1)
+            if all(map(settled, judged.values())):
+                break
+        return judged
+
+    def _holm(self, ways: Sequence[Way], seeds: Sequence[int]) -> dict[Way, Judged]:
+        """Each way at the level that is left: one that is confirmed leaves the others more."""
+        judged: dict[Way, Judged] = {}
+        left = list(ways)
+        while left:
+            judged |= {way: self._judge(way, seeds, len(left)) for way in left}
+            still = [way for way in left if not judged[way].is_good]
+            if len(still) == len(left):
+                break
+            left = still
+        return judged
+
+    def _judge(self, way: Way, seeds: Sequence[int], sharing: int) -> Judged:
+        return judge(self.declaration.endpoint, self.outcomes(way, seeds),
+                     self.outcomes(self.reference, seeds), sharing)
+
+    def table(self, judged: Mapping[Way, Judged]) -> list[Trial]:
+        """Every way that was run: those that are as good first, by cost; binary32 last."""
+        ways = dict.fromkeys(way for way, _ in self._outcomes)
+        trials = [self._trial(way, judged.get(way)) for way in ways]
+        return sorted(trials, key=lambda t: (
+            t.way == self.reference, not t.judged.is_good, t.judged.answer != CANNOT_TELL, t.cost,
+            len(str(t.way)),
+        ))
+
+    def _trial(self, way: Way, judged: Judged | None) -> Trial:
+        first = self._outcomes[way, 0]
+        if way == self.reference:
+            judged = Judged(REFERENCE, self.declaration.endpoint)
+        elif judged is None:
+            judged = Judged(CANNOT_TELL, self.declaration.endpoint, pairs=PICKING,
+                            note=f"not confirmed; {self._estimate_text(way)} on {PICKING} pairs")
+        counted = exceptions(first.report) if first.report else {}
+        return Trial(
+            way, judged, self.declaration.endpoint.measure(first), counted, self._cycles(way),
+            self._bits(way), first.losses, first.error,
+        )
+
+    def _estimate_text(self, way: Way) -> str:
+        estimate = self.estimate(way)
+        return self.declaration.endpoint.text(estimate, sign=True) if math.isfinite(estimate) else (
+            "it diverged")
+
+    # Costs ----------------------------------------------------------------------------------
+
+    def cost(self, way: Way) -> float:
+        """Cycles and bits beside the base's."""
+        return self._cycles(way) + self._bits(way)
+
+    def _cycles(self, way: Way) -> float:
+        ours, bases = (
+            float(sum(row["cycles"] for row in self._outcomes[w, 0].report.get("units", [])))
+            for w in (way, self.base)
+        )
+        return ours / (bases or 1)
+
+    def _bits(self, way: Way) -> float:
+        ours, bases = (_bits_of(w, self._outcomes[w, 0]) for w in (way, self.base))
+        return ours / (bases or 1)
 
 
-def try_ways(run: RunWay, ways: Sequence[Way], base: Way, seeds: Sequence[int]) -> list[Trial]:
-    """Each way with each seed, beside binary32 and the base; the cheapest that restores it first.
-
-    Raises    RuntimeError where binary32 or the base stops with an error, trains nothing on the
-              machine, or tells no losses: their curves must be there.
-    """
-    reference = Way(FP32).with_policies
-    order = list(dict.fromkeys([reference, base, *ways]))
-    outcomes = {way: [run(way, seed) for seed in seeds] for way in order}
-    for way in (reference, base):
-        error = next((e for e in map(_fault, outcomes[way]) if e), "")
-        if error:
-            raise RuntimeError(f"the program does not run in the way {way}: {error}")
-    trials = [_trial(way, outcomes, reference, base) for way in order]
-    rank = {YES: 0, UNDECIDED: 1, NO: 2, REFERENCE: 3}
-    return sorted(trials, key=lambda t: (rank[t.restores], t.cost, len(str(t.way))))
+def _is_settled(judged: Mapping[Way, Judged], way: Way) -> bool:
+    return way in judged and settled(judged[way])
 
 
-def _fault(outcome: Outcome) -> str:
+def _fault(outcome: Outcome, *, is_loss: bool) -> str:
     """Why a run is no measure of its way; "" where it is one."""
     if outcome.error:
         return outcome.error
-    if not outcome.losses:
+    if is_loss and not outcome.losses:
         return "there are no losses: return them from step(seed), or begin backward passes in it"
     operations = outcome.report.get("operations", {"machine": 1})
     if not operations["machine"]:
@@ -123,6 +205,8 @@ def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:
             changes = replace(changes, eps=way.changes.eps)
         if way.changes.loss_scale != base.changes.loss_scale:
             changes = replace(changes, loss_scale=way.changes.loss_scale)
+        constants = dict.fromkeys((*changes.constants, *way.changes.constants))
+        changes = replace(changes, constants=tuple(constants))
     free = replace(base, sr=sr, changes=changes)
     yield free
     yield replace(free, sr=True)
@@ -133,32 +217,7 @@ def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:
 
 
 @usual_arithmetic
-def _trial(way: Way, outcomes: Mapping[Way, list[Outcome]], reference: Way, base: Way) -> Trial:
-    of_way, wanted = outcomes[way], [final_loss(o.losses) for o in outcomes[reference]]
-    errors = [o.error for o in of_way if o.error]
-    final = [final_loss(o.losses) for o in of_way]
-    counted = exceptions(of_way[0].report) if of_way[0].report else {}
-    cycles, bits = (f(way, of_way[0]) / (f(base, outcomes[base][0]) or 1) for f in (_cycles, _bits))
-    if errors or not np.isfinite(final).all():
-        nothing = Effect(math.nan, math.inf)
-        return Trial(way, NO, nothing, nothing, counted, cycles, bits, of_way[0].losses,
-                     errors[0] if errors else "losses are not finite")
-    loss, difference = over_seeds(final), over_seeds(np.subtract(final, wanted))
-    spread = max(float(np.std(wanted, ddof=1)) if len(wanted) > 1 else 0.0,
-                 _RELATIVE * abs(float(np.mean(wanted))))
-    verdict = YES if difference.is_below(spread) else NO if difference.is_above(spread) else (
-        UNDECIDED
-    )
-    if way == reference:
-        verdict = REFERENCE
-    return Trial(way, verdict, loss, difference, counted, cycles, bits, of_way[0].losses)
-
-
-def _cycles(way: Way, outcome: Outcome) -> float:
-    return float(sum(row["cycles"] for row in outcome.report.get("units", [])))
-
-
-def _bits(way: Way, outcome: Outcome) -> float:
+def _bits_of(way: Way, outcome: Outcome) -> float:
     """Bits of a parameter and two states of its optimiser, the mean over all layers' parameters."""
     layers = outcome.report.get("parameters") or {"": 1}
     bits = 0.0

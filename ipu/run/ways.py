@@ -1,12 +1,15 @@
 """Ways of running one program: a policy, the rounding, and changes of the program from outside.
 
 As text a way is a policy and what is added to it: `fp16+sr+eps=1e-4`, `mixed+scale=1024`,
-`fp16+head=f32` (layer head in binary32), `nvfp4+wgrad=bf16` (an addition to a recipe).
-`+halves` gives tensors that the program makes float16 the policy's formats.
+`fp16+head=f32` (layer head in binary32), `fp16+1e-12=1e-4` (the constant 1e-12 replaced),
+`nvfp4+wgrad=bf16` (an addition to a recipe). `+halves` gives tensors that the program makes float16
+the policy's formats. What is printed can be read again and is the same way.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
@@ -17,9 +20,11 @@ from ipu.run.policies import PRESETS, find_policy, with_addition, with_layer
 __all__ = ["Way", "parse_ways"]
 
 _HINT = (
-    "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+LAYER=f32], as in fp16+sr+eps=1e-4, or a "
-    "recipe with its additions, as nvfp4+wgrad=bf16+head=bf16"
+    "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+OLD=NEW][+LAYER=f32], as in "
+    "fp16+sr+eps=1e-4, or a recipe with its additions, as nvfp4+wgrad=bf16+head=bf16"
 )
+#: Between additions; that of an exponent, as in 8.4e+06, is none.
+_PLUS = re.compile(r"(?<![0-9.][eE])\+|\+(?!\d)")
 #: Keys of a policy's text, whose commas belong to it.
 _POLICY_KEYS = ("p=", "c=", "part=", "acc=", "out=", "recipe=")
 
@@ -45,7 +50,7 @@ class Way:
 
         Raises    ValueError for a text that is none.
         """
-        policy, *additions = text.split("+")
+        policy, *additions = _PLUS.split(text)
         way = cls(find_policy(policy.strip()))
         for addition in additions:
             way = way._with(addition.strip(), text)
@@ -54,6 +59,8 @@ class Way:
     def _with(self, addition: str, text: str) -> Way:
         if addition == "sr":
             return replace(self, sr=True)
+        if addition == "stable":
+            return replace(self, changes=replace(self.changes, stable_statistics=True))
         if addition == "halves":
             return self.with_policies
         if self.policy.default.recipe is not None and is_addition(addition):
@@ -64,12 +71,17 @@ class Way:
         try:
             if key == "eps":
                 return replace(self, changes=replace(self.changes, eps=float(value)))
+            if key == "cache":
+                return replace(self, changes=replace(self.changes, cache=value))
             if key == "scale":
-                return replace(self, changes=replace(self.changes, loss_scale=_number(value)))
+                return replace(self, changes=replace(self.changes, loss_scale=_scale(value)))
         except ValueError as error:
             raise ValueError(f"way={text!r}: {error}") from None
         if addition == "states=f32":
             return replace(self, changes=replace(self.changes, wide_states=True))
+        if _is_number(key) and _is_number(value):
+            constants = (*self.changes.constants, (float(key), float(value)))
+            return replace(self, changes=replace(self.changes, constants=constants))
         return replace(self, policy=with_addition(self.policy, addition, text))
 
     def with_layer(self, pattern: str, policy: Policy = FP32) -> Way:
@@ -130,10 +142,26 @@ def parse_ways(text: str) -> list[Way]:
     return ways
 
 
-def _number(text: str) -> float:
-    """A number, also as a power: 2^10."""
+def _scale(text: str) -> float:
+    """A loss scale, also as a power or a quotient; a power of two with six digits is that power.
+
+    >>> _scale("2^10"), _scale("1/16"), _scale("8.38861e+06")
+    (1024.0, 0.0625, 8388608.0)
+    """
     base, power, exponent = text.partition("^")
-    return float(base) ** int(exponent) if power else float(base)
+    if power:
+        return float(base) ** int(exponent)
+    above, _, below = text.partition("/")
+    scale = float(above) / float(below or 1)
+    nearest = 2.0 ** round(math.log2(scale)) if 0 < scale < math.inf else scale
+    return nearest if float(f"{nearest:g}") == scale else scale
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _short(policy: Policy) -> str:

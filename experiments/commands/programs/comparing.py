@@ -1,17 +1,26 @@
-"""A program run in several ways, each in a process of its own, and the page of all."""
+"""A program run in several ways, each in processes of its own: verdicts, and the page of all."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ipu.experiments.commands.options import bad_input
+from ipu.experiments.commands.programs.pairing import (
+    OF_ONE,
+    LineOf,
+    PairOptions,
+    PairProcesses,
+    files_below,
+    outcome_of,
+    program_process,
+)
 
 if TYPE_CHECKING:
     from ipu.run.advising import Advised
@@ -20,32 +29,73 @@ if TYPE_CHECKING:
 
 __all__ = ["as_options", "compare", "folder_of", "make_folder", "target_of", "tell_page"]
 
-#: Set for programs whose folder is of one process already.
-_OF_ONE = "FPSIM_FOLDER_OF_ONE"
 #: Bytes that a folder must take before a program runs: a page with its figures.
 _ROOM = 1 << 20
 
 
 def compare(
-    program: Path, ways: Sequence[Way], out: Path, line_of: Callable[[Way, Path], list[str]]
+    program: Path, ways: Sequence[Way], out: Path, options: PairOptions, line_of: LineOf,
+    *, can_nudge: bool,
 ) -> int:
-    """Run a program in each way, then write the page of all; the largest exit status.
+    """Run a program in each way and judge the ways; the largest exit status of pair 0.
 
-    line_of    the command line of `fpsim` for a way, with the folder of its page.
+    line_of      the command line of `fpsim` for a way, with options.
+    can_nudge    the front end can move parameters by a unit in the last place.
     """
-    from ipu.run.pages.comparison import summary_rows, write_comparison
+    from ipu.run.endpoints import find_endpoint
+    from ipu.run.judging import Declaration
+    from ipu.run.pages.comparison import write_comparison
+    from ipu.run.paired import compare_pairs
+
+    with bad_input():
+        declared = Declaration(find_endpoint(options.endpoint, options.margin), options.pairs)
+    _tell(f"declared before the runs ({declared.digest}): {declared}")
+    names = [str(way) for way in ways]
+    runs, writes = _first_pair(program, ways, out, line_of)
+    _tell_first(runs)
+    jobs = 1 if writes else options.jobs or os.cpu_count() or 1
+    if writes and declared.looks and len(ways) > 1:
+        _tell(f"pairs run one after another, as the program writes {writes}")
+    reference = names.index("fp32") if "fp32" in names else 0
+    first = [outcome_of(run.report, run.printed, run.status) for run in runs]
+    comparison = compare_pairs(
+        declared, names, reference, first, PairProcesses(ways, line_of, jobs), can_nudge=can_nudge,
+        tell=_tell,
+    )
+    click.echo(write_comparison(out, runs, program.name, comparison).resolve(), err=True)
+    return max(run.status for run in runs)
+
+
+def _tell(text: str) -> None:
+    click.echo(f"fpsim: {text}", err=True)
+
+
+def _first_pair(
+    program: Path, ways: Sequence[Way], out: Path, line_of: LineOf
+) -> tuple[list[Compared], str]:
+    """Pair 0 of each way with its page, one after another; and a file that the program writes."""
+    runs, writes = [], ""
+    before = files_below(Path.cwd(), out.resolve())
+    for way in ways:
+        _tell(f"{program.name} in {way}")
+        folder = out / re.sub(r"[^\w.=+-]+", "_", str(way))
+        line = line_of(way, ["--pair", "0", "--report", str(folder)])
+        runs.append(_in_process(str(way), line, folder))
+        after = files_below(Path.cwd(), out.resolve())
+        if before is None or after is None:
+            writes = writes or "into a folder of very many files, perhaps"
+        else:
+            writes = writes or next((f for f, time in after.items() if before.get(f) != time), "")
+    return runs, writes
+
+
+def _tell_first(runs: Sequence[Compared]) -> None:
+    from ipu.run.pages.comparison import summary_rows
     from ipu.run.text import why_no_loss
 
-    runs = []
-    for way in ways:
-        click.echo(f"fpsim: {program.name} in {way}", err=True)
-        name = re.sub(r"[^\w.=+-]+", "_", str(way))
-        runs.append(_in_process(str(way), line_of(way, out / name), out / name))
     for run, row in zip(runs, summary_rows(runs), strict=True):
         reason = why_no_loss(run.report) if run.report is not None else ""
-        click.echo(f"fpsim: {row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""), err=True)
-    click.echo(write_comparison(out, runs, program.name).resolve(), err=True)
-    return max(run.status for run in runs)
+        _tell(f"{row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""))
 
 
 def target_of(ways: Sequence[Way], target: str | None) -> str | None:
@@ -65,11 +115,7 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:
     from ipu.run.pages.page import read_report
 
     (folder / "report.json").unlink(missing_ok=True)
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "ipu.experiments.cli", *line],
-        stdin=_same_input(), stdout=subprocess.PIPE, stderr=None, text=True, env=_environment(),
-    ) as process:
-        assert process.stdout is not None
+    with program_process(line, stdout=subprocess.PIPE) as process:
         printed = []
         for text in process.stdout:
             click.echo(text, nl=False)
@@ -79,21 +125,12 @@ def _in_process(way: str, line: Sequence[str], folder: Path) -> Compared:
     return Compared(way, report, "".join(printed), page, process.returncode)
 
 
-def _same_input() -> Any:
-    """Standard input of each way: a file from its beginning, else none; all ways read the same."""
-    try:
-        os.lseek(0, 0, os.SEEK_SET)
-    except OSError:
-        return subprocess.DEVNULL
-    return None if stat.S_ISREG(os.fstat(0).st_mode) else subprocess.DEVNULL
-
-
 def folder_of(out: Path, name: str | None) -> Path:
     """The folder of this process's page: each of several has one below `out`.
 
     name    of the process, as "worker-1"; None: it is alone.
     """
-    return out if name is None or _OF_ONE in os.environ else out / name
+    return out if name is None or OF_ONE in os.environ else out / name
 
 
 def make_folder(out: Path) -> None:
@@ -137,13 +174,3 @@ def as_options(choices: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{name.replace('_', '-')}"
         elif value:
             yield from (f"--{name.replace('_', '-')}", str(value))
-
-
-def _environment() -> dict[str, str]:
-    """This one's, with the folder that fpsim was imported from."""
-    import fpsim
-
-    assert fpsim.__file__ is not None
-    root = str(Path(fpsim.__file__).parents[1])
-    path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path), _OF_ONE: "1"}

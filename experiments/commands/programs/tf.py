@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ipu.experiments.commands.programs.comparing import (
     target_of,
     tell_page,
 )
+from ipu.experiments.commands.programs.pairing import PairOptions, pair_options, write_json
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -63,14 +65,14 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run, each worker's below it; counts.")
-@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
-              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")
+@pair_options
 @_machine_options
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
-    out: Path | None, compared: str | None, **choices: Any,
+    out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
+    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, **choices: Any,
 ) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
@@ -98,25 +100,32 @@ def command(
             "--reference runs nothing on the machine; leave --policy and --sr out"
         )
     if not ways:
-        return _run(program, arguments, way, way.sr or sr, out, choices, count=count)
+        import ipu.frontends.tensorflow  # noqa: F401
+        from ipu.frontends.processes.seeding import seeded
+
+        choices["seed"] += pair or 0
+        with seeded(pair) if pair is not None else nullcontext():
+            return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
+                        count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
 
-    def line_of(variant: Way, folder: Path) -> list[str]:
-        return ["tf", "--policy", str(variant), "--sr" if variant.sr else "--no-sr", "--report",
-                str(folder), *as_options(choices), str(program), *arguments]
+    def line_of(variant: Way, more: Sequence[str]) -> list[str]:
+        return ["tf", "--policy", str(variant), "--sr" if variant.sr else "--no-sr", *more,
+                *as_options(choices), str(program), *arguments]
 
     from ipu.members.ending import name_of_process
 
-    return compare(program, ways, folder_of(out or _OUT, name_of_process()), line_of)
+    options = PairOptions(pairs, endpoint, margin, jobs)
+    folder = folder_of(out or _OUT, name_of_process())
+    return compare(program, ways, folder, options, line_of, can_nudge=False)
 
 
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
-    choices: dict[str, Any], *, count: bool,
+    choices: dict[str, Any], json_path: Path | None = None, *, count: bool,
 ) -> int:
-    import ipu.frontends.tensorflow  # noqa: F401
     from ipu.frontends.processes.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.current import choose, current_run
     from ipu.frontends.tensorflow.engine.machine import Choices
@@ -129,7 +138,7 @@ def _run(
     is_tf1 = choices.pop("tf1")
     choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():
-        choose(Choices(policy=way.policy, sr=sr, count=count or out is not None, **choices))
+        choose(Choices(policy=way.policy, sr=sr, count=count or bool(out or json_path), **choices))
     if is_tf1:
         from ipu.frontends.tensorflow.facade import install_facade
 
@@ -149,6 +158,8 @@ def _run(
         stopped, interrupt = "interrupted", error
     if count or out is not None:
         _tell(program.name, out, stopped, is_printed=count)
+    if json_path is not None:
+        write_json(json_path, current_run().report())
     is_printed = count or stopped
     if not is_printed and (out is not None or sr or way != type(way)()):
         _warn_if_unreached()

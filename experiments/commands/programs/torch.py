@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ipu.experiments.commands.programs.comparing import (
     target_of,
     tell_page,
 )
+from ipu.experiments.commands.programs.pairing import PairOptions, pair_options, write_json
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -66,14 +68,15 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")
-@click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
-              help="Run in several ways, as fp32,fp16,fp16+sr; one page in OUT.")
+@pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
 @_machine_options
 def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
-    out: Path | None, compared: str | None, replicas: int, is_module: bool, **choices: Any,
+    out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
+    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, replicas: int,
+    is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
@@ -104,9 +107,16 @@ def command(
             raise click.UsageError("--compare names the ways; leave --policy and --sr out")
         out = folder_of(out or _OUT, _name_of_replica())
         choices["target"] = target_of(ways, choices["target"])
-        return _compare(line, ways, seed, out, choices)
+        return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
-    return _run(started, arguments, way, seed, out, choices, count=count)
+    from ipu.frontends.processes.seeding import seeded
+    from ipu.frontends.torch.program import nudged
+
+    with seeded(pair) if pair is not None else nullcontext(), (
+        nudged() if nudge else nullcontext()
+    ):
+        return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
+                    count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -147,7 +157,7 @@ def _check(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, *, count: bool,
+    choices: Choices, json_path: Path | None = None, *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
@@ -159,7 +169,7 @@ def _run(
     check_memory = not choices.pop("no_memory_check")
     with bad_input():
         session = machine(
-            way.policy, sr=way.sr, seed=seed, count=count or out is not None,
+            way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
             changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
@@ -180,6 +190,7 @@ def _run(
         stopped, interrupt = f"interrupted in step {session.step}", error
     report = session.report()
     report["stopped"] = stopped
+    write_json(json_path, report)
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:
@@ -194,16 +205,17 @@ def _run(
 
 
 def _compare(
-    program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, choices: Choices,
+    program: Sequence[str], ways: Sequence[Way], seed: int, out: Path, options: PairOptions,
+    choices: Choices,
 ) -> int:
     """Each way with its formats also for tensors that the program makes float16.
 
     program    the program with its arguments, and -m before a module.
     """
 
-    def line_of(way: Way, folder: Path) -> list[str]:
-        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), "--report", str(folder),
+    def line_of(way: Way, more: Sequence[str]) -> list[str]:
+        return ["torch", "--policy", f"{way}+halves", "--seed", str(seed), *more,
                 *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
-    return compare(Path(name), ways, out, line_of)
+    return compare(Path(name), ways, out, options, line_of, can_nudge=True)

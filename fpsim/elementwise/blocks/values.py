@@ -40,8 +40,10 @@ def _scales(block: Block) -> NDArray[np.float64]:
 
 def values_of_elements(codes: NDArray[np.uint8], block: Block) -> NDArray[np.float32]:
     """Values of elements without their scales; (rows, bytes) becomes (rows, columns)."""
-    values = _elements(block)[codes]
-    return values.reshape(*codes.shape[:-1], 2 * codes.shape[-1]) if block.packed else values
+    if not block.packed:
+        return np.take(_elements(block), codes)
+    pairs = _elements(block).view(np.uint64)[:, 0]
+    return np.take(pairs, np.ascontiguousarray(codes)).view(np.float32)
 
 
 def values_of_scales(stored: NDArray[Any], block: Block) -> NDArray[np.float64]:

@@ -126,15 +126,26 @@ def _signs_of_scales(x: ScaledOperand) -> NDArray[np.float64]:
 # Scales within a call -------------------------------------------------------------------------
 
 
-def _exponents(x: NDArray[Any], emin: int) -> NDArray[np.uint32]:
-    """Exponents with the bias, subnormal numbers with the smallest; zeros absent."""
-    _, exponent = np.frexp(x)
-    field = np.maximum(exponent - 1, emin) + BIAS
-    return np.where(x == 0, ABSENT, field).astype(np.uint32)
+def _exponents(x: NDArray[np.float32], emin: int) -> NDArray[np.uint32]:
+    """Exponents with the bias, subnormal numbers with the smallest; zeros absent.
+
+    No element is a subnormal number of binary32, so its own field is the exponent.
+    """
+    fields = np.ascontiguousarray(x).view(np.uint32) >> np.uint32(23)
+    fields &= np.uint32(255)
+    np.maximum(fields, np.uint32(emin + 127), out=fields)
+    fields += np.uint32(BIAS - 127)
+    np.copyto(fields, np.uint32(ABSENT), where=x == 0)
+    return fields
 
 
 def _padded(x: NDArray[Any], columns: int) -> NDArray[Any]:
-    return np.pad(x, ((0, 0), (0, columns - x.shape[1])))
+    """x with zeros up to so many columns; itself where it has them."""
+    if x.shape[1] == columns:
+        return x
+    whole = np.zeros((len(x), columns), x.dtype)
+    whole[:, : x.shape[1]] = x
+    return whole
 
 
 def _panels(x: NDArray[Any]) -> NDArray[Any]:

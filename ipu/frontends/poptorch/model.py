@@ -423,7 +423,7 @@ class PoplarExecutor:
         )
 
 
-def _signature(args: Any, kwargs: Any) -> Any:
+def _signature(args: Any, kwargs: Any) -> tuple[Any, ...]:
     """Shapes and types of the inputs: another one is another program."""
     return tuple((tuple(x.shape), x.dtype) for x in flatten((args, kwargs)))
 

@@ -73,7 +73,7 @@ class _Body:
         self._count = len(carried)
         self._types = [value.dtype for value in carried]
 
-    def __call__(self, *current: Any) -> Any:
+    def __call__(self, *current: Any) -> list[Any]:
         positional: tuple[Any, ...] = tuple(current[: self._count])
         named: dict[str, Any] = {}
         if self._infeed is not None:

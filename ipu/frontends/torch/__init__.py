@@ -9,7 +9,8 @@ if find_spec("torch") is None:
         f"PyTorch is not installed; install it with: {how_to_install('torch')}", name="torch"
     )
 
+from ipu.frontends.torch.inference import Evaluation, evaluate, evaluate_layers
 from ipu.frontends.torch.session import Session, machine
 from ipu.run.changes import Changes
 
-__all__ = ["Changes", "Session", "machine"]
+__all__ = ["Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine"]

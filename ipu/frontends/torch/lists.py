@@ -24,7 +24,7 @@ def is_of_lists(base: str) -> bool:
     return base.startswith(_PREFIX)
 
 
-def one_by_one(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def one_by_one(func: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> list[Any] | None:
     """The operation on one tensor after the other; None in place.
 
     Shapes    lists of one length; other arguments go to every tensor.

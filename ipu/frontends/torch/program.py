@@ -6,10 +6,18 @@ Under `fpsim poprun` the session is one replica of the run.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
+from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.replicas.several import SeveralReplicas
 from ipu.frontends.torch.session import Session
 from ipu.members.cluster import Cluster
@@ -18,7 +26,7 @@ from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
 from ipu.run.patterns import PatternError
 
-__all__ = ["join_replicas", "run_program", "settings_of"]
+__all__ = ["join_replicas", "nudged", "run_program", "settings_of"]
 
 #: Set in every process of poprun.
 _BY_POPRUN = "POPDIST_NUM_INSTANCES"
@@ -57,6 +65,31 @@ def join_replicas(session: Session) -> int:
     session.replica = cluster.rank
     session.listing = members.program if cluster.size > 1 else None
     return cluster.size
+
+
+@contextmanager
+def nudged() -> Iterator[None]:
+    """Inside, the first update of each optimiser moves parameters on by a unit in the last place.
+
+    So a run differs from itself by what no comparison can tell from rounding.
+    """
+    moved = WeakSet[torch.optim.Optimizer]()
+
+    def move(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer in moved:
+            return
+        moved.add(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                values = host_values(parameter)
+                if values.dtype == np.float32:
+                    values[...] = np.where(values == 0, 0, np.nextafter(values, np.inf))
+
+    handle = register_optimizer_step_post_hook(move)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def run_program(session: Session, program: Path | str, arguments: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.cache import caching
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device
@@ -95,7 +96,9 @@ class Session(Run):
         self._unit, self._first = unit, check_step(step)
         #: Formats that tensors may hold.
         self._formats = self.formats | {BINARY32, *FORMATS.values()}
-        self.memory = Memory(device, is_plain=self.is_plain)
+        self.memory = Memory(
+            device, is_plain=self.is_plain, replaced=dict(options.changes.constants)
+        )
         self.changer = Changer(options.changes, self.memory, self.call)
         self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
@@ -161,6 +164,7 @@ class Session(Run):
             stack.callback(self._close)
             self.layers.attach()
             stack.enter_context(without_whole_kernels())
+            stack.enter_context(caching(self.options.changes.cache, self.memory))
             stack.enter_context(watching(self.account.native))
             stack.enter_context(self.outside.noting())
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
@@ -529,7 +533,7 @@ class Session(Run):
         """A session like this one, in another way and with another seed, that counts."""
         return _make(self.options.in_way(way, seed), self._unit, self._first)
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this session; torch's generator is as it was before."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

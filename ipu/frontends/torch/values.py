@@ -12,7 +12,7 @@ Source    docs/semantics.md §2 and §3 (policies of front ends).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -162,8 +162,12 @@ class Memory:
     is_plain    every policy is binary32: float32 tensors are what they are, and nothing is marked.
     """
 
-    def __init__(self, device: Device, *, is_plain: bool) -> None:
+    def __init__(
+        self, device: Device, *, is_plain: bool, replaced: Mapping[float, float] | None = None
+    ) -> None:
         self.device = device
+        #: Constants of the program, with those in their place.
+        self._replaced = replaced or {}
         self.is_plain = is_plain
         self._contexts: dict[int, Context] = {}
         self._constants: dict[tuple[type, float, int], tuple[Array, str]] = {}
@@ -315,6 +319,7 @@ class Memory:
         key = type(value), value, id(fmt)
         entry = self._constants.get(key) if value else None
         if entry is None:
+            value = self._replaced.get(value, value)
             rounded = self.context(fmt).constant(value)
             entry = rounded, fit(value, float(rounded.carrier), fmt)
             # A constant that overflows depends on the control register of now.

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fpsim.state.files import write_whole
+from ipu.run.endpoints import final_loss
 from ipu.run.pages.page import headline
+from ipu.run.paired import Comparison
 from ipu.run.report import totals
 from ipu.run.text import COUNTERS, why_no_loss
-from ipu.run.trials import final_loss
 
-__all__ = ["HEADS", "Compared", "summary_rows", "write_comparison"]
+__all__ = ["HEADS", "Compared", "summary_rows", "verdict_rows", "write_comparison"]
 
+VERDICT_HEADS = ("way", "answer", "", "worse by", "bounds", "pairs", "diverged / reference")
+PAIR_HEADS = ("way", "pair", "start", "endpoint", "difference")
 HEADS = ("way", "final loss", *COUNTERS.values(), "swallowed", "cycles")
 #: Rows of the table of layers, and lines of what a program printed.
 _ROWS, _LINES = 40, 12
@@ -41,8 +48,13 @@ class Compared:
         return "\n".join(self.printed.rstrip().splitlines()[-_LINES:])
 
 
-def write_comparison(folder: Path, runs: Sequence[Compared], title: str) -> Path:
-    """Write index.html and losses.png for these runs; returns the page's path."""
+def write_comparison(
+    folder: Path, runs: Sequence[Compared], title: str, comparison: Comparison
+) -> Path:
+    """Write index.html, losses.png and pairs.csv for these runs; returns the page's path.
+
+    comparison    the answers, and the pairs that they follow from.
+    """
     from ipu.run.pages.figures import loss_figure
     from ipu.run.pages.rendering import write_figures, write_page
 
@@ -55,8 +67,35 @@ def write_comparison(folder: Path, runs: Sequence[Compared], title: str) -> Path
         "rows": summary_rows(runs), "columns": list(reports), "layers": _layers(reports),
         "headlines": {way: headline(report) for way, report in reports.items()},
         "reasons": {way: why_no_loss(report) for way, report in reports.items()},
+        "comparison": comparison, "verdicts": list(verdict_rows(comparison)),
+        "verdict_heads": VERDICT_HEADS, "pairs_table": _write_pairs(folder, comparison),
     }
     return write_page(folder / "index.html", "compare", content)
+
+
+def verdict_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    """A row for each way that was judged: its answer and what it rests on."""
+    for place, judged in sorted(comparison.judged.items()):
+        text = judged.endpoint.text
+        is_bounded = math.isfinite(judged.low) and math.isfinite(judged.high)
+        yield (
+            comparison.ways[place], judged.answer, judged.note, judged.difference,
+            f"{text(judged.low, sign=True)} to {text(judged.high, sign=True)}" if is_bounded
+            else "–",
+            str(judged.pairs), " / ".join(map(str, judged.diverged)),
+        )
+
+
+def _write_pairs(folder: Path, comparison: Comparison) -> str:
+    """The table from which the answers follow, as a file beside the page; "" of one pair."""
+    if not comparison.judged:
+        return ""
+    with io.StringIO(newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(PAIR_HEADS)
+        writer.writerows(comparison.rows)
+        write_whole(folder / "pairs.csv", text.getvalue().encode())
+    return "pairs.csv"
 
 
 def summary_rows(runs: Sequence[Compared]) -> list[tuple[str, ...]]:

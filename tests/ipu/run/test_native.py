@@ -157,17 +157,17 @@ def test_advice_is_tried_with_runs_of_the_trials():
     def step(run):
         seeds.append(run.seed)
         trainer = Trainer(network, Adam(0.01), run=run)
-        return [trainer.step(X, LABELS) for _ in range(4)]
+        return [trainer.step(X, LABELS) for _ in range(12)]
 
     run = machine("fp16", count=True)
     step(run)
-    advised = run.advise(step, ["fp16+eps=1e-4", "fp16+states=f32", "fp16+sr+head=f32"], seeds=2)
+    advised = run.advise(step, ["fp16+eps=1e-4", "fp16+states=f32", "fp16+sr+head=f32"], pairs=5)
     trials = {str(trial.way): trial for trial in advised.trials}
-    assert trials["fp16"].restores == "no"
+    assert trials["fp16"].judged.answer == "worse"
     assert trials["fp16+eps=0.0001"].counts["DIVBYZERO"] == 0
-    assert trials["fp16+states=f32"].restores == "yes"
+    assert trials["fp16+states=f32"].judged.answer == "as good"
     assert trials["fp16"].losses[0] == run.report()["losses"][0]
-    assert sorted(set(seeds)) == [0, 1]
+    assert sorted(set(seeds)) == list(range(7))
 
 
 def test_changes_reach_optimiser_and_loss_scale():
@@ -315,3 +315,14 @@ def test_a_policy_of_layers_that_are_not_there_is_refused():
     trainer = Trainer(network, SGD(0.1), run=run)
     with pytest.raises(ValueError, match="haed"):
         trainer.step(X, LABELS)
+
+
+def test_a_run_in_blocks_shows_its_operands_on_the_page(tmp_path):
+    run = machine("nvfp4", count=True)
+    trainer = Trainer(lambda x: dense(x, 16, "only"), SGD(0.5), run=run)
+    trainer.step(np.eye(16), np.arange(16))
+    report = run.report(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "Operands in blocks" in page
+    assert "<td>only</td><td>weight gradient</td><td>dy</td><td>nvfp4</td>" in page
+    assert "weight_gradient dy" in str(report)

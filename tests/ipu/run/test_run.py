@@ -143,17 +143,17 @@ def test_a_report_has_what_every_run_has():
 def test_a_page_has_the_advice_that_was_tried(tmp_path):
     def step(run):
         compute(run)
-        return [3.0, 2.0, 1.0 if run.way.policy.default.param == BINARY32 else 2.0]
+        return [3.0, 2.0] + [1.0 if run.way.policy.default.param == BINARY32 else 2.0] * 3
 
     run = bare(policy="f16", count=True)
     step(run)
     run.report(tmp_path)
-    assert "restores fp32" not in (tmp_path / "report.txt").read_text(encoding="utf-8")
-    advised = run.advise(step, ["fp32", "mixed"], seeds=2)
-    assert [trial.restores for trial in advised.trials].count("yes") == 1
+    assert "beside binary32" not in (tmp_path / "report.txt").read_text(encoding="utf-8")
+    advised = run.advise(step, ["fp32", "mixed"], pairs=5)
+    assert [trial.judged.answer for trial in advised.trials].count("as good") == 1
     run.report(tmp_path)
     text = (tmp_path / "report.txt").read_text(encoding="utf-8")
-    assert "restores fp32" in text
+    assert "beside binary32" in text
     assert "mixed" in text
 
 

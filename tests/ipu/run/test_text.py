@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipu.run.judging import Judged
 from ipu.run.text import COUNTERS, TRIAL_HEADS, trial_cells
 from ipu.run.trials import Trial
 from ipu.run.verdict import Effect
@@ -43,9 +44,9 @@ def test_a_report_stays_a_mapping():
 
 
 def test_a_row_of_trials():
-    trial = Trial(Way.parse("fp16+sr"), "yes", Effect(1.0, 0.1), Effect(-0.02, 0.05),
-                  {"INVALID": 1234}, 1.0, 1.5, [1.0])
+    judged = Judged("as good", effect=Effect(-0.02, 0.05), pairs=8, note="at most +0.5 %")
+    trial = Trial(Way.parse("fp16+sr"), judged, 1.0, {"INVALID": 1234}, 1.0, 1.5, [1.0])
     cells = trial_cells(trial)
     assert len(cells) == len(TRIAL_HEADS)
-    assert cells == ("fp16+sr", "yes", "1 ± 0.1", "-0.02 ± 0.05", "0", "1,234", "0", "0", "× 1.00",
-                     "× 1.50")
+    assert cells == ("fp16+sr", "as good (at most +0.5 %)", "1", "-2 % ± 5 %", "8", "0", "1,234",
+                     "0", "0", "× 1.00", "× 1.50")

@@ -58,6 +58,22 @@ def test_ways_of_the_document_are_known():
     table = text.partition("## Ways,")[2].partition("\n\n`run.advise")[0]
     additions = [t for line in table.splitlines() if line.startswith("| `")
                  for t in re.findall(r"`([^`]+)`", line.split("|")[1])]
-    assert len(additions) == 11
+    assert len(additions) == 12
     for addition in additions:
         Way.parse(f"fp16{addition}" if addition.startswith("+") else addition)
+
+
+@pytest.mark.parametrize("text", [
+    "fp16+scale=8.38861e+06", "fp16+scale=1/16", "fp16+eps=1.234567891e-05", "fp16+-1e9=-3e4+sr",
+    "fp16+1e-12=6.103515625e-05", "p=e5m6,c=e5m6+3=f32", "fp16+eps=1e-30+head=f32",
+])
+def test_a_way_comes_back_as_it_is_printed(text):
+    way = Way.parse(text)
+    assert Way.parse(str(way)) == way
+    assert str(Way.parse(str(way))) == str(way)
+
+
+def test_a_scale_of_six_digits_is_its_power_of_two():
+    assert Way.parse("fp16+scale=8.38861e+06").changes.loss_scale == 2**23
+    with pytest.raises(ValueError, match="is not a power of two"):
+        Way.parse("fp16+scale=8.38862e+06")

@@ -95,7 +95,7 @@ class LossScaling:
                 add(self._histogram)
             self._scale = self._scale.successor((), self._histogram)
 
-    def state(self) -> Any:
+    def state(self) -> AutomaticLossScale | None:
         """What a checkpoint keeps."""
         return self._scale
 

@@ -201,7 +201,7 @@ class TensorFlowRun(Run):
         """A run like this one, in another way and with another seed, that counts."""
         return TensorFlowRun(replace(self.options.in_way(way, seed), changes=NONE))
 
-    def tried(self, step: Step, seed: int) -> Sequence[float] | None:
+    def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this run; generators of Python and numpy are as before."""
         # The generators that programs use, whatever is new in numpy.
         before = random.getstate(), np.random.get_state()  # noqa: NPY002

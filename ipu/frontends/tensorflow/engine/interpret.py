@@ -430,7 +430,7 @@ def _narrowing(site: NodeSite, run: Run) -> Run:
     return narrowed_run
 
 
-def _widest(values: Sequence[Array]) -> Any:
+def _widest(values: Sequence[Array]) -> Format:
     (first, *others) = {value.format for value in values if isinstance(value, Array)}
     return BINARY32 if others else first
 

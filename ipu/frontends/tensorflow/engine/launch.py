@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
@@ -109,13 +111,13 @@ def execute(
     return results
 
 
-def _entered(machine: Machine, tensor: Any, value: Any, metric: str | None) -> Any:
+def _entered(machine: Machine, tensor: Any, value: Any, metric: str | None) -> Array | NDArray[Any]:
     """A value of the host as the program takes it; a loss scale (`metric` is "") as it is."""
     fmt = _format(machine, tensor.dtype) if metric is None else FORMATS.get(tensor.dtype)
     return np.asarray(value) if fmt is None else enter(machine.device, value, fmt)
 
 
-def _format(machine: Machine, dtype: Any) -> Any:
+def _format(machine: Machine, dtype: Any) -> Format | None:
     fmt = FORMATS.get(dtype)
     is_wide = fmt is not None and dtype.size == 4
     return machine.policy.default.activations if is_wide and not machine.is_plain else fmt
@@ -283,7 +285,7 @@ def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
     def run(*values: Any) -> list[Any]:
         with reporting(), _one_launch, keeping_subnormals():
             machine = _machine_of(traced_for)
-            replicas = [
+            replicas: list[list[Any]] = [
                 [
                     _variable(
                         machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i),

@@ -29,7 +29,7 @@ _LIBRARY = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
 _SIZE = 128
 
 
-def _environment() -> Any:
+def _environment() -> ctypes.Array[ctypes.c_char]:
     """The mode of this thread's arithmetic."""
     state = ctypes.create_string_buffer(_SIZE)
     if _LIBRARY.fegetenv(state):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise import apply as elementwise
@@ -36,19 +37,19 @@ def enter(device: Device, values: Any, fmt: Format) -> Array:
     return device.from_host(values, fmt)
 
 
-def leave(value: Any, dtype: Any) -> Any:
+def leave(value: Any, dtype: Any) -> NDArray[Any]:
     """A value as an ndarray of a data type; exact, since float32 holds every format."""
     if isinstance(value, Array):
         return np.asarray(value.carrier, dtype.as_numpy_dtype)
     return np.asarray(value, dtype.as_numpy_dtype)
 
 
-def numbers(value: Any) -> Any:
+def numbers(value: Any) -> NDArray[Any]:
     """The numbers of a value as an ndarray."""
     return value.carrier if isinstance(value, Array) else np.asarray(value)
 
 
-def as_read(device: Device, value: Any) -> Any:
+def as_read(device: Device, value: Any) -> NDArray[Any]:
     """The numbers of a value as an operation reads them: subnormal ones are 0 where it flushes."""
     if not isinstance(value, Array):
         return np.asarray(value)

@@ -67,7 +67,7 @@ class EvaluatingListener(tf.compat.v1.train.CheckpointSaverListener):  # type: i
 
     def _is_due(self, step: Any) -> bool:
         """Whether enough time has passed, by the clock of the first worker."""
-        is_due = np.int64(self._timer.should_trigger_for_step(step))
+        is_due = np.asarray(self._timer.should_trigger_for_step(step), np.int64)
         if self._workers is not None:
             is_due = self._workers.of_root(is_due, "the time of an evaluation")
         return bool(is_due)

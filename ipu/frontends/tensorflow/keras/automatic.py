@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim import Context
 from fpsim.records.formats import BINARY16
@@ -167,7 +168,7 @@ class ALSOptimizer(Wrapper):
         lower, upper = (float(n) for n in histogram)
         return replace(self._rule, factor=float(scale), count=int(count), histogram=(lower, upper))
 
-    def _add(self, histogram: Any, count: Any, *gradients: Any) -> Any:
+    def _add(self, histogram: Any, count: Any, *gradients: Any) -> NDArray[np.float64]:
         rule = self._at(histogram, count)
         statistic = rule.statistic()
         if isinstance(statistic, EdgeHistogram):
@@ -175,7 +176,9 @@ class ALSOptimizer(Wrapper):
                 statistic.add(_HALVES.wrap(gradient.astype(BINARY16.carrier)))
         return np.asarray(rule.counted(statistic), np.float64)
 
-    def _move(self, histogram: Any, count: Any, scale: Any) -> Any:
+    def _move(
+        self, histogram: Any, count: Any, scale: Any
+    ) -> tuple[NDArray[np.float64], np.int32, np.float32]:
         later = self._at(histogram, count, scale).successor([], Statistic())
         return (
             np.asarray(later.histogram, np.float64), np.int32(later.count),

@@ -40,7 +40,7 @@ def deal_steps(replicas_of: Callable[[Any], int]) -> None:
         return
 
     @wraps(infer)
-    def dealt(handler: Any, steps: Any, dataset: Any) -> Any:
+    def dealt(handler: Any, steps: Any, dataset: Any) -> int | None:
         count, replicas = infer(handler, steps, dataset), replicas_of(handler._model)
         return count if count is None else steps_of_a_replica(count, replicas)
 

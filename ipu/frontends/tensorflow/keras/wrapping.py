@@ -62,7 +62,7 @@ class Wrapper(tf.keras.optimizers.Optimizer):  # type: ignore[misc]
         return self._opt.iterations
 
     @property
-    def variables(self) -> Any:
+    def variables(self) -> list[Any]:
         """Of the inner optimiser, after its own."""
         return [*self._variables, *self._opt.variables]
 

@@ -47,7 +47,7 @@ _WIDE = dict.fromkeys(FORMATS, tf.float64)
 def _function(site: NodeSite) -> Run:
     kernel, context = own_kernel(site, kinds=_WIDE), site.device.context
 
-    def run(*values: Any) -> Any:
+    def run(*values: Any) -> Array:
         fmt = next(value.format for value in values if isinstance(value, Array))
         wide = [np.float64(v.carrier) if isinstance(v, Array) else v for v in values]
         return context(fmt).convert(kernel(*wide))

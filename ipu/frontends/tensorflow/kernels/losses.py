@@ -18,7 +18,7 @@ values({"Softmax": ops.softmax, "LogSoftmax": ops.log_softmax})
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits", of=ops.sparse_cross_entropies)
 def _sparse(site: NodeSite) -> Run:
-    def run(logits: Array, labels: Any) -> Any:
+    def run(logits: Array, labels: Any) -> tuple[Array, Array]:
         within(site, labels, logits.shape[-1])
         return _results(site, ops.sparse_cross_entropies, logits, labels)
 

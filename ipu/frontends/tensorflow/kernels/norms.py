@@ -33,7 +33,7 @@ def _batch_norm(site: NodeSite) -> Run:
     if not has_channels_first(site):
         return run
 
-    def turned(x: Array, *others: Array) -> Any:
+    def turned(x: Array, *others: Array) -> tuple[Any, ...]:
         y, *rest = run(_turned(x, _TO_LAST), *others)
         return _turned(y, _TO_FIRST), *rest
 
@@ -52,7 +52,7 @@ def _trained(site: NodeSite, epsilon: float) -> Run:
     device, stable = site.device, site.machine.stable_norms
     factor = float(site.attr("exponential_avg_factor"))
 
-    def run(x: Array, scale: Array, offset: Array, *before: Array) -> Any:
+    def run(x: Array, scale: Array, offset: Array, *before: Array) -> tuple[Any, ...]:
         x, gamma, beta = _alike(site, x, scale, offset)
         statistics = batch_statistics(device, x, epsilon, stable)
         y, saved = ops.batch_norm.forward(device, x, gamma, beta, statistics=statistics)
@@ -79,7 +79,7 @@ def _averaged(device: Device, factor: float, old: Array, new: Array) -> Array:
 def _untrained(site: NodeSite, epsilon: float) -> Run:
     device = site.device
 
-    def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Any:
+    def run(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
         x, gamma, beta = _alike(site, x, scale, offset)
         inverse = device.cast(
             inverse_deviation(device, device.cast(variance, BINARY32), epsilon), x.format
@@ -91,7 +91,7 @@ def _untrained(site: NodeSite, epsilon: float) -> Run:
     return run
 
 
-def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
+def _alike(site: NodeSite, x: Array, *others: Array) -> list[Array]:
     """x in the node's format, the others in that of x."""
     fmt = site.fmt
     assert fmt is not None
@@ -102,7 +102,9 @@ def _alike(site: NodeSite, x: Array, *others: Array) -> Any:
 def _batch_norm_gradient(site: NodeSite) -> Run:
     device, is_turned = site.device, has_channels_first(site)
 
-    def run(gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any) -> Any:
+    def run(
+        gradient: Array, x: Array, scale: Array, _1: Array, _2: Array, reserve: Any
+    ) -> tuple[Any, ...]:
         gradient = _turned(gradient, _TO_LAST) if is_turned else gradient
         is_trained, saved = reserve
         primitive = ops.batch_norm if is_trained else ops.normalise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -117,7 +118,7 @@ def _position(node: str, row: Primitive) -> None:
         """By the device's rule for NaN: of a number and a NaN the number's place."""
         device, kind = site.device, site.node.outputs[0].dtype.as_numpy_dtype
 
-        def run(x: Array, axis: Any) -> Any:
+        def run(x: Array, axis: Any) -> NDArray[Any]:
             _, saved = row.forward(device, x, axis=int(axis))
             return first_index(saved).astype(kind)
 

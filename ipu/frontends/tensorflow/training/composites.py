@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.python.ops import handle_data_util
 
 from fpsim.array import Array
@@ -123,7 +124,7 @@ class Accumulators:
             return [gradient]
         return list(gradient.op.inputs)
 
-    def _formula(self, value: Any, n: Any, *summands: Any) -> Any:
+    def _formula(self, value: Any, n: Any, *summands: Any) -> NDArray[Any]:
         decay, share = self._how().factors(int(n))
         scaled = [g if share == 1 else g * g.dtype.type(share) for g in summands]
         gradient = sum(scaled[1:], start=scaled[0])

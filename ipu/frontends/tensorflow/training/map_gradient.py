@@ -31,7 +31,7 @@ class MapGradientOptimizer(IpuOptimizer):
         super().__init__(wrapped_optimizer, name)
         self._map = checked_mapping(gradient_mapping_function)
 
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """The inner optimiser's gradients, mapped; variables without one keep None."""
         return mapped(self._map, self._opt.compute_gradients(*args, **kwargs))
 

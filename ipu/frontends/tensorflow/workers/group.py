@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
 from ipu import ops
@@ -89,7 +90,7 @@ class Workers:
 
     # Copies and comparisons ------------------------------------------------------------------
 
-    def of_root(self, x: Any, name: str = "") -> Any:
+    def of_root(self, x: Any, name: str = "") -> NDArray[Any]:
         """The first worker's ndarray, on all; types and shapes are equal everywhere."""
         x = np.asarray(x, order="C")
         with self._telling_the_step():

@@ -28,15 +28,15 @@ gradients({"glu_backward.default": ops.glu}, "axis")
 
 
 @aten("celu.default", of=ops.elu)
-def _celu(call: Call, x: Any, alpha: float = 1) -> Any:
+def _celu(call: Call, x: torch.Tensor, alpha: float = 1) -> Any:
     y = ops.elu.value(call.device, call.array(x), alpha=alpha, input_scale=1 / alpha)
     return call.result(y)
 
 
 @aten("elu_backward.default", of=ops.elu, gradient=True)
 def _elu_backward(
-    call: Call, gradient: Any, alpha: float, scale: float, input_scale: float, is_result: bool,
-    of: Any,
+    call: Call, gradient: torch.Tensor, alpha: float, scale: float, input_scale: float,
+    is_result: bool, of: torch.Tensor,
 ) -> Any:
     g, a = call.arrays(gradient, of)
     slope = ops.elu.pull(
@@ -47,25 +47,29 @@ def _elu_backward(
 
 
 @aten("log_sigmoid_forward.default", of=ops.log_sigmoid)
-def _log_sigmoid(call: Call, x: Any) -> Any:
+def _log_sigmoid(call: Call, x: torch.Tensor) -> tuple[Any, Any]:
     """The result and an empty buffer: the gradient reads x alone."""
     return call.result(ops.log_sigmoid.value(call.device, call.array(x))), x.new_empty(0)
 
 
 @aten("log_sigmoid_backward.default", of=ops.log_sigmoid, gradient=True)
-def _log_sigmoid_backward(call: Call, gradient: Any, x: Any, buffer: Any) -> Any:
+def _log_sigmoid_backward(
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, buffer: torch.Tensor
+) -> Any:
     g, a = call.arrays(gradient, x)
     return call.result(ops.log_sigmoid.pull(0, call.device, g, (a,)))
 
 
 @aten("gelu.default", of=(ops.gelu_erf, ops.gelu))
-def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+def _gelu(call: Call, x: torch.Tensor, approximate: str = "none") -> Any:
     row = ops.gelu if approximate == "tanh" else ops.gelu_erf
     return call.result(row.value(call.device, call.array(x)))
 
 
 @aten("gelu_backward.default", of=(ops.gelu_erf, ops.gelu), gradient=True)
-def _gelu_backward(call: Call, gradient: Any, x: Any, approximate: str = "none") -> Any:
+def _gelu_backward(
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, approximate: str = "none"
+) -> Any:
     """By tanh, what the row saves is computed again: torch keeps x alone."""
     g, a = call.arrays(gradient, x)
     if approximate != "tanh":
@@ -75,14 +79,14 @@ def _gelu_backward(call: Call, gradient: Any, x: Any, approximate: str = "none")
 
 
 @aten("leaky_relu.default", of=ops.leaky_relu)
-def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
+def _leaky_relu(call: Call, x: torch.Tensor, slope: float = 0.01) -> Any:
     a = call.array(x)
     return call.result(ops.leaky_relu.value(call.device, a, slope=call.constant(slope, a.format)))
 
 
 @aten("leaky_relu_backward.default", of=ops.leaky_relu, gradient=True)
 def _leaky_relu_backward(
-    call: Call, gradient: Any, x: Any, slope: float, self_is_result: bool
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, slope: float, self_is_result: bool
 ) -> Any:
     g, a = call.arrays(gradient, x)
     rounded = call.constant(slope, g.format)
@@ -93,7 +97,7 @@ def _leaky_relu_backward(
 
 
 @aten("native_dropout.default", of=ops.masked_scale)
-def _dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
+def _dropout(call: Call, x: torch.Tensor, p: float, train: bool | None) -> tuple[Any, Any]:
     a = call.array(x)
     if train is False or p == 0:
         return call.result(a.like(a.carrier.copy())), torch.ones_like(x, dtype=torch.bool)
@@ -104,7 +108,7 @@ def _dropout(call: Call, x: Any, p: float, train: bool | None) -> Any:
 
 
 @aten("native_dropout_backward.default", of=ops.masked_scale, gradient=True)
-def _dropout_backward(call: Call, gradient: Any, mask: Any, scale: float) -> Any:
+def _dropout_backward(call: Call, gradient: torch.Tensor, mask: torch.Tensor, scale: float) -> Any:
     g = call.array(gradient)
     factor = call.constant(scale, g.format)
     return call.result(ops.masked_scale.value(call.device, g, mask=mask.numpy(), factor=factor))

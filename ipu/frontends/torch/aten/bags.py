@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fpsim.records.formats import BINARY32
 from ipu import ops
@@ -22,8 +23,9 @@ _BAGS = (ops.embedding_bag, ops.embedding_bag_max)
 
 @aten("_embedding_bag.default", "_embedding_bag_forward_only.default", of=_BAGS)
 def _embedding_bag(
-    call: Call, weight: Any, indices: Any, offsets: Any, scaled: bool = False, mode: int = _SUM,
-    sparse: bool = False, by_sample: Any = None, last: bool = False, padding: int = -1,
+    call: Call, weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor,
+    scaled: bool = False, mode: int = _SUM, sparse: bool = False,
+    by_sample: torch.Tensor | None = None, last: bool = False, padding: int = -1,
 ) -> Any:
     if sparse or not indices.numel():
         return NotImplemented
@@ -50,7 +52,7 @@ def _embedding_bag(
     return call.result(total), bag_of, sizes, largest
 
 
-def _bags(indices: Any, offsets: Any, last: bool) -> Any:
+def _bags(indices: Any, offsets: Any, last: bool) -> tuple[NDArray[Any], Any]:
     """The bag of each index, and the indices."""
     starts = offsets.numpy()[:-1] if last else offsets.numpy()
     rows = indices.numpy()
@@ -59,8 +61,9 @@ def _bags(indices: Any, offsets: Any, last: bool) -> Any:
 
 @aten("_embedding_bag_backward.default", of=_BAGS, gradient=True)
 def _embedding_bag_backward(
-    call: Call, gradient: Any, indices: Any, offsets: Any, bag_of: Any, sizes: Any, largest: Any,
-    n: int, scaled: bool, mode: int, sparse: bool, by_sample: Any, padding: int = -1,
+    call: Call, gradient: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor,
+    bag_of: torch.Tensor, sizes: torch.Tensor, largest: torch.Tensor, n: int, scaled: bool,
+    mode: int, sparse: bool, by_sample: torch.Tensor | None, padding: int = -1,
 ) -> Any:
     if scaled or sparse or not indices.numel():
         return NotImplemented

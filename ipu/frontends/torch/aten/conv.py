@@ -5,9 +5,11 @@ A 1-D convolution is a 2-D one of height 1. 3-D ones run on the host.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
@@ -70,8 +72,9 @@ def _from_kernel(w: Array, ndim: int) -> Array:
 @aten("convolution.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
       rounding=f"{ops.conv2d.rounding}; a bias is added after that")
 def _convolution(
-    call: Call, x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int,
+    call: Call, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int,
 ) -> Any:
     if not _is_known(x, w):
         return NotImplemented
@@ -116,8 +119,10 @@ def _transposed_shape(
 @aten("convolution_backward.default", of=(ops.conv2d, ops.conv2d_transpose, ops.bias),
       gradient=True, rounding=f"{ops.conv2d.gradient}; the bias as a sum")
 def _convolution_backward(
-    call: Call, gradient: Any, x: Any, w: Any, bias_sizes: Any, stride: Any, padding: Any,
-    dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor,
+    bias_sizes: Sequence[int] | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+    output_mask: Sequence[bool],
 ) -> Any:
     if not _is_known(x, w):
         return NotImplemented

@@ -75,7 +75,7 @@ _enter("min", ops.reduce_min)
 
 
 @aten("aminmax.default", of=(ops.reduce_min, ops.reduce_max))
-def _aminmax(call: Call, x: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def _aminmax(call: Call, x: torch.Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     if not x.numel() or not x.ndim:
         return NotImplemented
     return tuple(_largest(call, row, x, dim, keepdim).values

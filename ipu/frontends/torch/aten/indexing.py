@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from fpsim.array import Array
 from ipu import ops
@@ -18,7 +19,7 @@ _SELECTING = {"amax": ops.scatter_max, "amin": ops.scatter_min}
 
 @aten("embedding_dense_backward.default", of=ops.gather, gradient=True)
 def _embedding_backward(
-    call: Call, gradient: Any, indices: Any, n: int, padding: int, scaled: bool
+    call: Call, gradient: torch.Tensor, indices: torch.Tensor, n: int, padding: int, scaled: bool
 ) -> Any:
     if scaled:
         return NotImplemented
@@ -33,7 +34,9 @@ def _embedding_backward(
     "index_put.default", "_unsafe_index_put.default", of=ops.scatter_add,
     rounding=f"{ops.scatter_add.rounding} where it accumulates",
 )
-def _index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def _index_put(
+    call: Call, x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False
+) -> Any:
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
     index = tuple(slice(None) if i is None else i.numpy() for i in indices)
@@ -58,7 +61,9 @@ def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple
 
 
 @aten("scatter_add.default", of=ops.scatter_add)
-def _scatter_add(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+def _scatter_add(
+    call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> Any:
     if not x.ndim or not index.numel():
         return NotImplemented
     a, v = call.arrays(x, source)
@@ -82,7 +87,10 @@ def _rows(
 
 @aten("index_add.default", of=(ops.scatter_add, ops.scale),
       rounding=f"the product with alpha; then {ops.scatter_add.rounding}")
-def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+def _index_add(
+    call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *,
+    alpha: float = 1,
+) -> Any:
     if not x.ndim or index.ndim != 1 or source.ndim != x.ndim:
         return NotImplemented
     a, v = call.arrays(x, source)
@@ -93,8 +101,8 @@ def _index_add(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: 
 
 @aten("scatter_reduce.two", of=(ops.scatter_max, ops.scatter_min, ops.scatter_multiply))
 def _scatter_reduce(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
-    include_self: bool = True,
+    call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str,
+    *, include_self: bool = True,
 ) -> Any:
     if not x.ndim or not index.numel():
         return NotImplemented
@@ -114,8 +122,8 @@ def _scatter_reduce(
 
 @aten("index_reduce.default", of=(ops.scatter_max, ops.scatter_min, ops.scatter_multiply))
 def _index_reduce(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
-    include_self: bool = True,
+    call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str,
+    *, include_self: bool = True,
 ) -> Any:
     if not x.ndim or source.ndim != x.ndim:
         return NotImplemented

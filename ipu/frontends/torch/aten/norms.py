@@ -10,6 +10,7 @@ memory was replaced, the backward computes it again from the input.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ _INSIDE = "binary32 inside, once at the end"
 _BATCH = (ops.batch_norm, ops.normalise)
 
 
-def _scale(call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format) -> Any:
+def _scale(
+    call: Call, weight: Array | None, bias: Array | None, n: int, fmt: Format
+) -> tuple[Array, Array]:
     """gamma and beta; ones and zeros where a layer has none."""
     context = call.device.context(fmt)
     gamma = context.ones(n) if weight is None else weight
@@ -84,8 +87,9 @@ def _moved(call: Call, running: torch.Tensor, fresh: Array, momentum: float) -> 
 
 @aten("native_batch_norm.default", "_native_batch_norm_legit.default", of=_BATCH, rounding=_PLACES)
 def _batch_norm(
-    call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool,
-    momentum: float, epsilon: float,
+    call: Call, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    mean: torch.Tensor | None, variance: torch.Tensor | None, training: bool, momentum: float,
+    epsilon: float,
 ) -> Any:
     if not x.numel():
         return NotImplemented
@@ -124,15 +128,16 @@ def _batch_norm(
 
 @aten("_native_batch_norm_legit.no_stats", of=_BATCH, rounding=_PLACES)
 def _batch_norm_alone(
-    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, epsilon: float
+    call: Call, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    training: bool, momentum: float, epsilon: float,
 ) -> Any:
     return _batch_norm(call, x, weight, bias, None, None, True, momentum, epsilon)
 
 
 @aten("_batch_norm_with_update.default", of=_BATCH, rounding=_PLACES)
 def _batch_norm_with_update(
-    call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float,
-    epsilon: float,
+    call: Call, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    mean: torch.Tensor, variance: torch.Tensor, momentum: float, epsilon: float,
 ) -> Any:
     results = _batch_norm(call, x, weight, bias, mean, variance, True, momentum, epsilon)
     if results is NotImplemented:
@@ -142,8 +147,10 @@ def _batch_norm_with_update(
 
 @aten("batch_norm_backward.default", of=_BATCH, gradient=True, rounding=_PLACES)
 def _batch_norm_backward_with_update(
-    call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
-    save_inverse: Any, training: bool, epsilon: float, mask: Any, reserve: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor,
+    mean: torch.Tensor | None, variance: torch.Tensor | None, save_mean: torch.Tensor | None,
+    save_inverse: torch.Tensor | None, training: bool, epsilon: float, mask: Sequence[bool],
+    reserve: torch.Tensor,
 ) -> Any:
     return _batch_norm_backward(
         call, gradient, x, weight, mean, variance, save_mean, save_inverse, training, epsilon, mask
@@ -152,8 +159,9 @@ def _batch_norm_backward_with_update(
 
 @aten("native_batch_norm_backward.default", of=_BATCH, gradient=True, rounding=_PLACES)
 def _batch_norm_backward(
-    call: Call, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, save_mean: Any,
-    save_inverse: Any, training: bool, epsilon: float, mask: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None,
+    mean: torch.Tensor | None, variance: torch.Tensor | None, save_mean: torch.Tensor | None,
+    save_inverse: torch.Tensor | None, training: bool, epsilon: float, mask: Sequence[bool],
 ) -> Any:
     if not x.numel():
         return NotImplemented
@@ -191,7 +199,10 @@ def _mean(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
 
 
 @aten("native_layer_norm.default", of=ops.layer_norm, rounding=_PLACES)
-def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+def _layer_norm(
+    call: Call, x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None,
+    bias: torch.Tensor | None, epsilon: float,
+) -> Any:
     if not x.numel():
         return NotImplemented
     a, w, b = _read(call, x, weight, bias)
@@ -209,8 +220,9 @@ def _layer_norm(call: Call, x: Any, shape: Any, weight: Any, bias: Any, epsilon:
 
 @aten("native_layer_norm_backward.default", of=ops.layer_norm, gradient=True)
 def _layer_norm_backward(
-    call: Call, gradient: Any, x: Any, shape: Any, mean: Any, inverse: Any, weight: Any,
-    bias: Any, mask: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, shape: Sequence[int], mean: torch.Tensor,
+    inverse: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
+    mask: Sequence[bool],
 ) -> Any:
     saved = call.memory.saved(inverse)
     if not x.numel() or saved is None:
@@ -236,8 +248,8 @@ def _layer_norm_backward(
 
 @aten("native_group_norm.default", of=ops.group_norm, rounding=_PLACES)
 def _group_norm(
-    call: Call, x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int,
-    groups: int, epsilon: float,
+    call: Call, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, n: int,
+    channels: int, positions: int, groups: int, epsilon: float,
 ) -> Any:
     if not x.numel():
         return NotImplemented
@@ -256,8 +268,9 @@ def _group_norm(
 
 @aten("native_group_norm_backward.default", of=ops.group_norm, gradient=True)
 def _group_norm_backward(
-    call: Call, gradient: Any, x: Any, mean: Any, inverse: Any, weight: Any, n: int,
-    channels: int, positions: int, groups: int, mask: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, inverse: torch.Tensor,
+    weight: torch.Tensor | None, n: int, channels: int, positions: int, groups: int,
+    mask: Sequence[bool],
 ) -> Any:
     saved = call.memory.saved(inverse)
     if not x.numel() or saved is None:
@@ -280,14 +293,17 @@ def _group_norm_backward(
 
 
 @aten("_weight_norm_interface.default", of=ops.weight_norm)
-def _weight_norm(call: Call, v: Any, g: Any, dim: int = 0) -> Any:
+def _weight_norm(call: Call, v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[Any, Any]:
     a, b = call.arrays(v, g)
     w, (norms,) = ops.weight_norm.forward(call.device, a, b, dim=dim)
     return call.result(w), call.rounded(norms.reshape(g.shape), a.format)
 
 
 @aten("_weight_norm_interface_backward.default", of=ops.weight_norm, rounding=_INSIDE)
-def _weight_norm_backward(call: Call, gradient: Any, v: Any, g: Any, norms: Any, dim: int) -> Any:
+def _weight_norm_backward(
+    call: Call, gradient: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor,
+    dim: int,
+) -> tuple[Any, Any]:
     slope, a, b, n = (call.wide(x) for x in call.arrays(gradient, v, g, norms))
     fmt = call.format_of(gradient, v, g, norms)
     to_v, to_g = weight_norm_gradients(call.device, slope, a, b, n, dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,16 @@ __all__: list[str] = []
 
 
 @aten("addcmul.default", of=ops.addcmul)
-def _addcmul(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
+def _addcmul(
+    call: Call, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, *, value: float = 1
+) -> Any:
     return _combined(call, ops.addcmul, x, y, z, value)
 
 
 @aten("addcdiv.default", of=ops.addcdiv)
-def _addcdiv(call: Call, x: Any, y: Any, z: Any, *, value: float = 1) -> Any:
+def _addcdiv(
+    call: Call, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, *, value: float = 1
+) -> Any:
     return _combined(call, ops.addcdiv, x, y, z, value)
 
 
@@ -35,7 +40,7 @@ def _combined(call: Call, row: Primitive, x: Any, y: Any, z: Any, value: float) 
 
 
 @aten("lerp.Scalar", "lerp.Tensor", of=ops.lerp)
-def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
+def _lerp(call: Call, x: torch.Tensor, y: torch.Tensor, weight: Any) -> Any:
     return call.result(ops.lerp.value(call.device, *call.arrays(x, y, weight)))
 
 
@@ -45,7 +50,9 @@ def _lerp(call: Call, x: Any, y: Any, weight: Any) -> Any:
 @aten(
     "_amp_foreach_non_finite_check_and_unscale_.default", rounding="times 1/scale in binary32, once"
 )
-def _unscale(call: Call, gradients: Any, found_inf: Any, inverse: Any) -> Any:
+def _unscale(
+    call: Call, gradients: Sequence[torch.Tensor], found_inf: torch.Tensor, inverse: torch.Tensor
+) -> Any:
     scale = float(inverse)
     if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
         found_inf.fill_(1.0)
@@ -80,7 +87,8 @@ def _check_visible(call: Call, held: Format) -> None:
 
 @aten("_amp_update_scale_.default", rounding="on the host, as torch does")
 def _update_scale(
-    call: Call, scale: Any, growth: Any, found_inf: Any, up: float, down: float, interval: int
+    call: Call, scale: torch.Tensor, growth: torch.Tensor, found_inf: torch.Tensor, up: float,
+    down: float, interval: int,
 ) -> Any:
     # The scale is a number of the host: it is no tensor of the machine.
     return torch.ops.aten._amp_update_scale_.default(scale, growth, found_inf, up, down, interval)
@@ -94,7 +102,9 @@ _SCALES = (torch.float8_e8m0fnu, torch.float4_e2m1fn_x2)
 
 
 @aten("_to_copy.default", rounding="once, to a narrower format")
-def _to_copy(call: Call, x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+def _to_copy(
+    call: Call, x: torch.Tensor, *, dtype: torch.dtype | None = None, **options: Any
+) -> Any:
     dtype = dtype or x.dtype
     device, memory = options.get("device"), call.memory
     if device is not None and torch.device(device).type == "meta":

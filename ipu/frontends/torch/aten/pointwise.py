@@ -52,21 +52,21 @@ of_one({
 
 
 @aten("add.Tensor", "add.Scalar", of=ops.scaled_sum)
-def _add(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
+def _add(call: Call, x: torch.Tensor, y: Any, alpha: float = 1) -> Any:
     if alpha == 1:
         return call.result(ops.add.value(call.device, *call.terms(x, y)))
     return _scaled(call, ops.scaled_sum, x, y, alpha)
 
 
 @aten("sub.Tensor", "sub.Scalar", of=ops.scaled_difference)
-def _sub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
+def _sub(call: Call, x: torch.Tensor, y: Any, alpha: float = 1) -> Any:
     if alpha == 1:
         return call.result(ops.subtract.value(call.device, *call.terms(x, y)))
     return _scaled(call, ops.scaled_difference, x, y, alpha)
 
 
 @aten("rsub.Tensor", "rsub.Scalar", of=ops.scaled_difference)
-def _rsub(call: Call, x: Any, y: Any, alpha: float = 1) -> Any:
+def _rsub(call: Call, x: torch.Tensor, y: Any, alpha: float = 1) -> Any:
     return _sub(call, y, x, alpha)
 
 
@@ -124,33 +124,38 @@ def _is_number(x: Any) -> bool:
 
 
 @aten("clamp.default", "hardtanh.default", of=ops.clamp)
-def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp(call: Call, x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     a = call.array(x)
     limits = [None if b is None else call.constant(b, a.format) for b in (low, high)]
     return call.result(ops.clamp.value(call.device, a, low=limits[0], high=limits[1]))
 
 
 @aten("clamp.Tensor", of=ops.clamp)
-def _clamp_by_tensors(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp_by_tensors(
+    call: Call, x: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None
+) -> Any:
     a, least, most = call.arrays(x, low, high)
     return call.result(ops.clamp.value(call.device, a, low=least, high=most))
 
 
 @aten("clamp_min.Tensor", "clamp_min.default", of=ops.clamp)
-def _clamp_min(call: Call, x: Any, low: Any) -> Any:
+def _clamp_min(call: Call, x: torch.Tensor, low: Any) -> Any:
     return (
         _clamp_by_tensors(call, x, low) if isinstance(low, torch.Tensor) else _clamp(call, x, low)
     )
 
 
 @aten("clamp_max.Tensor", "clamp_max.default", of=ops.clamp)
-def _clamp_max(call: Call, x: Any, high: Any) -> Any:
+def _clamp_max(call: Call, x: torch.Tensor, high: Any) -> Any:
     limit = _clamp_by_tensors if isinstance(high, torch.Tensor) else _clamp
     return limit(call, x, None, high)
 
 
 @aten("nan_to_num.default", of=ops.finite)
-def _nan_to_num(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def _nan_to_num(
+    call: Call, x: torch.Tensor, nan: float | None = None, posinf: float | None = None,
+    neginf: float | None = None,
+) -> Any:
     a = call.array(x)
     above, below = (None if n is None else call.constant(n, a.format) for n in (posinf, neginf))
     number = 0.0 if nan is None else call.constant(nan, a.format)
@@ -158,7 +163,7 @@ def _nan_to_num(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf:
 
 
 @aten("nextafter.default", of=ops.next_after)
-def _nextafter(call: Call, x: Any, y: Any) -> Any:
+def _nextafter(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if a.format not in ops.NEIGHBOURS:
         raise NotImplementedError(f"aten.nextafter has no rule in {a.format}; use binary16 or f32")

@@ -6,6 +6,7 @@ The gradient of a maximum goes to the first element that has it, or to all (`tie
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,9 @@ def _from_images(y: Array, ndim: int) -> Array:
     return y.like(carrier if ndim == 4 else carrier[0])
 
 
-def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
+def _sides(
+    shape: Any, size: Any, stride: Any, padding: Any, ceil: bool
+) -> tuple[tuple[Any, Any], ...]:
     """Padding before and after: with `ceil`, so much more behind that the last window fits."""
     sides = []
     for n, k, s, p in zip(shape[-2:], size, stride, padding, strict=True):
@@ -52,9 +55,9 @@ def _sides(shape: Any, size: Any, stride: Any, padding: Any, ceil: bool) -> Any:
 
 @aten("max_pool2d_with_indices.default", of=ops.max_pool)
 def _max_pool(
-    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), dilation: Any = (1, 1),
-    ceil: bool = False,
-) -> Any:
+    call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1), ceil: bool = False,
+) -> tuple[Any, Any]:
     # Values and indices are selections, which torch makes; the machine reads the values first.
     fmt = call.format_of(x)
     held = _as_float32(call, x, fmt)
@@ -99,8 +102,8 @@ def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
 
 @aten("max_pool2d_with_indices_backward.default", of=ops.max_pool, gradient=True)
 def _max_pool_backward(
-    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil: bool, indices: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, size: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], ceil: bool, indices: torch.Tensor,
 ) -> Any:
     if any(d != 1 for d in dilation) or not x.numel():
         return NotImplemented
@@ -127,7 +130,7 @@ def _max_pool_backward(
 
 def _averaging(
     call: Call, a: Array, size: Any, stride: Any, padding: Any, ceil: bool, include: bool
-) -> Any:
+) -> tuple[Array, dict[str, Any], tuple[int, int]] | None:
     """The images, options of the rule, and how much zero padding they have now; None: no rule."""
     window = _pair(size)
     step = _pair(stride) if len(stride) else window
@@ -144,8 +147,9 @@ def _averaging(
 
 @aten("avg_pool2d.default", of=ops.average_pool)
 def _avg_pool(
-    call: Call, x: Any, size: Any, stride: Any = (), padding: Any = (0, 0), ceil: bool = False,
-    include: bool = True, divisor: int | None = None,
+    call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0), ceil: bool = False, include: bool = True,
+    divisor: int | None = None,
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
@@ -159,8 +163,8 @@ def _avg_pool(
 
 @aten("avg_pool2d_backward.default", of=ops.average_pool, gradient=True)
 def _avg_pool_backward(
-    call: Call, gradient: Any, x: Any, size: Any, stride: Any, padding: Any, ceil: bool,
-    include: bool, divisor: int | None,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, size: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil: bool, include: bool, divisor: int | None,
 ) -> Any:
     if divisor is not None or not x.numel():
         return NotImplemented
@@ -181,7 +185,7 @@ def _average_gradient(
     return _from_images(spread[:, top : top + height, left : left + width, :], x.ndim)
 
 
-def _average_saved(images: Array, options: Any, call: Call) -> Any:
+def _average_saved(images: Array, options: Any, call: Call) -> tuple[tuple[int, ...], Any, Any]:
     """What the forward rule saves: shapes and shares, without rounding anything again."""
     with call.device.rounding(False):
         zeros = call.device.zeros((1, *images.shape[1:3], 1), images.format)
@@ -193,7 +197,7 @@ def _average_saved(images: Array, options: Any, call: Call) -> Any:
     "_adaptive_avg_pool2d.default", of=(ops.average_pool, ops.resample),
     rounding="fl(x · fl(1/n)), then each sum; uneven windows: as resampled",
 )
-def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
+def _adaptive(call: Call, x: torch.Tensor, output_size: Sequence[int]) -> Any:
     if not x.numel() or not all(output_size):
         return NotImplemented
     window = _even_windows(x, output_size)
@@ -209,7 +213,7 @@ def _adaptive(call: Call, x: Any, output_size: Any) -> Any:
     "_adaptive_avg_pool2d_backward.default", of=(ops.average_pool, ops.resample), gradient=True,
     rounding="fl(g · fl(1/n)); uneven windows: binary32 inside, once at the end",
 )
-def _adaptive_backward(call: Call, gradient: Any, x: Any) -> Any:
+def _adaptive_backward(call: Call, gradient: torch.Tensor, x: torch.Tensor) -> Any:
     if not x.numel() or not gradient.numel():
         return NotImplemented
     window, outputs = _even_windows(x, gradient.shape[-2:]), gradient.shape[-2:]

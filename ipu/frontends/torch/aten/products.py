@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu import ops
@@ -41,7 +43,7 @@ _of_matrices("bmm", 3)
 
 
 @aten("mv.default", of=ops.matmul)
-def _mv(call: Call, x: Any, y: Any) -> Any:
+def _mv(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
@@ -52,7 +54,7 @@ def _mv(call: Call, x: Any, y: Any) -> Any:
 
 
 @aten("dot.default", "vdot.default", of=ops.matmul)
-def _dot(call: Call, x: Any, y: Any) -> Any:
+def _dot(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
@@ -79,7 +81,7 @@ def _with_bias(shaped: Callable[[Array], Array], back: Callable[[Array], Array])
     return handler
 
 
-def _factor(call: Call, number: float, fmt: Format) -> Any:
+def _factor(call: Call, number: float, fmt: Format) -> float | Array:
     """A factor as the row takes it; 0 and 1 are no constants of the machine."""
     return number if number in (0, 1) else call.constant(number, fmt)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -50,14 +51,16 @@ def _reduced(
 
 @aten("sum.default", "sum.dim_IntList", of=ops.reduce_sum)
 def _sum(
-    call: Call, x: Any, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
+    call: Call, x: torch.Tensor, dim: Any = None, keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Any:
     return _reduced(call, x, dim, keepdim, dtype, mean=False)
 
 
 @aten("mean.default", "mean.dim", of=ops.reduce_mean)
 def _mean(
-    call: Call, x: Any, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
+    call: Call, x: torch.Tensor, dim: Any = None, keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Any:
     return _reduced(call, x, dim, keepdim, dtype, mean=True)
 
@@ -79,7 +82,8 @@ def _spread(call: Call, x: Any, dim: Any, correction: Any, keepdim: bool, root: 
 
 @aten("var.correction", of=ops.reduce_variance)
 def _var(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call, x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
+    keepdim: bool = False,
 ) -> Any:
     both = _spread(call, x, dim, correction, keepdim, root=False)
     return both if both is NotImplemented else both[0]
@@ -87,7 +91,8 @@ def _var(
 
 @aten("std.correction", of=ops.reduce_variance)
 def _std(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call, x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
+    keepdim: bool = False,
 ) -> Any:
     both = _spread(call, x, dim, correction, keepdim, root=True)
     return both if both is NotImplemented else both[0]
@@ -95,22 +100,24 @@ def _std(
 
 @aten("var_mean.correction", of=ops.reduce_variance)
 def _var_mean(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call, x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
+    keepdim: bool = False,
 ) -> Any:
     return _spread(call, x, dim, correction, keepdim, root=False)
 
 
 @aten("std_mean.correction", of=ops.reduce_variance)
 def _std_mean(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+    call: Call, x: torch.Tensor, dim: Sequence[int] | None = None, *, correction: Any = None,
+    keepdim: bool = False,
 ) -> Any:
     return _spread(call, x, dim, correction, keepdim, root=True)
 
 
 @aten("linalg_vector_norm.default", of=ops.vector_norm)
 def _vector_norm(
-    call: Call, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *,
-    dtype: torch.dtype | None = None,
+    call: Call, x: torch.Tensor, order: float = 2, dim: Sequence[int] | None = None,
+    keepdim: bool = False, *, dtype: torch.dtype | None = None,
 ) -> Any:
     if order not in (1, 2, math.inf) or dtype not in (None, x.dtype) or not (x.numel() and x.ndim):
         return NotImplemented
@@ -123,7 +130,9 @@ def _vector_norm(
 
 
 @aten("norm.ScalarOpt_dim", of=ops.vector_norm)
-def _norm(call: Call, x: Any, order: Any, dim: Any, keepdim: bool = False) -> Any:
+def _norm(
+    call: Call, x: torch.Tensor, order: Any, dim: Sequence[int], keepdim: bool = False
+) -> Any:
     return _vector_norm(call, x, 2 if order is None else order, dim, keepdim)
 
 
@@ -146,13 +155,14 @@ _running("cumprod.default", ops.cumulative_product)
 
 
 @aten("prod.default", of=ops.reduce_product)
-def _prod(call: Call, x: Any, *, dtype: torch.dtype | None = None) -> Any:
+def _prod(call: Call, x: torch.Tensor, *, dtype: torch.dtype | None = None) -> Any:
     return NotImplemented if dtype not in (None, x.dtype) else _product(call, x, None, False)
 
 
 @aten("prod.dim_int", of=ops.reduce_product)
 def _prod_along(
-    call: Call, x: Any, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    call: Call, x: torch.Tensor, dim: int, keepdim: bool = False, *,
+    dtype: torch.dtype | None = None,
 ) -> Any:
     return NotImplemented if dtype not in (None, x.dtype) else _product(call, x, dim, keepdim)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
@@ -45,7 +46,9 @@ def _axis_of(name: str, align: bool | None, n: int, m: int, scale: float | None)
     return _matrix(lambda x: ops.upsample_linear1d.default(x, [m], align, scale), n)
 
 
-def _weights(name: str, inputs: Any, outputs: Any, align: bool | None, scales: Any) -> Any:
+def _weights(
+    name: str, inputs: Any, outputs: Any, align: bool | None, scales: Any
+) -> list[NDArray[Any]]:
     scales = scales or [None] * len(inputs)
     return [
         _axis_of(name, align, n, m, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,14 +53,14 @@ _softmax_like("_log_softmax", ops.log_softmax)
 
 
 @aten("_safe_softmax.default", of=ops.safe_softmax)
-def _safe_softmax(call: Call, x: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
+def _safe_softmax(call: Call, x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
     if dtype not in (None, x.dtype) or not x.numel() or not x.ndim:
         return NotImplemented
     return call.result(_along(call, ops.safe_softmax, call.array(x), dim))
 
 
 @aten("logsumexp.default", of=ops.logsumexp)
-def _logsumexp(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
+def _logsumexp(call: Call, x: torch.Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
     if not x.numel() or not x.ndim:
         return NotImplemented
     a = call.array(x)
@@ -76,7 +77,8 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 @aten("nll_loss_forward.default", "nll_loss2d_forward.default", of=ops.nll)
 def _nll_loss(
-    call: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
+    call: Call, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int,
+    ignore_index: int,
 ) -> Any:
     if not x.numel() or x.ndim == 1:
         return NotImplemented
@@ -93,15 +95,16 @@ def _nll_loss(
 
 @aten("nll_loss_backward.default", "nll_loss2d_backward.default", of=ops.nll, gradient=True)
 def _nll_loss_backward(
-    call: Call, gradient: Any, x: Any, target: Any, weight: Any, reduction: int,
-    ignore_index: int, total_weight: Any,
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor,
+    weight: torch.Tensor | None, reduction: int, ignore_index: int, total_weight: torch.Tensor,
 ) -> Any:
     """What reads the gradient of a loss stays in binary32: that of the logits is rounded first."""
     if not x.numel() or x.ndim == 1:
         return NotImplemented
     fmt = call.format_of(x, gradient)
-    g, w = call.slope(gradient, fmt), call.operand(weight, fmt)
-    saved = tuple(x.shape), fmt, None if w is None else call.wide(w)
+    g = call.slope(gradient, fmt)
+    w = None if weight is None else call.wide(call.memory.read(weight, fmt))
+    saved = tuple(x.shape), fmt, w
     is_root = call.memory.format_of(gradient) == BINARY32
     slope = ops.nll.pull(
         0, call.device, g, saved, classes=target.numpy(), reduction=_REDUCTIONS[reduction],
@@ -112,8 +115,8 @@ def _nll_loss_backward(
 
 @aten("binary_cross_entropy_with_logits.default", of=ops.binary_cross_entropy_with_logits)
 def _two_classes(
-    call: Call, x: Any, target: Any, weight: Any = None, positive: Any = None,
-    reduction: int = 1,
+    call: Call, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None,
+    positive: torch.Tensor | None = None, reduction: int = 1,
 ) -> Any:
     if not x.numel():
         return NotImplemented
@@ -125,7 +128,10 @@ def _two_classes(
 
 
 @aten("binary_cross_entropy.default", of=ops.binary_cross_entropy)
-def _cross_entropy(call: Call, x: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+def _cross_entropy(
+    call: Call, x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> Any:
     if not x.numel():
         return NotImplemented
     a, t, w = call.arrays(x, target, weight)
@@ -137,7 +143,8 @@ def _cross_entropy(call: Call, x: Any, target: Any, weight: Any = None, reductio
 
 @aten("binary_cross_entropy_backward.default", of=ops.binary_cross_entropy, gradient=True)
 def _cross_entropy_backward(
-    call: Call, gradient: Any, x: Any, target: Any, weight: Any = None, reduction: int = 1
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor,
+    weight: torch.Tensor | None = None, reduction: int = 1,
 ) -> Any:
     if not x.numel():
         return NotImplemented
@@ -150,7 +157,7 @@ def _cross_entropy_backward(
 
 
 @aten("mse_loss.default", of=ops.mean_square)
-def _mse_loss(call: Call, x: Any, y: Any, reduction: int = 1) -> Any:
+def _mse_loss(call: Call, x: torch.Tensor, y: torch.Tensor, reduction: int = 1) -> Any:
     a, b = call.arrays(x, y)
     if reduction and not (a.size and b.size and (a.ndim or b.ndim)):
         return NotImplemented
@@ -159,7 +166,9 @@ def _mse_loss(call: Call, x: Any, y: Any, reduction: int = 1) -> Any:
 
 
 @aten("mse_loss_backward.default", of=ops.mean_square, gradient=True)
-def _mse_loss_backward(call: Call, gradient: Any, x: Any, y: Any, reduction: int) -> Any:
+def _mse_loss_backward(
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, y: torch.Tensor, reduction: int
+) -> Any:
     """torch keeps the operands: their difference is computed again."""
     a, b = call.arrays(x, y)
     gap, g = ops.subtract.value(call.device, a, b), call.slope(gradient, a.format)

@@ -166,7 +166,7 @@ class Call(Site):
         """One tensor as an array."""
         return self.memory.read(x, self.format_of(x))
 
-    def operand(self, x: Any, fmt: Format) -> Any:
+    def operand(self, x: Any, fmt: Format) -> Array | float | None:
         if x is None:
             return None
         if isinstance(x, torch.Tensor):

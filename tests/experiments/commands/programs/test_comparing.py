@@ -10,6 +10,7 @@ import click
 import pytest
 
 from ipu.experiments.commands.programs.comparing import as_options, compare, folder_of, tell_page
+from ipu.experiments.commands.programs.pairing import PairOptions, files_below
 from ipu.run.ways import Way
 
 
@@ -21,14 +22,29 @@ def test_choices_become_options():
 def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
     folders = []
 
-    def line_of(way, folder):
-        folders.append(folder)
+    def line_of(way, options):
+        folders.append(options[-1])
         return ["show", "1.0", "nonsense"]
 
-    assert compare(Path("program.py"), [Way()], tmp_path, line_of) == 2
-    assert folders == [tmp_path / "fp32"]
+    options = PairOptions(12, "progress", None, 1)
+    ways = [Way(), Way.parse("fp16")]
+    assert compare(Path("program.py"), ways, tmp_path, options, line_of, can_nudge=True) == 2
+    assert folders == [str(tmp_path / "fp32"), str(tmp_path / "fp16")]
     assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "program.py in fp32" in capfd.readouterr().err
+    printed = capfd.readouterr().err
+    assert "program.py in fp32" in printed
+    assert "no verdict: the program does not run in fp32: exit status 2" in printed
+    assert printed.index("declared before the runs") < printed.index("program.py in fp32")
+
+
+def test_files_that_a_program_writes_are_noticed(tmp_path):
+    """Side by side, a run would read those of another; the report's folder is ours."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "index.html").write_text("ours")
+    before = files_below(tmp_path, tmp_path / "out")
+    assert before == {}
+    (tmp_path / "best.pt").write_text("theirs")
+    assert list(files_below(tmp_path, tmp_path / "out")) == [str(tmp_path / "best.pt")]
 
 
 def test_each_of_several_processes_has_a_folder(tmp_path, monkeypatch):

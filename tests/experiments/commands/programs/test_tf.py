@@ -172,7 +172,8 @@ print("loss", float(loss))
 def test_ways_run_side_by_side(tmp_path, capfd):
     program, out = tmp_path / "train.py", tmp_path / "out"
     program.write_text(TRAINING)
-    assert main(["tf", "--compare", "fp32,fp16,fp16+sr", "--report", str(out), str(program)]) == 0
+    assert main(["tf", "--compare", "fp32,fp16,fp16+sr", "--pairs", "1", "--report", str(out),
+                 str(program)]) == 0
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "train.py: side by side" in page
     reports = {}

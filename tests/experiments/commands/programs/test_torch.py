@@ -201,7 +201,7 @@ def test_all_ways_read_the_same_standard_input(tmp_path):
 @needs_torch
 def test_ways_run_side_by_side(program, tmp_path, capfd):
     out = tmp_path / "out"
-    assert main(["torch", "--compare", "fp32,fp16+eps=1e-4", "--report", str(out),
+    assert main(["torch", "--compare", "fp32,fp16+eps=1e-4", "--pairs", "1", "--report", str(out),
                  str(program)]) == 0
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "train.py: side by side" in page
@@ -317,7 +317,8 @@ def test_a_module_runs_as_of_python_m(tmp_path, monkeypatch, capsys):
             del sys.modules[name]
     assert capsys.readouterr().out.startswith(f"{argv} package_of_m loss 0.2")
     out = tmp_path / "out"
-    line = ["--compare", "fp32,fp16", "--report", str(out), "-m", "package_of_m.train"]
+    line = ["--compare", "fp32,fp16", "--pairs", "1", "--report", str(out), "-m",
+            "package_of_m.train"]
     assert main(["torch", *line]) == 0
     assert capsys.readouterr().out.count("package_of_m loss") == 2
     assert main(["torch", "-m", "no_package.train"]) == 2

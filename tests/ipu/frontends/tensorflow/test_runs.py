@@ -105,7 +105,7 @@ def test_advice_is_tried_from_equal_states():
         train(seed)
 
     before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    advised = run.advise(step, trials=["fp16+sr", "fp16+head=f32"], seeds=2)
+    advised = run.advise(step, trials=["fp16+sr", "fp16+head=f32"], pairs=5)
     after = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
     assert after == before
     trials = {str(trial.way): trial for trial in advised.trials}

@@ -178,3 +178,15 @@ def test_delayed_scales_go_on_from_a_checkpoint(tmp_path):
         warnings.simplefilter("ignore")
         layer, optimizer = fresh()
         optimizer.load_state_dict(state["optimizer"])  # without a session it is left out
+
+
+def test_weights_of_one_layer_have_delayed_scales_of_their_own():
+    torch.manual_seed(0)
+    attention = torch.nn.MultiheadAttention(16, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of products of two activations
+        with machine("fp8-delayed") as run:
+            x = torch.randn(4, 2, 16)
+            attention(x, x, x)[0].square().mean().backward()
+    layers = {layer for layer, *_ in run.device.blocks.delayed}
+    assert layers == {"MultiheadAttention 48x16", "MultiheadAttention 16x16"}

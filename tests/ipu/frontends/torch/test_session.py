@@ -318,7 +318,7 @@ def test_a_part_of_a_model_that_is_called_alone_has_other_names():
 def test_a_trial_with_a_pattern_of_no_layer_is_told_in_its_row():
     with machine("f16", count=True) as session:
         train(mlp(), (6,), 2)
-    advised = session.advise(lambda seed: train(mlp(), (6,), 4), ["fp16+nose=f32"], seeds=2)
+    advised = session.advise(lambda seed: train(mlp(), (6,), 4), ["fp16+nose=f32"], pairs=5)
     (row,) = [t for t in advised.trials if "nose" in str(t.way)]
     assert "'nose' matches no layer" in row.error
 

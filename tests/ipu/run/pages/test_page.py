@@ -1,11 +1,10 @@
-"""The page of a run, and of several ways: files, sentences, escaping (golden, law)."""
+"""The page of a run: files, sentences, escaping (golden, law)."""
 
 from __future__ import annotations
 
 import json
 
 from ipu.run.advising import advise
-from ipu.run.pages.comparison import HEADS, Compared, summary_rows, write_comparison
 from ipu.run.pages.page import headline, plain, read_report, where_rows, write_run
 from ipu.run.ways import Way
 from tests.ipu.run.runs import make_report, quiet_report
@@ -71,30 +70,3 @@ def test_rows_of_layers_are_those_with_exceptions():
     division = rows[-1]["cells"][2]
     assert division == ("64", 100)
     assert rows[0]["cells"][2] == ("", 0)
-
-
-def test_a_page_has_every_way_and_what_it_printed(tmp_path):
-    runs = [
-        Compared("fp32", quiet_report(), "accuracy 91 %\n"),
-        Compared("fp16", make_report(), "\n".join(map(str, range(100))), "fp16/index.html"),
-        Compared("bf16", None, "", "", 2),
-    ]
-    page = write_comparison(tmp_path, runs, "train.py")
-    text = page.read_text(encoding="utf-8")
-    for words in ("train.py: side by side", "accuracy 91 %", 'href="fp16/index.html"',
-                  "exited with status 2", "64 ÷ 0"):
-        assert words in text
-    assert text.count("exited with status") == 1
-    assert "\n50\n" not in text  # only the last lines of a long output
-
-
-def test_a_row_for_each_way():
-    rows = summary_rows([Compared("fp16", make_report()), Compared("bf16", None, status=2)])
-    assert all(len(row) == len(HEADS) for row in rows)
-    assert rows[0][0] == "fp16"
-    assert rows[0][HEADS.index("÷ 0")] == "64"
-    assert rows[0][HEADS.index("swallowed")] == "75.0%"
-    assert rows[0][HEADS.index("cycles")] == "× 1.00"
-    assert rows[1][1] == "exit status 2"
-    uncounted = make_report() | {"units": []}  # as of a target without a ledger
-    assert summary_rows([Compared("fp16", uncounted)])[0][HEADS.index("cycles")] == "–"

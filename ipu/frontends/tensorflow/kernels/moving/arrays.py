@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -71,7 +72,7 @@ def _cast(site: NodeSite) -> Run:
     fmt = site.format_of(target)
     if fmt is not None:
 
-        def to_floats(x: Any) -> Any:
+        def to_floats(x: Any) -> Array:
             if isinstance(x, Array):
                 return ops.cast.value(device, x, dtype=fmt)
             return enter(device, x, fmt)
@@ -93,7 +94,7 @@ def _bitcast(site: NodeSite) -> Run:
     after = site.attr("type")
     fmt = FORMATS.get(after)
 
-    def run(x: Any) -> Any:
+    def run(x: Any) -> Array | NDArray[Any]:
         codes = np.ascontiguousarray(leave(x, before)).view(after.as_numpy_dtype)
         return codes if fmt is None else enter(device, codes, fmt)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -46,7 +47,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in sizes) if sizes.ndim else ()
 
 
-def _stacked(site: NodeSite, items: list[Any], shape: tuple[int, ...]) -> Any:
+def _stacked(site: NodeSite, items: list[Any], shape: tuple[int, ...]) -> Array | NDArray[Any]:
     """Elements of a list as one tensor, in one format."""
     fmt = site.format_of(site.attr("element_dtype"))
     if not items:
@@ -142,7 +143,7 @@ def _gather(site: NodeSite) -> Run:
 
 @_lists("TensorListScatterV2")
 def _scatter(site: NodeSite) -> Run:
-    def run(x: Any, indices: Any, shape: Any, count: Any) -> Any:
+    def run(x: Any, indices: Any, shape: Any, count: Any) -> TensorList:
         size = max(int(count), int(max(indices, default=-1)) + 1)
         items: list[Any] = [None] * size
         for index, item in zip(indices, _rows(x), strict=True):
@@ -154,7 +155,7 @@ def _scatter(site: NodeSite) -> Run:
 
 @_lists("TensorListScatterIntoExistingList")
 def _scatter_into(site: NodeSite) -> Run:
-    def run(elements: TensorList, x: Any, indices: Any) -> Any:
+    def run(elements: TensorList, x: Any, indices: Any) -> TensorList:
         for index, item in zip(indices, _rows(x), strict=True):
             elements = elements.put(int(index), item)
         return elements

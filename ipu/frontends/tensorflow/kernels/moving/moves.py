@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.values import numbers
@@ -172,7 +173,7 @@ def _strided_slice_gradient(site: NodeSite) -> Run:
     def run(shape: Any, begin: Any, end: Any, strides: Any, gradient: Any) -> Any:
         index = _index(begin, end, strides, masks)
 
-        def spread(values: Any) -> Any:
+        def spread(values: Any) -> NDArray[Any]:
             field = np.zeros(tuple(shape), values.dtype)
             field[index] = values
             return field

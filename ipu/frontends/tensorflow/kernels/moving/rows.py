@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -39,7 +40,7 @@ def _gather(site: NodeSite) -> Run:
     return run
 
 
-def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> Any:
+def _of_batches(values: Any, rows: Any, axis: int, batch_dims: int) -> NDArray[Any]:
     """Elements that each index of the leading axes takes of its own ones."""
     by_batch = np.moveaxis(values, axis, batch_dims)
     taken_rows = by_batch[(*np.indices(rows.shape)[:batch_dims], rows)]
@@ -61,7 +62,7 @@ def _gather_variable(site: NodeSite) -> Run:
 # Adding -------------------------------------------------------------------------------------------
 
 
-def _flat_rows(site: NodeSite, indices: Any, shape: tuple[int, ...]) -> Any:
+def _flat_rows(site: NodeSite, indices: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Indices of several axes (the last axis of `indices`) as numbers of rows."""
     depth = indices.shape[-1]
     parts = [within(site, indices[..., i], shape[i]) for i in range(depth)]

@@ -1,0 +1,169 @@
+"""Runs of a program in processes of their own, side by side, for the pairs of a comparison."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from ipu.run.endpoints import Outcome
+    from ipu.run.paired import PairedJob
+    from ipu.run.ways import Way
+
+__all__ = ["LineOf", "PairOptions", "PairProcesses", "files_below", "outcome_of", "pair_options",
+           "program_process", "write_json"]
+
+#: The command line of `fpsim` for a way, with these options beside it.
+LineOf = Callable[["Way", Sequence[str]], list[str]]
+#: Set for programs whose folder is of one process already.
+OF_ONE = "FPSIM_FOLDER_OF_ONE"
+#: Files of a folder that are looked at; a larger one is taken for one that is written to.
+_MOST_FILES = 20_000
+
+
+class PairOptions(NamedTuple):
+    """What a comparison declares, and how many processes run at once; 0: one for each core."""
+
+    pairs: int
+    endpoint: str
+    margin: float | None
+    jobs: int
+
+
+def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--compare, --pairs, --endpoint, --margin, --jobs; and what one run of a pair is told by."""
+    for option in (
+        click.option("--json", "json_path", hidden=True, default=None,
+                     type=click.Path(path_type=Path), help="File of the report; counts."),
+        click.option("--nudge", is_flag=True, hidden=True,
+                     help="Parameters move by a unit in the last place after the first update."),
+        click.option("--pair", type=click.IntRange(0), default=None, hidden=True,
+                     help="Generators of the program begin at the seeds of this pair."),
+        click.option("--jobs", type=click.IntRange(0), default=0, metavar="N",
+                     help="PairProcesses at once with --compare; 0: one for each core."),
+        click.option("--margin", type=float, default=None, metavar="X",
+                     help="Difference that does not matter, in the endpoint's units."),
+        click.option("--endpoint", default="progress", show_default=True, metavar="NAME",
+                     help="What --compare judges by: progress, log-loss, lowest:WORD or "
+                     "highest:WORD, a number that the program prints behind WORD."),
+        click.option("--pairs", type=click.IntRange(1), default=12, show_default=True, metavar="N",
+                     help="Pairs of runs with --compare, at most; below 5 there is no verdict."),
+        click.option("--compare", "compared", default=None, metavar="WAY,WAY,...",
+                     help="Run in several ways, as fp32,fp16,fp16+sr; verdict and page in OUT."),
+    ):
+        function = option(function)
+    return function
+
+
+def program_process(line: Sequence[str], threads: int | None = None, **kinds: Any) -> Any:
+    """A process that runs `fpsim` with this command line, with text from and to it."""
+    environment = _environment()
+    if threads is not None:
+        environment["FPSIM_THREADS"] = str(threads)
+    # Opened anew, a file is read from its beginning, whatever the other runs have read of it.
+    with open("/dev/stdin" if _has_file() else os.devnull, "rb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "ipu.experiments.cli", *line],
+            stdin=file, text=True, env=environment, **kinds,
+        )
+
+
+def _has_file() -> bool:
+    """Whether standard input is a file, which every run can read; a pipe none of them reads."""
+    try:
+        return stat.S_ISREG(os.fstat(0).st_mode)
+    except OSError:
+        return False
+
+
+def _environment() -> dict[str, str]:
+    """This one's, with the folder that fpsim was imported from."""
+    import fpsim
+
+    assert fpsim.__file__ is not None
+    root = str(Path(fpsim.__file__).parents[1])
+    path = [*filter(None, [os.environ.get("PYTHONPATH")]), root]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path), OF_ONE: "1"}
+
+
+class PairProcesses:
+    """Makes the runs of a comparison.
+
+    jobs    processes at once.
+    """
+
+    def __init__(self, ways: Sequence[Way], line_of: LineOf, jobs: int) -> None:
+        self._ways, self._line_of, self.jobs = ways, line_of, jobs
+
+    def __call__(self, jobs: Sequence[PairedJob]) -> list[Outcome]:
+        """The outcomes of these runs, in their order."""
+        threads = max(1, (os.cpu_count() or 1) // self.jobs)
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda job: self._run(job, threads), jobs))
+
+    def _run(self, job: PairedJob, threads: int) -> Outcome:
+        from ipu.run.pages.page import read_report
+
+        with tempfile.TemporaryDirectory(prefix="fpsim-pair-") as folder:
+            path = Path(folder, "report.json")
+            options = ["--pair", str(job.pair), "--json", str(path)]
+            options += ["--nudge"] if job.nudged else []
+            line = self._line_of(self._ways[job.way], options)
+            with program_process(
+                line, threads, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process:
+                printed, errors = process.communicate()
+            report = read_report(path)
+        lines = errors.strip().splitlines()
+        return outcome_of(report, printed, process.returncode, lines[-1] if lines else "")
+
+
+def outcome_of(report: Any, printed: str, status: int, reason: str = "") -> Outcome:
+    """What a process left, as a run of a comparison.
+
+    reason    the last line of its errors.
+    """
+    from ipu.run.endpoints import Outcome
+
+    error = ""
+    if report is None or status:
+        error = f"exit status {status}" + (f": {reason}" if reason else "")
+    return Outcome(() if report is None else report["losses"], report or {}, error,
+                   printed=printed)
+
+
+def write_json(path: Path | None, report: Any) -> None:
+    """Write a report for the process that compares."""
+    from ipu.run.pages.page import plain
+
+    if path is not None:
+        path.write_text(json.dumps(plain(report)), encoding="utf-8")
+
+
+def files_below(folder: Path, besides: Path) -> dict[str, int] | None:
+    """Times of the files in a folder, without those of `besides`; None: there are too many."""
+    times: dict[str, int] = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = [
+            name for name in folders
+            if name not in ("__pycache__", ".git") and Path(place, name).resolve() != besides
+        ]
+        for name in names:
+            path = os.path.join(place, name)
+            try:
+                times[path] = os.stat(path).st_mtime_ns
+            except OSError:
+                continue
+            if len(times) > _MOST_FILES:
+                return None
+    return times
