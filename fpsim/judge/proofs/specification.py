@@ -135,8 +135,13 @@ def _goes_up(mode: str, rest: Word, ulp: Word, is_odd: Truth, negative: Truth) -
 def _carries(rest: Word, ulp: Word, word: Word, r: int) -> Truth:
     """floor(2**r rest / ulp) + R >= 2**r, as rest * 2**r >= (2**r - R) * ulp."""
     width = rest.width + r + 1
-    missing = rest.theory.word(1 << r, width) - word.cut(31, 32 - r).extended(width)
-    return (rest.extended(width) << r) >= missing * ulp.extended(width)
+    missing = rest.theory.word(1 << r, r + 1) - word.cut(31, 32 - r).extended(r + 1)
+    # ulp is a power of two: each digit of the other factor puts it somewhere else.
+    unit = ulp.extended(width)
+    wanted = nothing = rest.theory.word(0, width)
+    for i in range(r + 1):
+        wanted = wanted | choose(missing.cut(i, i) == 1, unit << i, nothing)
+    return (rest.extended(width) << r) >= wanted
 
 
 def _drawn_up(

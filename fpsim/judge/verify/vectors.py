@@ -1,6 +1,7 @@
 """Test vectors for hardware: operands that are hard to round first, results by the oracle.
 
-Hard are ties and their neighbours, the ends of the range, the smallest normal number before and
+First come the counterexamples that the proofs (`fpsim.judge.proofs`) gave for faulty kernels. Hard
+are ties and their neighbours, the ends of the range, the smallest normal number before and
 after rounding, subnormals, signed zeros, infinities and every kind of NaN; then operands at random.
 """
 
@@ -9,11 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from fpsim.judge.oracle import OracleSettings, convert, encode, operate
 from fpsim.judge.oracle.outputs import code_of
+from fpsim.judge.oracle.rounding import Datum, decode
 from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.rounding import SR, Rounding
@@ -30,6 +32,24 @@ OPERANDS = {
 FORMS = ("hex", "c", "systemverilog")
 
 Row = tuple[int, ...]
+
+#: Operands, in binary32, at which a solver refuted named mutants of the kernels: digits of ties,
+#: binades of subnormals, where overflow and tininess begin, carries of random digits, NaN, signs of
+#: zero, TwoSum, odd last digits (tests/fpsim/judge/proofs/mutants.py).
+COUNTEREXAMPLES: dict[str, tuple[Row, ...]] = {
+    "convert": (
+        (0xBE7BF000,), (0x3C56FE98,), (0x80000000,), (0xC3E80000,), (0xB7F800B8,), (0xEF8A0180,),
+        (0xFFFFFFFF,),
+    ),
+    "add": (
+        (0xB7800000, 0x45800000), (0xB8400000, 0x46200000), (0x00000000, 0x80000000),
+        (0x45000000, 0xB8004000),
+    ),
+    "subtract": ((0x80000000, 0x00000000), (0x45000000, 0x38004000)),
+    "multiply": ((0x37C00000, 0xC02AA000),),
+    "divide": ((0x00000000, 0x80000000),),
+    "sqrt": ((0x00000000,),),
+}
 
 
 class Vectors(NamedTuple):
@@ -95,7 +115,7 @@ def of_format(fmt: Format, operation: str, rounding: Rounding, count: int, seed:
     >>> from fpsim.records.formats import BINARY16
     >>> from fpsim.records.rounding import RNE
     >>> of_format(BINARY16, "convert", RNE, 1, 0).rows
-    [(1199566848, 31744, 5)]
+    [(3195793408, 46048, 1)]
     """
     if operation not in OPERANDS:
         raise ValueError(f"operation={operation!r} is not known; use one of {', '.join(OPERANDS)}")
@@ -104,7 +124,9 @@ def of_format(fmt: Format, operation: str, rounding: Rounding, count: int, seed:
     names = OPERANDS[operation]
     draw = random.Random(seed)
     hard = _hard_codes(fmt, source)
-    operands = _operands(hard, len(names), source, draw)
+    operands = chain(
+        _counterexamples(operation, source), _operands(hard, len(names), source, draw)
+    )
     rows = []
     for row in islice(operands, count):
         number = draw.choice((0, (1 << bits) - 1, draw.randrange(1 << bits))) if bits else 0
@@ -118,6 +140,29 @@ def of_format(fmt: Format, operation: str, rounding: Rounding, count: int, seed:
     columns = [*((name, source.bits) for name in names), *random_column,
                ("result", fmt.bits), ("flags", 5)]
     return Vectors(f"{operation} {fmt.name} {rounding!r}", tuple(columns), rows)
+
+
+def _counterexamples(operation: str, source: Format) -> Iterator[Row]:
+    """Those whose numbers the format has, as its codes."""
+    for bits in COUNTEREXAMPLES.get(operation, ()):
+        if source == BINARY32:
+            yield bits
+            continue
+        numbers = [decode(code, BINARY32) for code in bits]
+        codes = [
+            None if datum.kind != "finite" else _code_of_value(datum, source) for datum in numbers
+        ]
+        if None not in codes:
+            yield tuple(code for code in codes if code is not None)
+
+
+def _code_of_value(datum: Datum, fmt: Format) -> int | None:
+    """The code of a finite number that the format has."""
+    code = _held(datum.magnitude, fmt)
+    signed = code is not None and (fmt.has_negative_zero or datum.magnitude != 0 or not datum.sign)
+    if code is None or not signed or decode(code, fmt).magnitude != datum.magnitude:
+        return None
+    return code | datum.sign << (fmt.bits - 1)
 
 
 def _operands(

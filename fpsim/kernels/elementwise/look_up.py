@@ -13,7 +13,7 @@ __all__ = ["look_up"]
 def look_up(bits, shift, values, marks, out, element_marks, by_element):
     """out = values where the bits without the last `shift` point; returns the marks, joined.
 
-    each: element_marks receives every element's mark.
+    by_element: element_marks receives every element's mark.
     """
     joined = np.uint8(0)
     for i in range(out.shape[0]):

@@ -10,8 +10,8 @@ A row of the table: operation, elements, where the places of three operands begi
 stands, where its constants begin, whether it has a number for random bits. memory and bits are one
 memory, as floats and as unsigned integers; so are scratch and scratch_bits, with a row for each
 operand. The state stands at state[0], state[1] elements long; `result` has the places of its
-successor. After the steps `kept`, counted from the first of a run, the state goes to the next row
-of `history`, which has one row more. outcome is why the run ended, and its flags.
+successor. After the steps `watched`, counted from the first of a run, the state goes to the next
+row of `history`, which has one row more. outcome is why the run ended, and its flags.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PopartVerbs(Verbs):
         return self.device.add(x, self.device.cast(y, x.format))
 
     def blend(self, x: Array, decay: float, y: Array, share: float) -> Array:
-        """kept · x + share · y in the format of x; without x (kept is 0) the second alone."""
+        """decay · x + share · y in the format of x; without x (decay is 0) the second alone."""
         new = self.times(self.device.cast(y, x.format), share)
         return new if decay == 0 else self.device.add(self.times(x, decay), new)
 

@@ -43,7 +43,7 @@ class ReplicaSet:
     def every(self, local: Sequence[Any], what: str, step: int) -> list[Any]:
         """The values of all replicas, by number.
 
-        own     those of this process's replicas: of one type and shape.
+        local   those of this process's replicas: of one type and shape.
         what    names the node; step is its step, for messages.
         """
         return list(local)

@@ -8,7 +8,15 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.apply import apply
 from fpsim.elementwise.codes import from_codes, to_codes
-from fpsim.judge.verify.vectors import FORMS, OPERANDS, Vectors, of_format, of_unit, written
+from fpsim.judge.verify.vectors import (
+    COUNTEREXAMPLES,
+    FORMS,
+    OPERANDS,
+    Vectors,
+    of_format,
+    of_unit,
+    written,
+)
 from fpsim.products.by_unit.general import run_general
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.job import Job
@@ -40,6 +48,22 @@ def test_rows_are_the_cores_results(operation, rounding):
     assert (to_codes(out, fmt) == rows[:, -2]).all()
     assert (flags == rows[:, -1]).all()
     assert len({int(f) for f in flags}) >= 2, "the rows are not hard"
+
+
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BFLOAT16, fp.E5M2, fp.E4M3FN, fp.F143, BINARY32],
+                         ids=str)
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_counterexamples_of_proofs_that_a_format_holds_come_first(operation, fmt):
+    source = BINARY32 if operation == "convert" else fmt
+    held = []
+    for bits in COUNTEREXAMPLES.get(operation, ()):
+        values = np.array(bits, np.uint32).view(np.float32)
+        codes = to_codes(fp.round_to(values, source).astype(source.carrier), source)
+        back = from_codes(codes, source).astype(np.float32).view(np.uint32)
+        if operation == "convert" or (back == bits).all():
+            held.append(bits if operation == "convert" else tuple(map(int, codes)))
+    vectors = of_format(fmt, operation, fp.RNE, 12, 0)
+    assert [row[: len(OPERANDS[operation])] for row in vectors.rows][: len(held)] == held
 
 
 def test_rows_of_a_unit_are_the_engines_results():
