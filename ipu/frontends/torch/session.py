@@ -24,6 +24,7 @@ import fpsim
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
+from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
@@ -470,6 +471,10 @@ class Session(Run):
         """Call `see` with the result of every operation that is computed from now on."""
         super().watch(see)
         self.memory.watch = self.note_result
+
+    def user_line(self) -> str:
+        """FILE:LINE of the program, "" in the backward pass of a compiled one."""
+        return errors.user_line()
 
     def note_result(self, array: Array) -> None:
         """The operation that runs now has this result."""
