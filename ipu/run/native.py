@@ -31,7 +31,7 @@ from ipu.run.format_policies import FormatPolicy
 from ipu.run.options import RunOptions
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
-from ipu.run.run import Run, Step
+from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
 __all__ = ["NativeRun", "machine"]
@@ -171,6 +171,7 @@ class NativeRun(Run):
         rule = training.loss_scale.optimizer(training.optimizer)
         for variable, _, change, before, after in self._updates:
             self._note_constants(rule, rule.format or variable.dtype)
+            self._show_update(variable, after)
             if not self.is_counting:
                 continue
             term = np.negative(np.asarray(change.carrier, np.float32))
@@ -181,6 +182,14 @@ class NativeRun(Run):
         self._updates.clear()
         self.step_done(training.steps - 1)
         self._steps += 1
+
+    def _show_update(self, variable: Variable, after: Array) -> None:
+        """An update is an operation to those who watch: the variable's new value is its result."""
+        assert self._training is not None
+        layer = split_name(variable.layer)[0]
+        place = Place(self._training.steps - 1, 0, 0, layer, "optimizer")
+        for see in self._watchers:
+            see(OperationEvent(f"update of {variable.name}", layer, "optimizer", place, after))
 
     def _note_constants(self, optimizer: Optimizer, fmt: Format) -> None:
         """Numbers of the optimiser that do not fit into the format in which it computes."""

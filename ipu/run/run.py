@@ -24,6 +24,7 @@ from ipu.plan.explain import explain
 from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
+from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
 from ipu.run.judging import Declaration
 from ipu.run.looks import LOOKS
@@ -132,8 +133,26 @@ class Run(ABC):
         """Layer, direction and step of the operation that runs now."""
         return *split_name(self.device.tensor), self.place.step
 
+    def digest(self, path: str | Path, keep: int | None = None) -> DigestFile:
+        """Write a digest of every operation from now on, for `fpsim diff`; it moves no bit.
+
+        keep    the number of an operation whose values are stored beside the file.
+
+        The result is closed, or a context left, when the run is over.
+
+        Raises    OSError for a path that cannot be written.
+        """
+        file = DigestFile(path, self.user_line, keep)
+
+        def see(event: OperationEvent) -> None:
+            place = event.place._replace(layer=event.layer, direction=event.direction)
+            file.add(event.operation, place, event.array)
+
+        self.watch(see)
+        return file
+
     def user_line(self) -> str:
-        """FILE:LINE of the user's program now, where the front end knows it."""
+        """FILE:LINE of the user's program that runs now, where the front end knows it."""
         return ""
 
     def result(

@@ -8,8 +8,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,10 +19,11 @@ import click
 if TYPE_CHECKING:
     from ipu.run.endpoints import Outcome
     from ipu.run.paired import PairedJob
+    from ipu.run.run import Run
     from ipu.run.ways import Way
 
-__all__ = ["LineOf", "PairOptions", "PairProcesses", "files_below", "outcome_of", "pair_options",
-           "program_process", "write_json"]
+__all__ = ["LineOf", "PairOptions", "PairProcesses", "digesting", "files_below",
+           "outcome_of", "pair_options", "program_process", "write_json"]
 
 #: The command line of `fpsim` for a way, with these options beside it.
 LineOf = Callable[["Way", Sequence[str]], list[str]]
@@ -41,8 +43,12 @@ class PairOptions(NamedTuple):
 
 
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--compare, --pairs, --endpoint, --margin, --jobs; and what one run of a pair is told by."""
+    """--compare and what belongs to it, what one run of a pair is told by, --digest, --keep."""
     for option in (
+        click.option("--keep", type=click.IntRange(0), default=None, metavar="N",
+                     help="With --digest: store the results of operation N too."),
+        click.option("--digest", type=click.Path(path_type=Path), default=None, metavar="FILE",
+                     help="Write a digest of every operation, for fpsim diff."),
         click.option("--json", "json_path", hidden=True, default=None,
                      type=click.Path(path_type=Path), help="File of the report; counts."),
         click.option("--nudge", is_flag=True, hidden=True,
@@ -63,6 +69,24 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+@contextmanager
+def digesting(run: Run, path: Path | None, keep: int | None) -> Iterator[None]:
+    """Inside, the digests of a run are written to a file, if there is to be one.
+
+    Raises    ValueError for a file that cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        file = run.digest(path, keep)
+    except OSError as error:
+        raise click.UsageError(
+            f"digest={str(path)!r} cannot be written: {error.strerror}") from None
+    with file:
+        yield
 
 
 def program_process(line: Sequence[str], threads: int | None = None, **kinds: Any) -> Any:

@@ -20,7 +20,12 @@ from ipu.experiments.commands.programs.comparing import (
     target_of,
     tell_page,
 )
-from ipu.experiments.commands.programs.pairing import PairOptions, pair_options, write_json
+from ipu.experiments.commands.programs.pairing import (
+    PairOptions,
+    digesting,
+    pair_options,
+    write_json,
+)
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -72,7 +77,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
-    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, **choices: Any,
+    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
+    keep: int | None, **choices: Any,
 ) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
@@ -106,7 +112,7 @@ def command(
         choices["seed"] += pair or 0
         with seeded(pair) if pair is not None else nullcontext():
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        count=count)
+                        (digest, keep), count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -124,7 +130,8 @@ def command(
 
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
-    choices: dict[str, Any], json_path: Path | None = None, *, count: bool,
+    choices: dict[str, Any], json_path: Path | None,
+    digest: tuple[Path | None, int | None], *, count: bool,
 ) -> int:
     from ipu.frontends.processes.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.current import choose, current_run
@@ -145,8 +152,9 @@ def _run(
         install_facade()
     status, stopped, interrupt = 1, "", None
     try:
-        status = run_file(program, arguments)
-        leave_all()
+        with digesting(current_run(), *digest):
+            status = run_file(program, arguments)
+            leave_all()
         current_run().check_patterns()
     except PatternError as error:
         raise click.UsageError(str(error)) from None

@@ -19,7 +19,12 @@ from ipu.experiments.commands.programs.comparing import (
     target_of,
     tell_page,
 )
-from ipu.experiments.commands.programs.pairing import PairOptions, pair_options, write_json
+from ipu.experiments.commands.programs.pairing import (
+    PairOptions,
+    digesting,
+    pair_options,
+    write_json,
+)
 from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -75,7 +80,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
-    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, replicas: int,
+    jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
+    keep: int | None, replicas: int,
     is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -116,7 +122,7 @@ def command(
         nudged() if nudge else nullcontext()
     ):
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    count=count)
+                    (digest, keep), count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -157,7 +163,8 @@ def _check(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, json_path: Path | None = None, *, count: bool,
+    choices: Choices, json_path: Path | None, digest: tuple[Path | None, int | None],
+    *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
@@ -179,7 +186,8 @@ def _run(
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None
     try:
-        status = run_program(session, program, arguments)
+        with digesting(session, *digest):
+            status = run_program(session, program, arguments)
     except PatternError as error:
         raise click.UsageError(str(error)) from None
     except (ProgramError, StoppedError) as error:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -45,15 +46,21 @@ def user_line() -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         line, frame = frame.f_lineno, frame.f_back
-        if file.startswith("<"):
-            continue
-        path = os.path.realpath(file)
-        if path.startswith(_OURS) or path.startswith(_TORCH):
-            continue
-        if not path.startswith(_INSTALLED):
+        owner = _owner(file)
+        if owner == "user":
             return f"{file}:{line}"
-        fallback = fallback or f"{file}:{line}"
+        if owner == "installed":
+            fallback = fallback or f"{file}:{line}"
     return fallback
+
+
+@cache
+def _owner(file: str) -> str:
+    """Whose a file of Python is: "user", "installed" or, of us, torch and no file, ""."""
+    path = os.path.realpath(file)
+    if file.startswith("<") or path.startswith(_OURS) or path.startswith(_TORCH):
+        return ""
+    return "installed" if path.startswith(_INSTALLED) else "user"
 
 
 def refusal(func: Any, call: Call) -> NotImplementedError:

@@ -24,10 +24,10 @@ import fpsim
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
+from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
-from ipu.frontends.torch.errors import user_line
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
@@ -475,13 +475,13 @@ class Session(Run):
         super().watch(see)
         self.memory.watch = self.note_result
 
+    def user_line(self) -> str:
+        """FILE:LINE of the program, "" in the backward pass of a compiled one."""
+        return errors.user_line()
+
     def note_result(self, array: Array, operands: Sequence[Array]) -> None:
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands)
-
-    def user_line(self) -> str:
-        """FILE:LINE of the program, of whose frames the innermost outside of libraries."""
-        return user_line()
 
     # Recomputation --------------------------------------------------------------------------
 

@@ -71,7 +71,9 @@ def test_a_watched_training_has_the_same_bits_and_tells_every_result():
     ]
     assert {e.place.layer for e in products} == {"body", "head"}
     assert {e.place.replica for e in events} == {0}
-    assert {e.direction for e in events} == {"forward", "backward"}
+    assert {e.direction for e in events} == {"forward", "backward", "optimizer"}
+    updates = [e for e in events if e.direction == "optimizer"]
+    assert [e.place.step for e in updates] == sorted([0, 1, 2] * (len(updates) // 3))
     assert run.report()["layers"] == {}
     events.clear()
     trainer.forward(X)

@@ -1,0 +1,251 @@
+"""Digests of a run: one line for each operation, so that two runs show where they part first.
+
+A line has columns that tabs separate: the number of the operation, `step/micro-batch/replica`,
+layer, direction, operation, format, shape, digest, and the line of the program. The digest is the
+first 64 bits of SHA-256 of the format, the shape and the bits of all values; two results that
+differ have equal ones in one of 2^64 cases. After each step stands `# step N` with the digest of
+its lines, so that steps can be compared before operations. Shell tools read it: `diff`, `grep`.
+
+>>> import tempfile, numpy as np
+>>> from fpsim import Context
+>>> from ipu.run.places import Place
+>>> place, ctx = Place(0, 0, 0, "net", "forward"), Context("binary16")
+>>> def events(*values):
+...     for value in values:
+...         yield "add", place, ctx.array([value, 1.0])
+>>> folder = tempfile.mkdtemp()
+>>> for name, values in {"a": (1.0, 2.0), "b": (1.0, 2.0009765625 * 1.0005)}.items():
+...     with DigestFile(f"{folder}/{name}") as file:
+...         for event in events(*values):
+...             file.add(*event)
+>>> print(first_difference(f"{folder}/a", f"{folder}/b").operation)
+1
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.records.formats import Format, ScaleFormat, find_format
+from fpsim.state.processor import usual_arithmetic
+from ipu.run.places import Place
+
+__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference"]
+
+_HEAD = (
+    "# fpsim digest 1: operation, place, layer, direction, name, format, shape, SHA-256/64, line"
+)
+#: Bytes of a digest.
+_SIZE = 8
+
+
+class DigestLine(NamedTuple):
+    """One operation of a file."""
+
+    operation: int
+    place: str
+    layer: str
+    direction: str
+    name: str
+    format: str
+    shape: str
+    digest: str
+    line: str
+
+    @property
+    def what(self) -> tuple[str, ...]:
+        """What was computed and where, without its bits and the program's line."""
+        return self[1:7]
+
+    def __str__(self) -> str:
+        step = self.place.partition("/")[0]
+        line = f", {self.line}" if self.line else ""
+        return f"{self.name} in {self.layer} ({self.direction}), step {step}{line}"
+
+
+class DigestFile:
+    """Writes the digests of a run.
+
+    line    gives FILE:LINE of the program at each operation.
+    keep    the number of an operation whose values are stored too, beside the file.
+
+    Raises    OSError for a path that cannot be written.
+    """
+
+    def __init__(
+        self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._line, self._keep = line, keep
+        self._file = self.path.open("w", encoding="utf-8")
+        self._file.write(f"{_HEAD}\n")
+        self._count, self._step = 0, -1
+        self._of_step = hashlib.sha256()
+
+    def add(self, name: str, place: Place, array: Array) -> None:
+        """The next operation has this result."""
+        if place.step != self._step:
+            self._end_step()
+            self._step = place.step
+        digest = digest_of(array)
+        self._of_step.update(digest)
+        cells = (
+            self._count, f"{place.step}/{place.micro_batch}/{place.replica}", place.layer or "-",
+            place.direction, name, array.format.name, "x".join(map(str, array.shape)) or "1",
+            digest.hex(), self._line(),
+        )
+        self._file.write("\t".join(map(str, cells)) + "\n")
+        if self._count == self._keep:
+            np.save(values_path(self.path, self._count), array.carrier)
+        self._count += 1
+
+    def _end_step(self) -> None:
+        if self._step >= 0:
+            self._file.write(f"# step {self._step}\t{self._of_step.hexdigest()[: 2 * _SIZE]}\n")
+            self._of_step = hashlib.sha256()
+
+    def close(self) -> None:
+        """The run is over."""
+        if not self._file.closed:
+            self._end_step()
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def digest_of(array: Array) -> bytes:
+    """64 bits of SHA-256 of an array's format, shape and values."""
+    state = hashlib.sha256(f"{array.format.name} {array.shape}".encode())
+    state.update(np.ascontiguousarray(array.carrier).data)
+    return state.digest()[:_SIZE]
+
+
+def values_path(path: Path, operation: int) -> Path:
+    """Where the values of an operation lie."""
+    return path.with_name(f"{path.name}.{operation}.npy")
+
+
+class ValuesDifference(NamedTuple):
+    """How far the results of the operation are apart.
+
+    ulps    the largest difference, in units of the last place of the operation's format.
+    """
+
+    elements: int
+    of: int
+    first: tuple[int, ...]
+    values: tuple[float, float]
+    ulps: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first operation at which two runs part.
+
+    one, other    their lines; None where a run has ended.
+    values        None where the runs did not keep them.
+    """
+
+    operation: int
+    one: DigestLine | None
+    other: DigestLine | None
+    values: ValuesDifference | None = None
+
+    def __str__(self) -> str:
+        if self.one is None or self.other is None:
+            ended, goes_on = ("the first", self.other) if self.one is None else (
+                "the second", self.one)
+            return f"operation {self.operation}: {ended} run has ended, the other has {goes_on}"
+        if self.one.what != self.other.what:
+            return (
+                f"operation {self.operation}: the runs compute different things: {self.one} "
+                f"[{self.one.format} {self.one.shape}], and {self.other} [{self.other.format} "
+                f"{self.other.shape}]"
+            )
+        text = f"operation {self.operation}: {self.one}: the bits of its results differ"
+        if self.values is None:
+            return f"{text}; for the values run both again with --keep {self.operation}"
+        at, (here, there) = self.values.first, self.values.values
+        return (
+            f"{text} in {self.values.elements} of {self.values.of} elements, by up to "
+            f"{self.values.ulps:.4g} ulps of {self.one.format}; the first at {list(at)}: "
+            f"{here!r} and {there!r}"
+        )
+
+
+def first_difference(one: str | Path, other: str | Path) -> Difference | None:
+    """Where two runs part first; None for equal runs.
+
+    Lines of the program are not compared: it may have been edited.
+
+    Raises    ValueError for a file that holds no digests.
+    """
+    one, other = Path(one), Path(other)
+    for here, there in zip_longest(_read(one), _read(other)):
+        if here is None or there is None:
+            return Difference((here or there).operation, here, there)
+        if here.what != there.what:
+            return Difference(here.operation, here, there)
+        if here.digest != there.digest:
+            return Difference(here.operation, here, there, _values(
+                one, other, here.operation, here.format))
+    return None
+
+
+def _read(path: Path) -> Iterator[DigestLine]:
+    with path.open(encoding="utf-8") as file:
+        if file.readline().rstrip("\n") != _HEAD:
+            raise ValueError(
+                f"{str(path)!r} holds no digests of a run; write it with: fpsim torch --digest FILE"
+            )
+        for text in file:
+            if not text.startswith("#"):
+                number, *cells = text.rstrip("\n").split("\t")
+                if len(cells) != len(DigestLine._fields) - 1:
+                    raise ValueError(f"{str(path)!r} ends in the middle of a line: {text[:60]!r}")
+                yield DigestLine(int(number), *cells)
+
+
+def _values(one: Path, other: Path, operation: int, fmt: str) -> ValuesDifference | None:
+    """What the runs kept of the operation."""
+    paths = [values_path(path, operation) for path in (one, other)]
+    if not all(path.exists() for path in paths):
+        return None
+    here, there = (np.load(path) for path in paths)
+    # By bits, as a digest: zeros of both signs differ, and a NaN is equal to itself.
+    apart = np.frombuffer(here.tobytes(), f"u{here.itemsize}") != np.frombuffer(
+        there.tobytes(), f"u{there.itemsize}")
+    place = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), here.shape))
+    return ValuesDifference(
+        int(apart.sum()), apart.size, place, (float(here[place]), float(there[place])),
+        _ulps(here, there, find_format(fmt)),
+    )
+
+
+@usual_arithmetic
+def _ulps(here: NDArray[Any], there: NDArray[Any], fmt: Format | ScaleFormat) -> float:
+    """The largest distance, in units of the last place of the larger magnitude."""
+    assert isinstance(fmt, Format), "operations compute in no format of scales"
+    a, b = (np.asarray(x, np.float64) for x in (here, there))
+    if not (np.isfinite(a) & np.isfinite(b)).all():
+        return math.inf
+    exponents = np.maximum(np.frexp(np.maximum(abs(a), abs(b)))[1] - 1, fmt.emin)
+    return float(np.max(abs(a - b) / np.ldexp(1.0, exponents - fmt.precision + 1)))
