@@ -324,8 +324,8 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         if row["becomes"] == "one" and row["direction"] == "optimizer" and not is_one_in_binary32:
             yield Cause(
                 "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, "
-                f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it unchanged "
-                f"({_where(averages[0])})",
+                f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
+                f"unchanged ({_where(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
                  "format": row["format"]},
             )
