@@ -11,6 +11,7 @@ A Context makes Arrays, so this file does not know its class: `context` is a `fp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -78,22 +79,19 @@ class Array(NumpyProtocols):
             self._view.flags.writeable = False
             return self._view
 
-    @property
-    def format(self) -> Format:
-        fmt: Format = self.context.core.settings.format
-        return fmt
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.carrier.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.carrier.ndim
-
-    @property
-    def size(self) -> int:
-        return self.carrier.size
+    # Every operation asks for these: `attrgetter` answers without a call of Python.
+    format: Format = property(  # type: ignore[assignment]
+        attrgetter("context.core.settings.format"), doc="The format of the values."
+    )
+    shape: tuple[int, ...] = property(  # type: ignore[assignment]
+        attrgetter("carrier.shape"), doc="Elements along each axis."
+    )
+    ndim: int = property(  # type: ignore[assignment]
+        attrgetter("carrier.ndim"), doc="The number of axes."
+    )
+    size: int = property(  # type: ignore[assignment]
+        attrgetter("carrier.size"), doc="The number of elements."
+    )
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -260,7 +258,7 @@ class Array(NumpyProtocols):
         return _restore, (self.context, self.to_numpy())
 
     def reshape(self, *shape: Any) -> Array:
-        return self.like(self.carrier.reshape(*shape))
+        return Array(self.carrier.reshape(*shape), self.context)
 
     def transpose(self, *axes: Any) -> Array:
         return self.like(self.carrier.transpose(*axes))
@@ -295,7 +293,7 @@ class Array(NumpyProtocols):
         return self.like(self.carrier.mT)
 
     def __getitem__(self, index: Any) -> Array:
-        return self.like(np.asarray(self.carrier[index]))
+        return Array(np.asarray(self.carrier[index]), self.context)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         (carrier,) = self.context.core.carriers((value,))

@@ -8,7 +8,7 @@ Source    docs/semantics.md §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from fpsim.elementwise import codes
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
+from fpsim.elementwise.recording import Recording
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.rounding import RNE
@@ -51,6 +52,13 @@ class _Constants:
         self.carriers: dict[tuple[type, Scalar | str], Carrier] = {}
 
 
+class CycleMeter(Protocol):
+    """What adds up the cycles of operations, and may record them."""
+
+    vector_cycles: int
+    recording: Recording | None
+
+
 class HasCore(Protocol):
     """A Context, as the modules below it know it."""
 
@@ -76,6 +84,10 @@ class Core(State):
         #: Of the settings in force; settings may change (a device's do), and come back.
         self._constants = _Constants(settings)
         self._other_constants = {id(settings): self._constants}
+        #: Cycles of a loop of each operation, and the elements that it takes, and who adds them up;
+        #: of a machine's format.
+        self.loops: Mapping[str, tuple[int, int]] | None = None
+        self.meter: CycleMeter | None = None
 
     def constant(self, value: Scalar) -> Carrier:
         """A Python number in this format, to nearest even; its memory must not be written."""
@@ -147,6 +159,13 @@ class Core(State):
         values = publish(
             self, name, values, flags, element_flags, operands, target, advances=stochastic
         )
+        if self.loops is not None and self.meter is not None:
+            cycles, elements = self.loops[name]
+            self.meter.vector_cycles += cycles * -(-values.size // elements)
+            if self.meter.recording is not None:
+                self.meter.recording.note(name, settings, carriers, values, flags)
+                if evaluate is not apply:
+                    self.meter.recording.refuse()
         return out if isinstance(out, Array) else Array(values, self.context)
 
     def exact(
@@ -161,6 +180,11 @@ class Core(State):
             self, name, values, fold(element_flags), element_flags if self.watched else None,
             broadcast_operands(carriers, values.shape), target,
         )
+        if self.loops is not None and self.meter is not None:
+            cycles, elements = self.loops[name]
+            self.meter.vector_cycles += cycles * -(-values.size // elements)
+            if self.meter.recording is not None:
+                self.meter.recording.refuse()
         return self.wrapped(values, out)
 
     def signed(self, name: str, carrier: Carrier, out: Out = None) -> Array:
@@ -190,8 +214,9 @@ class Core(State):
             )
         if not isinstance(out, Array):
             return out
-        if out.format != self.format:
-            raise TypeError(f"out is {out.format}, this context computes {self.format}")
+        fmt, settings = self.settings.format, out.context.core.settings
+        if settings.format is not fmt and settings.format != fmt:
+            raise TypeError(f"out is {settings.format}, this context computes {fmt}")
         return out.carrier
 
     def checked_target(self, out: Out, shape: Shape) -> Carrier | None:

@@ -309,13 +309,20 @@ def choose(seed: int, count: int, only: str = "") -> list[Mutant]:
     return chosen
 
 
-def recorded(path: Path = ROOT / "tests" / "golden" / "mutants.json") -> list[Mutant]:
+#: Fields of a recorded row that say which mutant it is; a row may name the test that noticed it.
+WHICH = ("path", "line", "column", "before", "after", "nth")
+RECORDED = ROOT / "tests" / "golden" / "mutants.json"
+
+
+def recorded(path: Path = RECORDED) -> dict[Mutant, str]:
     """The mutants of a sample that was run before, as far as their lines are still there.
 
     `choose` takes other ones after every edit of the tree, so no two commits could be compared.
+    Each has the test that noticed it, or an empty text.
     """
-    rows = {tuple(row.values()) for row in json.loads(path.read_text(encoding="utf-8"))}
-    there = []
+    loaded = json.loads(path.read_text(encoding="utf-8"))
+    rows = {tuple(row[field] for field in WHICH): row.get("by", "") for row in loaded}
+    there = {}
     for name in sorted({str(row[0]) for row in rows} & {file for file, _ in places()}):
         text = (ROOT / name).read_text(encoding="utf-8")
         # Lines may be there more than once.
@@ -325,6 +332,16 @@ def recorded(path: Path = ROOT / "tests" / "golden" / "mutants.json") -> list[Mu
                 m = Mutant(name, start, end, after, kind)
                 change = name, m.source(text), m.column(text), m.before(text), after
                 if (*change, times[change]) in rows:
-                    there.append(m)
+                    there[m] = rows[*change, times[change]]
                 times[change] += 1
     return there
+
+
+def room_of(path: str) -> str:
+    """The room of a file; each front end is one, and the files at the top of `fpsim`.
+
+    >>> room_of("ipu/frontends/torch/aten/norms.py"), room_of("fpsim/array.py")
+    ('ipu/frontends/torch', 'fpsim')
+    """
+    folders = path.split("/")[:-1]
+    return "/".join(folders[: 3 if folders[:2] == ["ipu", "frontends"] else 2])

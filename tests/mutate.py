@@ -2,9 +2,10 @@
 
 Applies mutants (`tests.mutants`) one by one to a copy of the tree and says which test notices each.
 The test file of the changed module runs first, with its doctests; then those of its room and of the
-modules that import it, nearest first; then tests of results as a whole. A failure counts where the
-same test passes without the mutant, and a run over its time limit where the unchanged tree needs
-less. With --json a run that was interrupted goes on where it stopped.
+modules that import it, nearest first; then tests of results as a whole. Of a recorded mutant the
+test that noticed it runs before all others. A failure counts where the same test passes without the
+mutant, and a run over its time limit where the unchanged tree needs less. Front ends run in the
+environments of their frameworks. With --json a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ WIDE = {
     "ipu": ("tests/test_digests.py", "tests/ipu/ops/test_ops.py",
             "tests/ipu/learn/optim/test_optim.py", "tests/test_documents.py"),
     "experiments": ("tests/experiments/test_tree.py", "tests/experiments/test_cli.py"),
+}
+#: Environments that the Makefile makes, by the files whose tests need them.
+ENVIRONMENTS = {
+    ("ipu/frontends/tensorflow",): ".venv-tensorflow", ("ipu/frontends",): ".venv-torch",
+    ("ipu/members/grpc", "ipu/members/mpi"): ".venv-distributed",
 }
 #: Seconds of the first tests (the module's own) and of all others together.
 LIMITS = (300.0, 900.0)
@@ -110,6 +116,19 @@ def stages(path: str) -> tuple[list[str], list[str]]:
     return first, [test for test in dict.fromkeys(later) if test not in first]
 
 
+def python_of(path: str) -> str:
+    """The interpreter that a file's tests need: of its framework's environment, where there is one.
+
+    >>> python_of("fpsim/state/counts.py") == sys.executable
+    True
+    """
+    for front_ends, environment in ENVIRONMENTS.items():
+        if path.startswith(front_ends):
+            python = ROOT / environment / "bin" / "python"
+            return str(python) if python.exists() else sys.executable
+    return sys.executable
+
+
 # A copy of the tree -------------------------------------------------------------------------
 
 
@@ -122,8 +141,8 @@ def left_behind(folder: str, names: list[str]) -> set[str]:
 class Tree:
     """A copy of the tree with compiled kernels of its own, where mutants are applied."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root, self.cache = folder / "tree", folder / "cache"
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self.root, self.cache, self.python = folder / "tree", folder / "cache", python
         self.stamp = time.time()
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(ROOT, self.root, ignore=left_behind, symlinks=True)
@@ -141,7 +160,7 @@ class Tree:
         """Where the tree as it is keeps compiled kernels; None where asking fails."""
         ask = "from fpsim.kernels.compiling import cache_folder; print(cache_folder())"
         done = subprocess.run(
-            [sys.executable, "-c", ask], cwd=self.root, env=self.environment(),
+            [self.python, "-c", ask], cwd=self.root, env=self.environment(),
             capture_output=True, text=True, check=False,
         )
         return Path(done.stdout.strip()) if done.returncode == 0 else None
@@ -183,7 +202,7 @@ class Tree:
     def run(self, tests: list[str], limit: float) -> tuple[str | None, bool]:
         """The first test that fails (None: all pass), and whether the time was enough."""
         command = [
-            sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+            self.python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
             *tests,
         ]
         process = subprocess.Popen(
@@ -211,8 +230,19 @@ class Tree:
 # Verdicts -----------------------------------------------------------------------------------
 
 
-def verdict(tree: Tree, mutant: Mutant) -> tuple[str, str]:
-    """What becomes of a mutant, and the test that says so."""
+def verdict(tree: Tree, mutant: Mutant, witness: str = "") -> tuple[str, str]:
+    """What becomes of a mutant, and the test that says so.
+
+    witness    the test that noticed it before.
+    """
+    if witness and (ROOT / witness.partition("::")[0]).exists():
+        tree.apply(mutant)
+        try:
+            name, _ = tree.run([witness], LIMITS[0])
+        finally:
+            tree.restore(mutant)
+        if name is not None and tree.run([witness], LIMITS[0]) == (None, True):
+            return CAUGHT, witness
     for tests, limit in zip(stages(mutant.path), LIMITS, strict=True):
         left = list(tests)
         while left:
@@ -240,14 +270,14 @@ def judged() -> dict[tuple[str, str, int, str, str], str]:
     return {(r["path"], r["line"], r["column"], r["before"], r["after"]): r["why"] for r in rows}
 
 
-def row_of(tree: Tree, mutant: Mutant) -> dict[str, str | float]:
+def row_of(tree: Tree, mutant: Mutant, witness: str = "") -> dict[str, str | float]:
     """The line of the table for one mutant."""
     text = (ROOT / mutant.path).read_text(encoding="utf-8")
     before = mutant.before(text)
     place = mutant.path, mutant.source(text), mutant.column(text)
     why = judged().get((*place, before, mutant.after), "")
     start = time.monotonic()
-    result, by = (EQUIVALENT, why) if why else verdict(tree, mutant)
+    result, by = (EQUIVALENT, why) if why else verdict(tree, mutant, witness)
     return {
         "mutant": mutant.name(text), "kind": mutant.kind, "result": result, "by": by,
         "path": mutant.path, "line": mutant.source(text), "before": before,
@@ -266,25 +296,32 @@ def rate(rows: list[dict[str, str | float]]) -> float:
 
 
 def survey(
-    mutants: list[Mutant], folder: Path, jobs: int = 1, out: Path | None = None
+    mutants: list[Mutant] | dict[Mutant, str], folder: Path, jobs: int = 1, out: Path | None = None
 ) -> list[dict[str, str | float]]:
-    """Rows of all mutants; those that `out` already has are not run again."""
+    """Rows of all mutants; those that `out` already has are not run again.
+
+    mutants    or the test that noticed each.
+    """
+    witnesses = mutants if isinstance(mutants, dict) else {}
     known: dict[str, dict[str, str | float]] = {}
     if out is not None and out.exists():
         known = {r["mutant"]: r for r in json.loads(out.read_text(encoding="utf-8"))}
-    trees: SimpleQueue[Tree] = SimpleQueue()
-    for n in range(jobs):
-        trees.put(Tree(folder / str(n)))
+    trees: dict[str, SimpleQueue[Tree]] = {}
+    for k, python in enumerate(dict.fromkeys(python_of(mutant.path) for mutant in mutants)):
+        trees[python] = SimpleQueue()
+        for n in range(jobs):
+            trees[python].put(Tree(folder / f"{k}-{n}", python))
 
     def one(mutant: Mutant) -> dict[str, str | float]:
         name = mutant.name((ROOT / mutant.path).read_text(encoding="utf-8"))
         if name in known:
             return known[name]
-        tree = trees.get()
+        free = trees[python_of(mutant.path)]
+        tree = free.get()
         try:
-            return row_of(tree, mutant)
+            return row_of(tree, mutant, witnesses.get(mutant, ""))
         finally:
-            trees.put(tree)
+            free.put(tree)
 
     rows = []
     pool = ThreadPoolExecutor(jobs)
@@ -306,7 +343,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1, help="copies of the tree at work at once")
     parser.add_argument("--only", default="", help=f"how paths begin, of {', '.join(PACKAGES)}")
-    parser.add_argument("--recorded", action="store_true", help="the sample of the deep tier")
+    parser.add_argument("--recorded", action="store_true", help="the sample that is recorded")
     parser.add_argument("--json", type=Path, help="rows, written after each mutant and read again")
     parser.add_argument("--work", type=Path, help="folder of the copies; kept, with its kernels")
     chosen = parser.parse_args(arguments)

@@ -32,7 +32,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["apply", "as_read", "broadcast", "common_shape", "variant"]
+__all__ = ["KernelCall", "apply", "as_read", "broadcast", "common_shape", "variant"]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -80,7 +80,7 @@ def variant(
     return choices, rule, width
 
 
-class _Call:
+class KernelCall:
     """A kernel for one operation under one set of choices, with everything but its arrays."""
 
     __slots__ = ("computing", "constants", "loop")
@@ -115,7 +115,7 @@ def _random(bits: Draw) -> _Bits:
 
 
 def _run(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
     bits: _Bits, first: int, streaming: bool,
 ) -> int:
     """The kernel on flat contiguous arrays."""
@@ -180,19 +180,19 @@ def apply(
     """
     if settings.subnormals == ZERO_OR_NORMAL:
         return _on_normals(operation, operands, settings, out, element_flags)
-    shape, input_size = common_shape(operands), 0
+    shape, input_size = operands[0].shape, 0
     for operand in operands:
         if operand.itemsize > input_size:
             input_size = operand.itemsize
+        if operand.shape != shape and operand.shape:
+            shape = common_shape(operands)
     dtype = settings.format.carrier
     if out is None:
         out = np.empty(shape, dtype)
     else:
         check_out(out, shape, dtype, operands)
-    if settings.native:
-        return _native(operation, operands, out), 0
-    if out.size == 0:
-        return out, 0
+    if settings.native or out.size == 0:
+        return _native(operation, operands, out) if out.size else out, 0
     level = step.FLAGS_STICKY if track else step.FLAGS_NONE
     if element_flags is None:
         element_flags = _NO_FLAGS
@@ -201,7 +201,7 @@ def apply(
     key = (operation, input_size, level, bits.words is not None)
     call = settings.calls.get(key)
     if call is None:
-        call = settings.calls[key] = _Call(operation, settings, *key[1:])
+        call = settings.calls[key] = KernelCall(operation, settings, *key[1:])
     random = _random(bits) if settings.rounding.stochastic else _NO_BITS
     if out.flags.carray:
         ready = _as_they_lie(operands, shape, out.size)
@@ -313,16 +313,22 @@ def _part(array: NDArray[Any], a: int, b: int) -> NDArray[Any]:
 
 
 def _run_direct(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Whole arrays at once, on several threads where they are large; the operands are flat."""
     target = out if out.ndim == 1 else out.reshape(-1)
     if element_flags.ndim != 1:
         element_flags = element_flags.reshape(-1)
     smallest = _SMALLEST_COMPUTING if call.computing else _SMALLEST_STREAMING
-    if target.size < 2 * smallest:
-        return _run(call, operands, target, element_flags, bits, 0, False)
     seed, number, words, origin = bits
+    if target.size < 2 * smallest:  # small operations cost their calls
+        x, n = operands[0], len(operands)
+        y, z = operands[1] if n > 1 else x, operands[2] if n > 2 else x
+        flags: int = call.loop(
+            x, y, z, target, element_flags, words, call.constants, origin, seed, number, False
+        )
+        return flags
     # Vectors that begin at a multiple of 64 bytes can be written past the caches.
     head = -out.ctypes.data % 64 // out.itemsize
     streaming = out.nbytes >= _STREAMING_BYTES
@@ -360,7 +366,8 @@ def _written_out(x: Carrier, size: int) -> Carrier:
 
 
 def _run_repeating(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Threads begin with whole periods; of what repeats the kernel is given one period and more."""
     target, element_flags = _flat(out), _flat(element_flags)
@@ -383,7 +390,8 @@ def _run_repeating(
 
 
 def _run_chunks(
-    call: _Call, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags, bits: _Bits
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
 ) -> int:
     """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
     size = min(_CHUNK, out.size)

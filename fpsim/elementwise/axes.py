@@ -36,7 +36,7 @@ def checked_axes(axis: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
                 f"{name}={axis} is not there: the array has {ndim} dimensions, so use "
                 + (f"{-ndim} to {ndim - 1}" if ndim else "None or ()")
             )
-    result = tuple(int(one) % ndim for one in axes)
+    result = tuple([int(one) % ndim for one in axes])
     if len(set(result)) < len(result):
         raise ValueError(f"{name}={axis} has one axis twice; name each once")
     return result

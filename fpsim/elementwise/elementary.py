@@ -241,10 +241,15 @@ def _wide_or_read(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool
     return wide, not table.read(np.ascontiguousarray(x), wide)
 
 
-@lru_cache(maxsize=64)
 def _keeping_infinities(settings: Settings) -> Settings:
     """What becomes of an infinite operand of a conversion is no matter of a function's value."""
-    return settings.replace(infinite_input="keep") if settings.format.has_infinity else settings
+    if not settings.format.has_infinity:
+        return settings
+    key = ("keeping infinities", 0, 0, False)
+    others: Settings | None = settings.calls.get(key)
+    if others is None:
+        others = settings.calls[key] = settings.replace(infinite_input="keep")
+    return others
 
 
 def _own_flags(edges: _Edges, x: Carrier) -> ElementFlags:

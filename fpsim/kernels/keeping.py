@@ -126,7 +126,17 @@ class KernelCache(Cache):
         base = f"{function.__module__}.{name}-{code.co_firstlineno}.{python}"
         self._name, self._py_func, self._cache_path = repr(function), function, folder
         self._cache_file = _Files(folder, base, _digest(code.co_filename))
+        #: Where the code of each signature begins.
+        self.addresses: dict[tuple[Any, ...], int] = {}
         self.enable()
+
+    def _note_address(self, code: CompileResult) -> CompileResult:
+        """Now, while the name is known to be of this code: kernels that two processes have kept may
+        have one name, which then stands for the one that was loaded last.
+        """
+        address = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
+        self.addresses[tuple(code.signature.args)] = address
+        return code
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The kernel of a signature; None where none is kept."""
@@ -134,10 +144,13 @@ class KernelCache(Cache):
         if not self._enabled:
             return None
         parts = self._cache_file.load(self._index_key(sig, target_context.codegen()))
-        return None if parts is None else CompileResult._rebuild(target_context, *parts)
+        if parts is None:
+            return None
+        return self._note_address(CompileResult._rebuild(target_context, *parts))
 
     def save_overload(self, sig: Any, data: CompileResult) -> None:
         """Keep a kernel; where the disk refuses, say so once."""
+        self._note_address(data)
         if not self._enabled:
             return
         if data.lifted or data.library.has_dynamic_globals:

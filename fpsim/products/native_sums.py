@@ -34,7 +34,9 @@ Sums = tuple[Carrier, NDArray[np.uint8]]
 def is_native(settings: Settings, order: str) -> bool:
     """Whether the processor's additions are those of this context, numbers permitting."""
     nearest = settings.rounding is RNE or settings.rounding == RNE
-    return nearest and order == "sequential" and settings.format == BINARY32
+    return nearest and order == "sequential" and (
+        settings.format is BINARY32 or settings.format == BINARY32
+    )
 
 
 def native_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = False) -> Sums | None:

@@ -8,6 +8,8 @@ Source    IEEE 754-2019 §7; docs/semantics.md §2 and §3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fpsim.records.flags import Flags, as_integer
 from fpsim.records.formats import Format
 from fpsim.records.rounding import Rounding
@@ -30,6 +32,12 @@ class Clock:
     def __init__(self) -> None:
         self.operation = 0
         self.first = 0
+
+    def take(self, n: int) -> Sequence[int]:
+        """Numbers of the next n stochastic operations, which have then been."""
+        first = self.operation
+        self.operation += n
+        return range(first, first + n)
 
 
 class _Status:

@@ -24,14 +24,16 @@ Source    docs/semantics.md §2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from enum import IntEnum
+from types import TracebackType
 
 from fpsim.state.bits import Philox
 from ipu.learn.variables import Variable
-from ipu.machine.assigned import Assigned
+from ipu.machine.assigned import Bound
 from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 
@@ -130,22 +132,22 @@ class Numbering:
         self.device = device
         #: Steps tried so far.
         self.step = 0
-        self._nearest = nearest
+        self.nearest = nearest
         seed = device.source.seed
         #: Another source than Philox has no numbers: it goes on from operation to operation.
-        self._common: Philox | None = None
-        self._of_replica: Philox | None = None
+        self.common: Philox | None = None
+        self.of_replica: Philox | None = None
         if seed is not None:
-            self._common, self._of_replica = Philox(seed), Philox(replica_seed(seed, replica))
+            self.common, self.of_replica = Philox(seed), Philox(replica_seed(seed, replica))
         elif replica or private:
             raise ValueError(f"replicas number their random bits by Philox, got {device.source!r}")
-        self._identical = () if private else IDENTICAL
+        self.identical = () if private else IDENTICAL
         #: Number of the next operation of each cell and first number entered in this step.
-        self._next: dict[tuple[Region, int, int], int] = {}
+        self.numbers: dict[tuple[Region, int, int], int] = {}
         self._indices: dict[str, int] = {}
-        self._open = 0
-        if self._of_replica is not None:
-            device.source = self._of_replica
+        self.n_open = 0
+        if self.of_replica is not None:
+            device.source = self.of_replica
             device.clock.operation = address(0, Region.OTHER, 0, 0)
 
     def index(self, variables: Sequence[Variable]) -> None:
@@ -163,71 +165,97 @@ class Numbering:
     @property
     def is_drawing(self) -> bool:
         """Whether a cell is open."""
-        return self._open > 0
+        return self.n_open > 0
 
     def begin(self) -> None:
         """No cell has drawn yet: at the start of a step."""
         address(self.step, Region.BATCH, 0, 0)
-        self._next.clear()
+        self.numbers.clear()
 
     def restart(self, region: Region, cell: int = 0) -> None:
         """The cell has drawn nothing yet."""
-        self._next.pop((region, cell, 0), None)
+        self.numbers.pop((region, cell, 0), None)
 
     def position(self, region: Region, cell: int) -> int:
         """Number j of the next operation of a cell."""
-        return self._next.get((region, cell, 0), 0)
+        return self.numbers.get((region, cell, 0), 0)
 
-    @contextmanager
     def cell(
         self, region: Region, cell: int = 0, *, first: int = 0, most: int = OPERATIONS,
         again: int | None = None,
-    ) -> Iterator[None]:
+    ) -> _OpenCell:
         """The operations inside draw as those of this cell, after those that it has done.
 
         first    number j of the first operation of all; each number first has its own sequence.
         most     one more than the last number that the sequence may use.
         again    number of the next operation, where recomputation repeats what was done.
         """
-        if self._of_replica is None:
-            with self._rounding(region):
-                yield
-            return
-        key = region, cell, first
-        start = self._next.get(key, first) if again is None else again
-        base = address(self.step, region, cell, 0)
-        clock, before = self.device.clock, self.device.clock.operation
-        source = self._common if region in self._identical else self._of_replica
-        with Assigned(self.device, "source", source), self._rounding(region):
-            clock.operation = base + start
-            self._open += 1
-            try:
-                yield
-                reached = clock.operation - base
-            finally:
-                self._open -= 1
-                clock.operation = before
-        if reached > most:
-            raise ValueError(
-                f"{reached - start} stochastic operations are more than cell {cell} of "
-                f"{region.name} has addresses for ({most - start}); cut the work into more cells"
-            )
-        self._next[key] = max(reached, self._next.get(key, 0))
+        return _OpenCell(self, region, cell, first, most, again)
 
-    def _rounding(self, region: Region) -> AbstractContextManager[None]:
-        """Operations of a region that differs from replica to replica may round to nearest."""
-        if self._nearest and region not in IDENTICAL:
-            return self.device.rounding(False)
-        return _AS_IT_IS
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> Bound[Numbering]:
         """`updating` and its like follow this numbering inside."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        return Bound(_current, self)
+
+
+class _OpenCell:
+    """A cell that operations draw from; see `Numbering.cell`.
+
+    A class takes a third of the calls that a generator does; a step opens one for each variable.
+    """
+
+    __slots__ = (
+        "_again", "_base", "_before", "_cell", "_first", "_most", "_numbering", "_region",
+        "_rounds_to_nearest", "_start",
+    )
+
+    def __init__(
+        self, numbering: Numbering, region: Region, cell: int, first: int, most: int,
+        again: int | None,
+    ) -> None:
+        self._numbering, self._region, self._cell = numbering, region, cell
+        self._first, self._most, self._again = first, most, again
+        self._rounds_to_nearest = numbering.nearest and region not in IDENTICAL
+
+    def __enter__(self) -> None:
+        numbering, region = self._numbering, self._region
+        device = numbering.device
+        clock = device.clock
+        self._before = device.source, device.control, clock.operation
+        if numbering.of_replica is not None:
+            self._base = address(numbering.step, region, self._cell, 0)
+            first = numbering.numbers.get((region, self._cell, self._first), self._first)
+            self._start = first if self._again is None else self._again
+            source = numbering.common if region in numbering.identical else numbering.of_replica
+            assert source is not None
+            device.source = source
+            clock.operation = self._base + self._start
+            numbering.n_open += 1
+        # Operations of a region that differs from replica to replica may round to nearest.
+        if self._rounds_to_nearest:
+            device.control = replace(device.control, esr=False)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        numbering = self._numbering
+        device = numbering.device
+        source, control, operation = self._before
+        if self._rounds_to_nearest:
+            device.control = control
+        if numbering.of_replica is None:
+            return
+        reached, device.source = device.clock.operation, source
+        numbering.n_open -= 1
+        device.clock.operation = operation
+        if kind is not None:
+            return
+        reached -= self._base
+        if reached > self._most:
+            raise ValueError(
+                f"{reached - self._start} stochastic operations are more than cell {self._cell} of "
+                f"{self._region.name} has addresses for ({self._most - self._start}); cut the work "
+                "into more cells"
+            )
+        key = self._region, self._cell, self._first
+        numbering.numbers[key] = max(reached, numbering.numbers.get(key, 0))
 
 
 _current: ContextVar[Numbering | None] = ContextVar("numbering", default=None)
@@ -239,46 +267,63 @@ def _of_variable(region: Region, name: str, first: int, most: int) -> AbstractCo
     v = None if numbering is None else numbering.variable(name)
     if numbering is None or v is None:
         return _AS_IT_IS
-    return numbering.cell(region, v, first=first, most=most)
+    return _OpenCell(numbering, region, v, first, most, None)
 
 
-@contextmanager
-def accumulating(variable: Variable, micro_batch: int) -> Iterator[None]:
+class _OnVariable:
+    """What is done with a variable: in its layer's name, in a cell, from its first element on."""
+
+    __slots__ = ("_before", "_cell", "_device", "_name", "_shard")
+
+    def __init__(
+        self, variable: Variable, name: str, cell: AbstractContextManager[None],
+        first: int | None = None,
+    ) -> None:
+        self._device, self._name = variable.device, f"{variable.layer}/{name}"
+        self._cell = cell
+        self._shard = _AS_IT_IS if first is None else self._device.shard(first)
+
+    def __enter__(self) -> None:
+        device = self._device
+        self._before = device.tensor
+        self._cell.__enter__()
+        self._shard.__enter__()
+        device.tensor = self._name
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._device.tensor = self._before
+        self._shard.__exit__(kind, error, trace)
+        self._cell.__exit__(kind, error, trace)
+
+
+def accumulating(variable: Variable, micro_batch: int) -> AbstractContextManager[None]:
     """The operations inside add this variable's gradient of a micro-batch to its accumulator."""
     numbering = _current.get()
     v = None if numbering is None else numbering.variable(variable.name)
-    with variable.device.naming(f"{variable.layer}/accumulate"):
-        if numbering is None or v is None:
-            yield
-            return
+    cell: AbstractContextManager[None] = _AS_IT_IS
+    if numbering is not None and v is not None:
         first = PER_VARIABLE * v
-        most = first + PER_VARIABLE
-        with numbering.cell(Region.ACCUMULATE, micro_batch, first=first, most=most):
-            yield
+        cell = numbering.cell(
+            Region.ACCUMULATE, micro_batch, first=first, most=first + PER_VARIABLE
+        )
+    return _OnVariable(variable, "accumulate", cell)
 
 
-@contextmanager
-def updating(variable: Variable, name: str = "update") -> Iterator[None]:
+def updating(variable: Variable, name: str = "update") -> AbstractContextManager[None]:
     """The operations inside belong to the update of this variable.
 
     name    under which they count, after the layer.
     """
-    with (
-        _of_variable(Region.UPDATE, variable.name, RULE, SLOTS),
-        variable.device.naming(f"{variable.layer}/{name}"),
-        variable.device.shard(variable.first),
-    ):
-        yield
+    cell = _of_variable(Region.UPDATE, variable.name, RULE, SLOTS)
+    return _OnVariable(variable, name, cell, variable.first)
 
 
-@contextmanager
-def averaging(variable: Variable) -> Iterator[None]:
+def averaging(variable: Variable) -> AbstractContextManager[None]:
     """The operations inside divide the sum of this variable's gradients over replicas."""
-    with (
-        _of_variable(Region.UPDATE, variable.name, 0, RULE),
-        variable.device.naming(f"{variable.layer}/mean"),
-    ):
-        yield
+    return _OnVariable(variable, "mean", _of_variable(Region.UPDATE, variable.name, 0, RULE))
 
 
 def rescaling(name: str) -> AbstractContextManager[None]:

@@ -7,8 +7,6 @@ moving ones, and dropout drops. Outside, layers infer. What was noted is publish
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fpsim.array import Array
@@ -49,13 +47,23 @@ def current_updates() -> PendingUpdates | None:
     return _current.get()
 
 
-@contextmanager
-def training(updates: PendingUpdates | None = None) -> Iterator[PendingUpdates]:
+class _Training:
+    """See `training`."""
+
+    def __init__(self, updates: PendingUpdates) -> None:
+        self._updates = updates
+
+    def __enter__(self) -> PendingUpdates:
+        self._packing = packing()
+        self._packing.__enter__()
+        self._token = _current.set(self._updates)
+        return self._updates
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self._packing.__exit__()
+
+
+def training(updates: PendingUpdates | None = None) -> _Training:
     """Layers inside train, and note what they update; a training may go on from block to block."""
-    updates = PendingUpdates() if updates is None else updates
-    token = _current.set(updates)
-    try:
-        with packing():
-            yield updates
-    finally:
-        _current.reset(token)
+    return _Training(PendingUpdates() if updates is None else updates)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.formats import F143, Format
@@ -58,19 +57,19 @@ def in_layer(op_name: str, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tenso
         policy = current_policy()
         if policy is None:
             return body(x)
-        with _partials(policy, x.device):
-            return _in_format(policy.output, body(_in_format(policy.activations, x)))
+        if is_overridden(policy) and x.device.partials != policy.partials:
+            with partials_type(policy.partials, x.device):
+                return _in_formats(policy, x, body)
+        return _in_formats(policy, x, body)
 
 
-def _partials(policy: Policy, device: Device) -> AbstractContextManager[None]:
-    """Those of the layer's policy, where it is not the model's."""
-    if is_overridden() and device.partials != policy.partials:
-        return partials_type(policy.partials, device)
-    return nullcontext()
+def _in_formats(policy: Policy, x: Tensor, body: Callable[[Tensor], Tensor]) -> Tensor:
+    return _in_format(policy.output, body(_in_format(policy.activations, x)))
 
 
 def _in_format(fmt: Format, x: Tensor) -> Tensor:
-    return x if x.dtype == fmt else ops.cast(x, dtype=fmt)
+    before = x.dtype
+    return x if before is fmt or before == fmt else ops.cast(x, dtype=fmt)
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:
@@ -79,7 +78,7 @@ def _matmul(x: Tensor, y: Tensor) -> Tensor:
     if policy is not None and policy.recipe is not None:
         moment = moment_of(x.device.clock.operation)
         return ops.matmul(x, y, recipe=LayerRecipe(policy.recipe, _layer_of(x.device), moment))
-    return (fp8.matmul if _in_quarters() else ops.matmul)(x, y)
+    return (fp8.matmul if _in_quarters(policy) else ops.matmul)(x, y)
 
 
 def _conv2d(
@@ -89,7 +88,7 @@ def _conv2d(
     policy = current_policy()
     if policy is not None and policy.recipe is not None:
         x.device.blocks.note_outside(_layer_of(x.device), "conv2d", policy.recipe, x.dtype)
-    convolve = fp8.conv2d if _in_quarters() else ops.conv2d
+    convolve = fp8.conv2d if _in_quarters(policy) else ops.conv2d
     return convolve(x, w, stride=stride, padding=padding, groups=groups)
 
 
@@ -98,8 +97,7 @@ def _layer_of(device: Device) -> str:
     return device.tensor.removeprefix(SCOPE).removeprefix("/")
 
 
-def _in_quarters() -> bool:
-    policy = current_policy()
+def _in_quarters(policy: Policy | None) -> bool:
     return policy is not None and policy.compute == F143
 
 

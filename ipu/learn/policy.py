@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from fpsim.records.formats import (
@@ -173,7 +174,7 @@ class Policy:
             formats[_KEYS[key]] = _LONG[short]
         return cls(**formats)
 
-    @property
+    @cached_property
     def activations(self) -> Format:
         """In which layers hold values and gradients."""
         return BINARY16 if self.compute == F143 else self.compute

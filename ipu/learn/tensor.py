@@ -7,7 +7,9 @@ product per argument.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,12 +48,17 @@ def _packed_saved(saved: tuple[Any, ...], tensors: Sequence[Tensor]) -> list[Any
 
     Variables and constants are alive through the step, so they are kept as they are.
     """
-    tensor_of = {id(tensor.array): tensor for tensor in tensors}
-    return [
-        x if not isinstance(x, Array)
-        else tensor_of[id(x)].stored if id(x) in tensor_of else packed(x)
-        for x in saved
-    ]
+    items: list[Any] = []
+    for x in saved:
+        if isinstance(x, Array):
+            for tensor in reversed(tensors):
+                if tensor.array is x:
+                    x = tensor.stored
+                    break
+            else:
+                x = packed(x)
+        items.append(x)
+    return items
 
 
 def _no_forward(device: Device) -> tuple[Array, tuple[Any, ...]]:
@@ -122,23 +129,26 @@ class Tensor:
     def needs_gradient(self) -> bool:
         return self.node is not None
 
-    @property
-    def dtype(self) -> Format:
-        """The format, under the name that layers know it by."""
-        return self.array.format
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
+    # Without a call of Python, as in `Array`.
+    dtype: Format = property(  # type: ignore[assignment]
+        attrgetter("array.context.core.settings.format"),
+        doc="The format, under the name that layers know it by.",
+    )
+    shape: tuple[int, ...] = property(  # type: ignore[assignment]
+        attrgetter("array.shape"), doc="Elements along each axis."
+    )
 
     def record(
         self, primitive: Primitive, inputs: Sequence[Tensor], name: str, options: dict[str, Any]
     ) -> Tensor:
         """The result of a primitive, on the tape if an input needs a gradient."""
+        arrays, is_taped = [], False
         for x in inputs:
-            checked_tensor(x, primitive.name)
+            if not isinstance(x, Tensor):
+                checked_tensor(x, primitive.name)
+            arrays.append(x.array)
+            is_taped = is_taped or x.node is not None or x.needs_gradient
         device = self.device
-        arrays = [x.array for x in inputs]
         if primitive.check is not None:
             primitive.check(*arrays)
         listing = current_listing()
@@ -148,12 +158,15 @@ class Tensor:
         if device.watch is not None:
             device.watch(primitive, output)
         result = Tensor(output, device, name)
-        if any(x.needs_gradient for x in inputs):
+        if is_taped:
             for passing in primitive.passing:
                 options.pop(passing, None)
+            origins: tuple[TapeNode | Tensor, ...] = ()
+            for x in inputs:  # a comprehension is a call of Python 3.11
+                origins += (x if x.node is None else x.node,)
             result.node = TapeNode(
-                primitive, tuple([_origin(x) for x in inputs]), [], options, device.tensor,
-                device.control.esr, primitive.cost(arrays, output), next(_numbers),
+                primitive, origins, [], options, device.tensor, device.control.esr,
+                primitive.cost(arrays, output), next(_numbers),
             )
             if saved:
                 result.node.saved.extend(_packed_saved(saved, (*inputs, result)))
@@ -360,7 +373,7 @@ def pull_back(
     Rounding  as in `contributions`. The gradient of a target that is used for other targets too
               starts from its seed, and the contributions of these uses are added to it.
     """
-    asked = [id(_origin(source)) for source in sources]
+    asked = [id(source if source.node is None else source.node) for source in sources]
     leaves: dict[int, list[Array]] = {id(s): [] for s in sources if s.node is None}
     reached: dict[int, Array] = {}
     device = targets[0][0].device
@@ -371,52 +384,68 @@ def pull_back(
         reached[key] = seed
         if key in leaves:  # a variable that is a target itself
             leaves[key].append(seed)
+    frees, before = is_packing(), (device.tensor, device.control)
+    controls = {before[1].esr: before[1]}
     with device.settling():
-        for node in nodes(*(target for target, _ in targets)):
-            # A gradient that was not asked for is freed as soon as its backward rules have run.
-            take = reached.get if id(node) in asked else reached.pop
-            gradient = take(id(node), None)
-            if gradient is None:
-                continue
-            with device.naming(f"{node.layer}/gradient"), device.rounding(node.stochastic):
-                for origin, summand in _pull_back(device, node, gradient):
-                    if device.watch is not None:
-                        device.watch(node.primitive, summand)
-                    if watch is not None:
-                        watch(node, summand)
-                    if id(origin) in leaves:
-                        leaves[id(origin)].append(_packed_in_time(summand))
-                    else:
-                        sum_ = reached.get(id(origin))
-                        reached[id(origin)] = summand if sum_ is None else device.add(sum_, summand)
-            if is_packing():
-                node.saved.clear()
-    summands = {key: [packed(summand) for summand in row] for key, row in leaves.items()}
-    return [summands.get(key) or ([reached[key]] if key in reached else []) for key in asked]
-
-
-def _packed_in_time(summand: Array) -> Array:
-    """Codes, unless the values come late: nobody waits for them now."""
-    return summand if isinstance(summand, Late) else packed(summand)
-
-
-def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
-    total = None
-    with source.device.naming(f"{source.name}/gradient"):
-        for summand in summands:
-            total = summand if total is None else source.device.add(total, summand)
-    return total
+        try:
+            for node in nodes(*(target for target, _ in targets)):
+                # A gradient that nobody asked for is freed once its backward rules have run.
+                take = reached.get if id(node) in asked else reached.pop
+                gradient = take(id(node), None)
+                if gradient is None:
+                    continue
+                if node.stochastic not in controls:
+                    controls[node.stochastic] = replace(before[1], esr=node.stochastic)
+                device.tensor = f"{node.layer}/gradient"
+                if device.control is not controls[node.stochastic]:
+                    device.control = controls[node.stochastic]
+                _pull_back(device, node, gradient, watch, leaves, reached)
+                if frees:
+                    node.saved.clear()
+        finally:
+            device.tensor, device.control = before
+    results = []
+    for key in asked:
+        summands = leaves.get(key) or ([reached[key]] if key in reached else [])
+        if frees and key in leaves:
+            summands = list(map(packed, summands))
+        results.append(summands)
+    return results
 
 
 def _pull_back(
-    device: Device, node: TapeNode, gradient: Array
-) -> Iterator[tuple[TapeNode | Tensor, Array]]:
+    device: Device, node: TapeNode, gradient: Array, watch: Watch | None,
+    leaves: dict[int, list[Array]], reached: dict[int, Array],
+) -> None:
+    """The backward rules of a node: their results join those of `leaves`, and sums in `reached`."""
     saved = Reading(node.saved)
     for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
-        if vjp is not None and (isinstance(origin, TapeNode) or origin.needs_gradient):
-            # The gradient of a variable is not read before the end.
-            device.puts_off = isinstance(origin, Tensor)
-            yield origin, vjp(device, gradient, saved, **node.options)
+        is_variable = isinstance(origin, Tensor)
+        if vjp is None or (isinstance(origin, Tensor) and not origin.needs_gradient):
+            continue
+        # The gradient of a variable is not read before the end.
+        device.puts_off = is_variable
+        summand = vjp(device, gradient, saved, **node.options)
+        if device.watch is not None:
+            device.watch(node.primitive, summand)
+        if watch is not None:
+            watch(node, summand)
+        key = id(origin)
+        if key in leaves:  # as codes, unless the values come late: nobody waits for them now
+            leaves[key].append(summand if isinstance(summand, Late) else packed(summand))
+        else:
+            total = reached.get(key)
+            reached[key] = summand if total is None else device.add(total, summand)
+
+
+def _sum_of(source: Tensor, summands: Sequence[Array]) -> Array | None:
+    if len(summands) < 2:
+        return summands[0] if summands else None
+    total = summands[0]
+    with source.device.naming(f"{source.name}/gradient"):
+        for summand in summands[1:]:
+            total = source.device.add(total, summand)
+    return total
 
 
 def total_cost(target: Tensor) -> OperationCost:

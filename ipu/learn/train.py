@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from inspect import signature
@@ -36,10 +35,10 @@ from ipu.learn.optim import (
     compute_gradients,
 )
 from ipu.learn.policy import FP32, PolicyLike, find_policy
-from ipu.learn.tensor import Tensor
+from ipu.learn.tensor import Tensor, Watch
 from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable, Variables
-from ipu.learn.worker import SCOPE, Labels, Worker
+from ipu.learn.worker import SCOPE, AllOrNone, Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
@@ -160,12 +159,12 @@ class Trainer:
     @property
     def device(self) -> Device:
         """Of the first worker."""
-        return self.worker.device
+        return self.workers[0].device
 
     @property
     def variables(self) -> Variables:
         """Of the first worker."""
-        return self.worker.variables
+        return self.workers[0].variables
 
     @property
     def slots(self) -> dict[str, tuple[Array, ...]]:
@@ -203,15 +202,16 @@ class Trainer:
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
-        with self.worker.evaluating():
-            return self.worker.loss(self._logits(x, self.worker), labels)
+        worker = self.workers[0]
+        with worker.evaluating():
+            return worker.loss(self._logits(x, worker), labels)
 
     def scaled_gradients(
         self, loss: Tensor, statistic: Statistic | None = None
     ) -> list[tuple[Array, Variable]]:
         """Gradients of loss × scale, as the backward pass leaves them."""
         statistic = statistic or Statistic()
-        with self.worker.evaluating(anew=False):
+        with self.workers[0].evaluating(anew=False):
             pairs = self._scaled(compute_gradients, loss, statistic)
         statistic.collect(pairs)
         return pairs
@@ -220,7 +220,10 @@ class Trainer:
         """compute(loss × scale), with the statistic watching."""
         with loss.device.naming("loss"):
             scaled = self.loss_scale.scale(loss)
-        return compute(scaled, self.variables.trainable, statistic.watch)
+        watch: Watch | None = statistic.watch
+        if getattr(watch, "__func__", None) is Statistic.watch:
+            watch = None  # it looks at nothing
+        return compute(scaled, self.variables.trainable, watch)
 
     def step(self, x: ArrayLike | Array, labels: Labels) -> float:
         """One step of training; the loss of the batch before it.
@@ -242,9 +245,7 @@ class Trainer:
             self.program.is_open = False
         pairs = gathered[0].pairs
         following, applied = self._following(pairs, statistic), scale.applies(pairs)
-        with ExitStack() as stack:
-            for worker in self.workers:
-                stack.enter_context(worker.all_or_none())
+        with AllOrNone([worker.variables for worker in self.workers]):
             slots = self._update(gathered, following, applied=applied)
         for worker, after in zip(self.workers, slots, strict=True):
             worker.slots = after
@@ -259,7 +260,7 @@ class Trainer:
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[Gathered]]:
         """Loss and scaled gradients of a batch, at once or in mini-batches, of each worker."""
-        numbering = self.worker.numbering
+        numbering = self.workers[0].numbering
         with training() as updates, numbering.in_use():
             if self.accumulation is None:
                 with numbering.cell(Region.BATCH):
@@ -296,7 +297,7 @@ class Trainer:
         return [
             worker.update(
                 row.pairs, row.updates, self, following, applied=applied,
-                observe=self.observe if worker is self.worker else None,
+                observe=self.observe if worker is self.workers[0] else None,
             )
             for worker, row in zip(self.workers, gathered, strict=True)
         ]

@@ -6,8 +6,8 @@ layers in the scope of the model, computes losses, and applies gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,9 +26,12 @@ from ipu.learn.tensor import Tensor
 from ipu.learn.variables import Variables, policy_getter, variable_scope
 from ipu.machine.device import Device
 
-__all__ = ["SCOPE", "Labels", "Rules", "Worker"]
+__all__ = ["SCOPE", "AllOrNone", "Labels", "Rules", "Worker"]
 
 Labels = NDArray[np.integer[Any]]
+
+#: Around operations of a step, which draw as it does.
+_IN_STEP = nullcontext()
 
 #: The scope around every model.
 SCOPE = "all_vars"
@@ -41,7 +44,7 @@ class Rules(Protocol):
     loss_scale: LossScale
 
 
-@usual_arithmetic_in()
+@usual_arithmetic_in("input", "loss", "update", "all_or_none", "evaluating")
 class Worker:
     """A model's variables on one device, and what a training step does there.
 
@@ -99,15 +102,15 @@ class Worker:
             self.note_loss(loss.array)
         return loss
 
-    @contextmanager
-    def evaluating(self, *, anew: bool = True) -> Iterator[None]:
+    def evaluating(self, *, anew: bool = True) -> AbstractContextManager[None]:
         """Operations inside draw as an evaluation does; inside a step as the step does.
 
         anew    from the first address of evaluations; else after those before.
         """
-        if self.numbering.is_drawing:
-            yield
-            return
+        return _IN_STEP if self.numbering.is_drawing else self._evaluating(anew=anew)
+
+    @contextmanager
+    def _evaluating(self, *, anew: bool) -> Iterator[None]:
         if anew:
             self.numbering.restart(Region.EVALUATE)
         self._is_evaluating = True
@@ -145,16 +148,31 @@ class Worker:
                 slots = rules.optimizer.rescaled(self.device, slots, ratio)
         return slots
 
-    @contextmanager
-    def all_or_none(self) -> Iterator[None]:
+    def all_or_none(self) -> AllOrNone:
         """Changes inside hold for all variables, or after an error for none."""
-        before = {name: variable.array for name, variable in self.variables.items()}
-        try:
-            yield
-        except BaseException:
-            for name, variable in list(self.variables.items()):
+        return AllOrNone([self.variables])
+
+
+class AllOrNone:
+    """Changes inside hold for all variables of these models, or after an error for none."""
+
+    def __init__(self, models: Sequence[Variables]) -> None:
+        self._models = models
+        self._before: list[dict[str, Array]] = []
+
+    def __enter__(self) -> None:
+        for model in self._models:
+            arrays = {}
+            for name, variable in model.items():
+                arrays[name] = variable.array
+            self._before.append(arrays)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            return
+        for model, before in zip(self._models, self._before, strict=True):
+            for name, variable in list(model.items()):
                 if name in before:
                     variable.array = before[name]
                 else:
-                    del self.variables[name]
-            raise
+                    del model[name]

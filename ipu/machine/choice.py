@@ -124,10 +124,8 @@ def fitting_partials(inputs: Format, wanted: Format, to: Format) -> Format:
     >>> print(fitting_partials(BINARY16, BINARY16, to=BINARY32))
     binary32
     """
-    if inputs in (F143, F152):
-        return BINARY16
-    if inputs != BINARY16:
-        return BINARY32
+    if inputs is not BINARY16 and inputs != BINARY16:
+        return BINARY16 if inputs in (F143, F152) else BINARY32
     return BINARY32 if wanted.precision < to.precision else wanted
 
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.core import Core, Evaluate, Out
-from fpsim.elementwise.apply import apply
+from fpsim.core import Core
+from fpsim.elementwise.recording import Recording
 from fpsim.records.flags import Flags, as_integer
 from fpsim.records.formats import Format
 from fpsim.records.settings import Settings
-from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.bits import BitSource
 from fpsim.state.counts import Counts
 from fpsim.state.state import Clock
@@ -36,6 +34,7 @@ class DeviceLike(Protocol):
     counts: Counts | None
     raised: int
     vector_cycles: int
+    recording: Recording | None
     program: str
 
     @property
@@ -59,7 +58,7 @@ class MachineCore(Core):
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
-        self._loops = operation_loops(fmt)
+        self.loops, self.meter = operation_loops(fmt), device
         self._by_control = {device.control: (self.settings, traps)}
         self._status_words = status_words(device.control, fmt)
 
@@ -75,7 +74,9 @@ class MachineCore(Core):
 
     def raise_flags(self, flags: int) -> None:
         """Add the flags of an operation, and its bits under the control register to $FP_STS."""
-        super().raise_flags(flags)
+        if type(flags) is not int or not 0 <= flags < 32:
+            flags = as_integer("flags", flags)
+        self._status.flags |= flags
         self.device.raised |= self._status_words[flags]
 
     @property
@@ -93,25 +94,6 @@ class MachineCore(Core):
         """Lower every flag, also those of late results."""
         self.device.settle()
         super().clear_flags()
-
-    def rounded(
-        self, name: str, carriers: list[Carrier], out: Out = None, evaluate: Evaluate = apply
-    ) -> Array:
-        """As any context's; its cycles are added to the device's."""
-        result = super().rounded(name, carriers, out, evaluate)
-        cycles, elements = self._loops[name]
-        self.device.vector_cycles += cycles * -(-result.carrier.size // elements)
-        return result
-
-    def exact(
-        self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
-        out: Out = None,
-    ) -> Array:
-        """As any context's; its cycles are added to the device's."""
-        result = super().exact(name, carriers, values, element_flags, out)
-        cycles, elements = self._loops[name]
-        self.device.vector_cycles += cycles * -(-result.carrier.size // elements)
-        return result
 
     def dump(self) -> str:
         """$FP_CTL and $FP_STS, as a tile exception prints them, and the tensor worked on."""

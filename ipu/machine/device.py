@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from fpsim.core import Operand
 from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
+from fpsim.elementwise.recording import Recording
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
 from fpsim.operations import divide_by
@@ -126,6 +128,12 @@ class Device:
     $FP_STS 0x00000004  INV 0x0  DIV0 0x0  OFLO 0x1
     """
 
+    #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and its
+    #: result; see `ipu.run`.
+    watch: Callable[[Any, Array], object] | None = None
+    #: Where elementwise operations are noted as they run.
+    recording: Recording | None = None
+
     def __init__(
         self,
         target: Target | str = MK2,
@@ -159,6 +167,7 @@ class Device:
         self._control = control
         self._source = find_source(random, seed, self.target)
         self._contexts: dict[Format, MachineContext] = {}
+        self._by_identity: dict[int, MachineContext] = {}
         self.clock = Clock()
         self.counts: Counts | None = Counts() if count else None
         #: $FP_STS without the bits of late results: each operation adds its own, mapped by the
@@ -170,12 +179,9 @@ class Device:
         #: What runs on the machine now, as a trap tells it: replica, IPU, stage, micro-batch, slot.
         self.program = ""
         self._tensor = self._suffix = ""
-        #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and
-        #: its result; see `ipu.run`.
-        self.watch: Callable[[Any, Array], object] | None = None
         self.ledger = Ledger()
         self.units_used: dict[str, MatrixUnit] = {}
-        self._rows: dict[tuple[object, ...], LedgerRow] = {}
+        self._rows: dict[tuple[object, ...], tuple[LedgerRow, object]] = {}
         #: Choices of the cost model; programs change them. None: convolutions have those of all.
         self.planner = self.options.planner
         self.conv_planner: Planner | None = None
@@ -203,7 +209,9 @@ class Device:
 
     def context(self, fmt: Format | str) -> MachineContext:
         """The context that computes in fmt on this device."""
-        context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
+        context = self._by_identity.get(id(fmt))
+        if context is None:
+            context = self._contexts.get(fmt) if isinstance(fmt, Format) else None
         if context is None:
             fmt = find_number_format(fmt)
             if fmt not in self.target.formats:
@@ -214,28 +222,23 @@ class Device:
                     "reference has binary64)"
                 )
             context = self._contexts[fmt] = MachineContext(self, fmt)
+            # The context keeps its format alive, so that no other has its number.
+            self._by_identity[id(fmt)] = context
         return context
 
-    @property
-    def source(self) -> BitSource:
-        """The random bits; assign to draw from another source."""
-        return self._source
-
-    @source.setter
-    def source(self, source: BitSource) -> None:
+    def _set_source(self, source: BitSource) -> None:
         if source is self._source:
             return
         self._source = source
         for context in self._contexts.values():
             context.core.source = source
 
-    @property
-    def control(self) -> FpCtl:
-        """$FP_CTL; assign to write it."""
-        return self._control
+    source: BitSource = property(  # type: ignore[assignment]
+        attrgetter("_source"), _set_source,
+        doc="The random bits; assign to draw from another source.",
+    )
 
-    @control.setter
-    def control(self, control: FpCtl) -> None:
+    def _set_control(self, control: FpCtl) -> None:
         if control is self._control:
             return
         if control.nanoo != self._control.nanoo:  # flags of then mean other bits of $FP_STS
@@ -243,6 +246,10 @@ class Device:
         self._control = control
         for context in self._contexts.values():
             context.core.obey(control)
+
+    control: FpCtl = property(  # type: ignore[assignment]
+        attrgetter("_control"), _set_control, doc="$FP_CTL; assign to write it."
+    )
 
     def rounding(self, stochastic: bool) -> Assigned:
         """ESR is on or off for the operations inside, and as it was afterwards."""
@@ -281,19 +288,20 @@ class Device:
         """$FP_CTL and $FP_STS as text."""
         return dump(self.control, self.status)
 
-    @property
-    def tensor(self) -> str:
-        """Name of the tensor that operations work on now; see `naming`."""
-        return self._tensor
-
-    @tensor.setter
-    def tensor(self, tensor: str) -> None:
+    def _set_tensor(self, tensor: str) -> None:
         self._tensor = tensor
         if self.counts is not None:
             self.counts.tensor = self.counted_as
 
+    tensor: str = property(  # type: ignore[assignment]
+        attrgetter("_tensor"), _set_tensor,
+        doc="Name of the tensor that operations work on now; see `naming`.",
+    )
+
     def naming(self, tensor: str) -> Assigned:
         """The operations inside work on that tensor: counters and traps name it."""
+        if self.counts is None:
+            return Assigned(self, "_tensor", tensor)
         return Assigned(self, "tensor", tensor)
 
     @property
@@ -345,7 +353,6 @@ class Device:
 
     # Formats --------------------------------------------------------------------------------
 
-    @usual_arithmetic
     def cast(self, x: Array, fmt: Format | str) -> Array:
         """x in another format, rounded once; itself if it is in that format."""
         if not isinstance(x, Array):
@@ -353,12 +360,19 @@ class Device:
         before = x.context.core.settings.format
         if fmt is before or (isinstance(fmt, Format) and fmt == before):
             return x
+        return self._cast(x, before, fmt)
+
+    @usual_arithmetic
+    def _cast(self, x: Array, before: Format, fmt: Format | str) -> Array:
         context = self.context(fmt)
-        fmt = context.core.settings.format
-        if fmt == BINARY32 and is_far_from_tiny(before) and _is_plain(context, x):
+        core, fmt = context.core, context.core.settings.format
+        is_single = fmt is BINARY32 or fmt == BINARY32
+        if is_single and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
+            if self.recording is not None:
+                self.recording.refuse()
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
-        return context.convert(x)
+        return core.rounded("convert", [x.carrier])
 
     def to_integers(self, x: Array, dtype: DTypeLike) -> NDArray[Any]:
         """x as integers; NaN gives INV and, in int32, -2147483648."""
@@ -368,19 +382,23 @@ class Device:
 
     def add(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x + y, rounded once."""
-        return self._of(x, y).add(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("add", core.carriers((x, y)), out)
 
     def subtract(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x - y, rounded once."""
-        return self._of(x, y).subtract(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("subtract", core.carriers((x, y)), out)
 
     def multiply(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x * y, rounded once."""
-        return self._of(x, y).multiply(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("multiply", core.carriers((x, y)), out)
 
     def divide(self, x: Operand, y: Operand, out: Array | None = None) -> Array:
         """x / y, rounded once; in binary16 finite / 0 is NaN with DIV0."""
-        return self._of(x, y).divide(x, y, out)
+        core = self._of(x, y).core
+        return core.rounded("divide", core.carriers((x, y)), out)
 
     def unscale(self, x: Array, scale: float) -> Array:
         """x / fl(scale), rounded once; the scale is a binary32 number, in any format of x.
@@ -428,7 +446,7 @@ class Device:
     @usual_arithmetic
     def _function(self, name: str, x: Array) -> Array:
         context = self._of(x)
-        if context.settings.native:
+        if context.core.settings.native:
             with np.errstate(all="ignore"):
                 return Array(np.asarray(reference.FUNCTIONS[name](x.carrier)), context)
         result: Array = getattr(context, name)(x)
@@ -494,7 +512,7 @@ class Device:
         axes = checked_axes(axis, x.ndim)
         order, total = self.options.sums, self._single_pass_sum(x, axes)
         before = x.context.core.settings.format
-        if total is None and before == BINARY64:
+        if total is None and (before is BINARY64 or before == BINARY64):
             total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
         elif total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)
@@ -785,7 +803,9 @@ class Device:
         is_nearest = self.options.disable_sr_for_amp_vertices and context.rounding.stochastic
         if late_shape is not None and self.puts_off and leaves is result_format and not is_nearest:
             x, y = call.operands
-            row = self._rows.get(call.key(x.shape, y.shape, late_shape, leaves))
+            key = call.key(x.shape, y.shape, late_shape, leaves)
+            entry = self._rows.get((key, id(self.planner), id(self.conv_planner)))
+            row = None if entry is None else entry[0]
             if row is not None and row.useful >= WORTH and self._late.may_have(context):
                 self.units_used[call.unit.name] = call.unit
                 self.ledger.add(self._tensor, row)
@@ -804,18 +824,22 @@ class Device:
     def _account(self, call: ProductCall, product: Array) -> None:
         x, y = call.operands
         fmt = product.context.core.settings.format
-        planner = self.planner
-        if self.conv_planner is not None and call.verb.startswith("conv"):
-            planner = self.conv_planner
-        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt), planner
-        row = self._rows.get(key)
-        if row is None:
-            row = self._rows[key] = ledger_row(
+        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
+        # By identity: a hash of a planner is a call of Python.
+        full = key, id(self.planner), id(self.conv_planner)
+        entry = self._rows.get(full)
+        if entry is None:
+            planner = self.planner
+            if self.conv_planner is not None and call.verb.startswith("conv"):
+                planner = self.conv_planner
+            row = ledger_row(
                 call.verb, call.unit, call.operands, product, call.work_of, self.target,
                 planner, call.parts,
             )
+            # The planners stay alive, so that no other has their identity.
+            entry = self._rows[full] = row, (self.planner, self.conv_planner)
         self.units_used[call.unit.name] = call.unit
-        self.ledger.add(self._tensor, row)
+        self.ledger.add(self._tensor, entry[0])
 
 
 def _no_array(x: object) -> TypeError:

@@ -70,11 +70,11 @@ class Late(Array):
         return self.finish()
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self._shape
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         return math.prod(self._shape)
 
 

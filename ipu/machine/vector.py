@@ -73,5 +73,12 @@ def thread_cycles(verb: str, fmt: Format, elements: int) -> int:
     >>> thread_cycles("tanh", BINARY32, 1000), thread_cycles("tanh", BINARY16, 1000)
     (6000, 1000)
     """
-    cycles, vector = _loop(verb, fmt)
-    return cycles * -(-elements // vector)
+    # By identity: a hash of a format is a call of Python.
+    loop = _LOOPS.get((verb, id(fmt)))
+    if loop is None:
+        loop = _LOOPS[verb, id(fmt)] = (*_loop(verb, fmt), fmt)
+    return loop[0] * -(-elements // loop[1])
+
+
+#: Cycles and elements of loops by verb and identity of a format, which is kept alive.
+_LOOPS: dict[tuple[str, int], tuple[int, int, Format]] = {}

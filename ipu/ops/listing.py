@@ -7,18 +7,20 @@ as something else. Both are refused, by the first operations that differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from enum import Enum
 from hashlib import sha256
 
 from fpsim.array import Array
+from ipu.machine.assigned import Bound
 
 __all__ = ["Listing", "current_listing", "list_operation", "unlisted"]
 
 #: Operations that are listed; only long sequences have more in a step.
 LONGEST = 1 << 16
+_AS_IT_IS = nullcontext()
 #: Kinds of options that are told.
 _TOLD = (bool, int, float, str, Enum, type(None))
 
@@ -62,31 +64,20 @@ class Listing:
         """SHA-256 of the lines."""
         return sha256("\n".join(self.lines).encode()).hexdigest()
 
-    @contextmanager
-    def listing(self) -> Iterator[None]:
+    def listing(self) -> AbstractContextManager[object]:
         """Operations of tapes inside are listed; those of an attempt that failed are forgotten."""
         if not self.is_open:
-            yield
-            return
+            return _AS_IT_IS
         self._rows.clear()
-        token = _listing.set(self)
-        try:
-            yield
-        finally:
-            _listing.reset(token)
+        return Bound(_listing, self)
 
 
 _listing: ContextVar[Listing | None] = ContextVar("listing", default=None)
 
 
-@contextmanager
-def unlisted() -> Iterator[None]:
+def unlisted() -> Bound[None]:
     """Operations inside are not listed."""
-    token = _listing.set(None)
-    try:
-        yield
-    finally:
-        _listing.reset(token)
+    return Bound(_listing, None)
 
 
 def current_listing() -> Listing | None:

@@ -87,7 +87,8 @@ class Primitive:
     def __call__(self, *inputs: T, name: str | None = None, **options: Any) -> T:
         if len(inputs) != len(self.vjps):
             raise TypeError(f"{self.name} takes {len(self.vjps)} tensors, got {len(inputs)}")
-        self._check_options(options)
+        if not options.keys() <= self.options:
+            raise self._unknown_option(options)
         for x in inputs:
             if not hasattr(x, "record"):
                 raise TypeError(
@@ -111,11 +112,9 @@ class Primitive:
         assert vjp is not None, (self.name, argument)
         return vjp(device, gradient, saved, **options)
 
-    def _check_options(self, options: dict[str, Any]) -> None:
-        if options.keys() <= self.options:
-            return
+    def _unknown_option(self, options: dict[str, Any]) -> TypeError:
         unknown = sorted(options.keys() - self.options)
-        raise TypeError(
+        return TypeError(
             f"{self.name} has no option {unknown[0]}={options[unknown[0]]!r}; "
             f"use {', '.join(sorted(self.options)) or 'none'}"
         )

@@ -65,7 +65,7 @@ def check_matrices(x: Array, y: Array) -> None:
 
 
 def _turned(x: Array) -> Array:
-    return x.like(x.carrier.swapaxes(-1, -2))
+    return Array(x.carrier.swapaxes(-1, -2), x.context)
 
 
 def _format(to: Format | str | None, x: Array) -> Format:

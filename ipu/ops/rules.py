@@ -50,6 +50,8 @@ def steps(wide: Mapping[str, int] | None = None, /, **verbs: int) -> Cost:
 def check_broadcast(name: str, x: Array, y: Array) -> None:
     """Refuse a y that does not broadcast to x."""
     pairs = zip(reversed(y.shape), reversed(x.shape), strict=False)
+    if y.shape == x.shape[x.ndim - y.ndim :]:
+        return
     if y.ndim > x.ndim or any(n not in (1, m) for n, m in pairs):
         raise ValueError(f"{name} of shape {y.shape} does not broadcast to {x.shape}; reshape it")
 

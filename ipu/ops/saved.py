@@ -9,7 +9,6 @@ read, arrays are kept as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -21,6 +20,7 @@ from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.selection import Keys
 from fpsim.records.formats import Format
+from ipu.machine.assigned import Bound
 from ipu.ops.heap import PAGES
 
 __all__ = ["Packed", "Reading", "is_packing", "memory", "packed", "packing", "positive_keys"]
@@ -37,17 +37,12 @@ def is_packing() -> bool:
     return _packing.get()
 
 
-@contextmanager
-def packing() -> Iterator[None]:
+def packing() -> Bound[bool]:
     """Inside, arrays that a tape keeps become codes, and gradients that wait for their update.
 
     A tape is read once: what it keeps for a backward rule is freed when the rule has run.
     """
-    token = _packing.set(True)
-    try:
-        yield
-    finally:
-        _packing.reset(token)
+    return Bound(_packing, True)
 
 
 class Packed(Array):
@@ -77,11 +72,11 @@ class Packed(Array):
         return values
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.stored.shape
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         return self.stored.size
 
     def array(self) -> Array:
@@ -101,11 +96,10 @@ def packed(x: Array) -> Array:
     >>> kept.stored.nbytes, np.array_equal(kept.array().values, x.values)
     (8192, True)
     """
-    if not is_packing() or isinstance(x, Packed):
+    if isinstance(x, Packed) or x.size < _FEW or not is_packing():
         return x
     carrier, fmt = x.carrier, x.format
-    owned = carrier.flags.c_contiguous and carrier.size >= _FEW
-    if not owned or fmt.code_dtype.itemsize >= carrier.itemsize:
+    if not carrier.flags.c_contiguous or fmt.code_dtype.itemsize >= carrier.itemsize:
         return x
     codes = PAGES.array(carrier.shape, fmt.code_dtype)
     return Packed(to_codes(carrier, fmt, out=codes), x.context)
@@ -149,6 +143,12 @@ class Reading(Sequence[Any]):
     def item(self, index: int) -> Any:
         """An item as it is kept."""
         return self._items[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        for i, item in enumerate(self._items):
+            if isinstance(item, Packed):
+                self._items[i] = item.array()
+        return iter(self._items)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

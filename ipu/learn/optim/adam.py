@@ -14,16 +14,21 @@ from typing import ClassVar
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
+from ipu.learn.optim.base import (
+    Asked,
+    TableOptimizer,
+    check_positive,
+    check_rate,
+    check_share,
+)
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
-from ipu.ops.updates import UPDATES
 
 __all__ = ["Adam", "AdamW"]
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(TableOptimizer):
     """Adaptive moments: the mean of gradients over the root of their mean square.
 
     alpha = (rate · sqrt(1 - p2)) / (1 - p1), p = beta to the power of the step
@@ -57,16 +62,14 @@ class Adam(Optimizer):
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon}
 
-    def rule(
-        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
-    ) -> Step:
+    def asked(self, device: Device, g: Array, slots: tuple[Array, ...], rate: float) -> Asked:
         m, v, *powers = slots or self._start(device, g)
         power1, power2 = (device.cast(p, g.format) for p in powers)
-        step = UPDATES["tensorflow adam"](
-            device, w, g, (m, v), power1=power1, power2=power2, rate=rate, beta1=self.beta1,
-            beta2=self.beta2, epsilon=self.epsilon,
-        )
-        return Step.of(step, self._next(device, powers))
+        numbers = {
+            "power1": power1, "power2": power2, "rate": rate, "beta1": self.beta1,
+            "beta2": self.beta2, "epsilon": self.epsilon,
+        }
+        return Asked("tensorflow adam", (m, v), numbers, lambda: self._next(device, powers))
 
     def _start(self, device: Device, g: Array) -> tuple[Array, ...]:
         """No moments yet; the powers of the first step."""
@@ -99,14 +102,12 @@ class AdamW(Adam):
         super().__post_init__()
         check_positive("weight_decay", self.weight_decay)
 
-    def rule(
-        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
-    ) -> Step:
+    def asked(self, device: Device, g: Array, slots: tuple[Array, ...], rate: float) -> Asked:
         m, v, *powers = slots or self._start(device, g)
         one = device.context(wide(g.format)).constant(1.0)
         left1, left2 = (device.cast(device.subtract(one, p), g.format) for p in powers)
-        step = UPDATES["native adamw"](
-            device, w, g, (m, v), rate=rate, beta1=self.beta1, beta2=self.beta2,
-            epsilon=self.epsilon, weight_decay=self.weight_decay, left1=left1, left2=left2,
-        )
-        return Step.of(step, self._next(device, powers))
+        numbers = {
+            "rate": rate, "beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon,
+            "weight_decay": self.weight_decay, "left1": left1, "left2": left2,
+        }
+        return Asked("native adamw", (m, v), numbers, lambda: self._next(device, powers))

@@ -25,10 +25,13 @@ from ipu.learn.address import rescaling, updating
 from ipu.learn.tensor import Tensor, Watch, contributions, gradients
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
-from ipu.ops.updates import Updated
+from ipu.ops.saved import Packed
+from ipu.ops.updates import UPDATES, Updated
+from ipu.ops.updates.together import Together, UpdateRequest, together_on
 
 __all__ = [
-    "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "Update", "check_positive",
+    "Asked", "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "TableOptimizer", "Update",
+    "check_positive",
     "check_rate", "check_share", "compute_contributions", "compute_gradients", "fate_of",
 ]
 
@@ -176,16 +179,41 @@ class Optimizer(ABC):
         """
         rate = self.rate if rate is None else rate
         self._warn(rate, {self.format or v.dtype for _, v in pairs if v.name not in slots})
+        try:
+            return self._applied(pairs, slots, rate, observe)
+        except BaseException:
+            if pairs and (together := together_on(pairs[0][1].device)) is not None:
+                together.forget()
+            raise
+
+    @usual_arithmetic
+    def _applied(
+        self, pairs: Pairs, slots: Slots, rate: float, observe: Observer | None
+    ) -> dict[str, tuple[Array, ...]]:
         after = dict(slots)
         new, updates = [], []
+        together = self._together(pairs) if observe is None else None
+        draws = together is not None and together.draws()
         for gradient, variable in pairs:
-            update, after[variable.name] = self._step(
-                gradient, variable, slots.get(variable.name, ()), rate
-            )
-            new.append((variable, update.after))
+            before = slots.get(variable.name, ())
+            if together is None:
+                step, values = self._step(gradient, variable, before, rate)
+            elif draws:
+                with updating(variable):
+                    step = self._joined(together, gradient, variable, before, rate)
+                values = step.values
+            else:
+                step = self._joined(together, gradient, variable, before, rate)
+                values = step.values
+            after[variable.name] = step.slots
+            new.append((variable, values))
             if observe is not None:
-                updates.append(update)
-            del update  # what only observers read is as large as the variables
+                updates.append(
+                    Update(variable, step.direction, step.change, variable.array, values)
+                )
+            del step  # what only observers read is as large as the variables
+        if together is not None:
+            together.run()
         if observe is not None:
             for update in updates:
                 observe(update)
@@ -193,10 +221,21 @@ class Optimizer(ABC):
             variable.assign(values)
         return after
 
-    @usual_arithmetic
+    def _together(self, pairs: Pairs) -> Together | None:
+        """Where the updates of these variables wait to be computed in one call, if they can."""
+        return None
+
+    def _joined(
+        self, together: Together, gradient: Array, variable: Variable, slots: tuple[Array, ...],
+        rate: float,
+    ) -> Step:
+        """A step whose values are there after `together.run`."""
+        raise NotImplementedError
+
     def _step(
         self, gradient: Array, variable: Variable, slots: tuple[Array, ...], rate: float
-    ) -> tuple[Update, tuple[Array, ...]]:
+    ) -> tuple[Step, Array]:
+        """A step in the rule's format, and the new values in the variable's."""
         fmt = self.format or variable.dtype
         if gradient.format not in (variable.dtype, fmt):
             raise TypeError(
@@ -208,8 +247,7 @@ class Optimizer(ABC):
         with updating(variable):
             w, g = device.cast(variable.array, fmt), device.cast(gradient, fmt)
             step = self.rule(device, w, g, slots, rate)
-            new = device.cast(step.values, variable.dtype)
-        return Update(variable, step.direction, step.change, variable.array, new), step.slots
+            return step, device.cast(step.values, variable.dtype)
 
     def _warn(self, rate: float, formats: set[Format]) -> None:
         """A subnormal constant has lost digits; zero and infinity have lost their meaning."""
@@ -239,6 +277,65 @@ class Optimizer(ABC):
     ) -> dict[str, tuple[Array, ...]]:
         """compute_gradients, then apply_gradients."""
         return self.apply_gradients(self.compute_gradients(loss, variables), slots)
+
+
+class Asked(NamedTuple):
+    """What a rule asks of a row of the table of updates.
+
+    more    makes the slots that the row does not know, after it.
+    """
+
+    row: str
+    slots: tuple[Array, ...]
+    numbers: dict[str, Any]
+    more: Callable[[], Sequence[Array]] = tuple
+
+
+class TableOptimizer(Optimizer):
+    """An optimiser whose rule is a row of the table of updates."""
+
+    @abstractmethod
+    def asked(self, device: Device, g: Array, slots: tuple[Array, ...], rate: float) -> Asked:
+        """The row, and what it is given; no slots at first."""
+
+    def rule(
+        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
+    ) -> Step:
+        asked = self.asked(device, g, slots, rate)
+        updated = UPDATES[asked.row](device, w, g, asked.slots, **asked.numbers)
+        return Step.of(updated, asked.more())
+
+    def _together(self, pairs: Pairs) -> Together | None:
+        if not pairs or type(self).rule is not TableOptimizer.rule:
+            return None
+        device = pairs[0][1].device
+        for gradient, variable in pairs:
+            fmt = variable.dtype
+            held = gradient.context.core.settings.format
+            if (
+                variable.device is not device or (held is not fmt and held != fmt)
+                or (self.format is not None and self.format != fmt)
+            ):
+                return None
+        return together_on(device)
+
+    def _joined(
+        self, together: Together, gradient: Array, variable: Variable, slots: tuple[Array, ...],
+        rate: float,
+    ) -> Step:
+        device, w = variable.device, variable.array
+        if isinstance(gradient, Packed):
+            gradient = gradient.array()
+        asked = self.asked(device, gradient, slots, rate)
+        row = UPDATES[asked.row]
+        joined = together.add(UpdateRequest(row, w, gradient, asked.slots, asked.numbers))
+        if joined is None:
+            return Step.of(
+                row(device, w, gradient, asked.slots, **asked.numbers), asked.more()
+            )
+        value, after, *_ = joined[0]
+        # Nobody observes the change: it stays where it was computed.
+        return Step(value, value, value, (*after, *asked.more()))
 
 
 _ADVICE = {

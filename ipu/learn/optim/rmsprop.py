@@ -15,15 +15,20 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.learn.optim.base import Optimizer, Step, check_positive, check_rate, check_share
+from ipu.learn.optim.base import (
+    Asked,
+    TableOptimizer,
+    check_positive,
+    check_rate,
+    check_share,
+)
 from ipu.machine.device import Device
-from ipu.ops.updates import UPDATES
 
 __all__ = ["RMSProp"]
 
 
 @dataclass(frozen=True)
-class RMSProp(Optimizer):
+class RMSProp(TableOptimizer):
     """Gradients divided by the root of their mean square.
 
     ms = g² · (1 - decay) + ms · decay
@@ -62,13 +67,11 @@ class RMSProp(Optimizer):
     def constants(self, rate: float) -> dict[str, float]:
         return {"learning rate": rate, "epsilon": self.epsilon, "initial": self.initial}
 
-    def rule(
-        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
-    ) -> Step:
-        return Step.of(UPDATES["tensorflow rms prop"](
-            device, w, g, slots or self._start(device, g), rate=rate, rho=self.decay,
-            momentum=self.momentum, epsilon=self.epsilon, in_root=self.epsilon_in_root,
-        ))
+    def asked(self, device: Device, g: Array, slots: tuple[Array, ...], rate: float) -> Asked:
+        return Asked("tensorflow rms prop", slots or self._start(device, g), {
+            "rate": rate, "rho": self.decay, "momentum": self.momentum, "epsilon": self.epsilon,
+            "in_root": self.epsilon_in_root,
+        })
 
     def _start(self, device: Device, g: Array) -> tuple[Array, Array]:
         ms = device.from_host(np.full(g.shape, self.initial), g.format)

@@ -14,23 +14,22 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.learn.address import updating
 from ipu.learn.optim.base import (
+    Asked,
     Observer,
-    Optimizer,
     Pairs,
     Slots,
-    Step,
+    TableOptimizer,
     check_positive,
     check_rate,
     check_share,
 )
 from ipu.machine.device import Device
-from ipu.ops.updates import UPDATES
 
 __all__ = ["SGD", "CastGradientsSGD"]
 
 
 @dataclass(frozen=True)
-class SGD(Optimizer):
+class SGD(TableOptimizer):
     """Stochastic gradient descent: v = momentum · v + g, w = w - rate · v.
 
     With `nesterov`: w = w - (g · rate + (v · momentum) · rate), v the new one.
@@ -83,13 +82,12 @@ class SGD(Optimizer):
         decay = {"weight decay": self.weight_decay} if self.weight_decay else {}
         return {"learning rate": rate, **decay}
 
-    def rule(
-        self, device: Device, w: Array, g: Array, slots: tuple[Array, ...], rate: float
-    ) -> Step:
-        return Step.of(UPDATES["native sgd"](
-            device, w, g, slots, rate=rate, momentum=self.momentum, nesterov=self.nesterov,
-            weight_decay=self.weight_decay, dampening=self.dampening, maximize=self.maximize,
-        ))
+    def asked(self, device: Device, g: Array, slots: tuple[Array, ...], rate: float) -> Asked:
+        return Asked("native sgd", slots, {
+            "rate": rate, "momentum": self.momentum, "nesterov": self.nesterov,
+            "weight_decay": self.weight_decay, "dampening": self.dampening,
+            "maximize": self.maximize,
+        })
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ Source    tf.variable_scope, tf.get_variable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, NamedTuple
@@ -83,14 +82,21 @@ def current_device() -> Device:
 
 def current_policy() -> Policy | None:
     """The policy of the layer whose scope this is; None where the variables have none."""
-    scope = _scope()
-    return scope.variables.policy_of(scope.layer)
+    scope = _current.get(None) or _scope()
+    try:
+        return scope.variables.policies[scope.path]
+    except KeyError:
+        policy = scope.variables.policies[scope.path] = scope.variables.policy_of(scope.layer)
+        return policy
 
 
-def is_overridden() -> bool:
-    """Whether the layer has another policy than the model."""
+def is_overridden(layer_policy: Policy) -> bool:
+    """Whether the policy of the layer is another than that of the model."""
     policy = _scope().variables.policy
-    return policy is not None and current_policy() != policy.default
+    if policy is None:
+        return False
+    default = policy.default
+    return layer_policy is not default and layer_policy != default
 
 
 class Variables(dict[str, Variable]):
@@ -115,6 +121,8 @@ class Variables(dict[str, Variable]):
         self.policy = policy
         self.scope = scope
         self.layers: set[str] = set()
+        #: What `policy_of` has answered, by the path of the scope.
+        self.policies: dict[str, Policy | None] = {}
         #: Regularisers by the name of their variable.
         self.regularizers: dict[str, Regulariser] = {}
         self._tokens: list[Token[_Scope]] = []
@@ -162,7 +170,7 @@ class Variables(dict[str, Variable]):
         regularizer: Regulariser | None = None,
     ) -> Variable:
         """The getter behind all custom getters: creates the variable, or shares it."""
-        scope = _scope()
+        scope = _current.get(None) or _scope()
         if not scope.use_resource:
             raise ValueError(
                 f"use_resource={scope.use_resource} for variable {name}; the machine runs resource "
@@ -188,7 +196,7 @@ class Variables(dict[str, Variable]):
             raise ValueError(
                 f"shape={tuple(shape)} for {name}, which has {variable.shape}; use that"
             )
-        if dtype != variable.dtype:
+        if dtype is not variable.dtype and dtype != variable.dtype:
             raise ValueError(
                 f"dtype={dtype.name} for {name}, which is {variable.dtype.name}; use that"
             )
@@ -217,7 +225,25 @@ class Variables(dict[str, Variable]):
         return f"Variables({shown})"
 
 
-@contextmanager
+class _Opened:
+    """The scope in use inside; operations count under its path, which the block is given."""
+
+    __slots__ = ("_before", "_scope", "_token")
+
+    def __init__(self, scope: _Scope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> str:
+        device = self._scope.variables.device
+        self._token, self._before = _current.set(self._scope), device.tensor
+        device.tensor = self._scope.path
+        return self._scope.path
+
+    def __exit__(self, *_: object) -> None:
+        self._scope.variables.device.tensor = self._before
+        _current.reset(self._token)
+
+
 def variable_scope(
     name: str,
     *,
@@ -227,7 +253,7 @@ def variable_scope(
     initializer: Initialiser | None = None,
     regularizer: Regulariser | None = None,
     dtype: Format | str | None = None,
-) -> Iterator[str]:
+) -> _Opened:
     """Names, getter and rules for the variables created inside; operations inside count under it.
 
     Arguments that are None are inherited. Custom getters nest: the inner one is called first and
@@ -252,12 +278,7 @@ def variable_scope(
         changes["regularizer"] = regularizer
     if dtype is not None:
         changes["dtype"] = find_number_format(dtype, "dtype")
-    token = _current.set(outer._replace(**changes))
-    try:
-        with outer.variables.device.naming(path):
-            yield path
-    finally:
-        _current.reset(token)
+    return _Opened(outer._replace(**changes))
 
 
 def get_variable(
@@ -280,7 +301,7 @@ def get_variable(
     Raises    ValueError for a name that is taken, for reuse that finds nothing, and outside
               `use_resource=True`; RuntimeError outside of `with variables:`.
     """
-    scope = _scope()
+    scope = _current.get(None) or _scope()
     full = f"{scope.path}/{name}" if scope.path else name
     if regularizer is None and trainable:
         regularizer = scope.regularizer

@@ -5,6 +5,8 @@ Source    tf.Variable.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from fpsim.array import Array
 from ipu.learn.tensor import Tensor
 from ipu.machine.device import Device
@@ -25,9 +27,7 @@ class Variable(Tensor):
         self.trainable = trainable
         self.first = 0
 
-    @property
-    def needs_gradient(self) -> bool:
-        return self.trainable
+    needs_gradient: bool = property(attrgetter("trainable"))  # type: ignore[assignment]
 
     @property
     def layer(self) -> str:
@@ -36,7 +36,8 @@ class Variable(Tensor):
 
     def assign(self, array: Array) -> None:
         """Take new values of the same shape and format."""
-        if array.shape != self.shape or array.format != self.dtype:
+        fmt, before = array.context.core.settings.format, self.dtype
+        if array.shape != self.shape or (fmt is not before and fmt != before):
             raise ValueError(
                 f"variable {self.name} is {self.dtype.name} of shape {self.shape}, got "
                 f"{array.format.name} of shape {array.shape}; cast or reshape it first"

@@ -226,3 +226,11 @@ def test_groups_of_the_wrong_size_are_refused():
     trainer(plan(2, "tree"), group=group)
     with pytest.raises(ValueError, match="a group is of one training"):
         trainer(plan(2, "tree"), group=group)
+
+
+def test_losses_of_another_number_of_micro_batches_are_refused():
+    def work(transport):
+        return Processes(transport, 2).agree(np.zeros((2 + transport.rank, 1)), Statistic())
+
+    with pytest.raises(StoppedError, match="the losses"):
+        run_local(2, work)

@@ -11,6 +11,7 @@ from fpsim import BINARY16, BINARY32
 from ipu.learn.optim import SGD, Adam, AdamW, RMSProp
 from ipu.machine import Device
 from ipu.ops.updates import UPDATES, Around, find_update
+from ipu.ops.updates.popart import combined_decay, combined_share
 
 #: Slots that are one number, and numbers and options that are no share.
 SINGLE = {"step", "mu", "eta", "mu_product"}
@@ -120,3 +121,9 @@ def test_optimisers_of_the_tape_are_names_on_the_rows(monkeypatch):
     for optimiser in (Adam(), AdamW(), RMSProp(0.1), SGD(0.1, 0.9)):
         optimiser.rule(device, w, w, (), 0.1)
     assert used == names
+
+
+def test_factors_of_a_velocity_that_gradients_are_added_to_at_once():
+    """PopART's dpsf1 and swd1: (1 - dampening) · scaling, over the loss scale or by the decay."""
+    assert combined_share(0.5, 8.0, 0.125) == 0.5
+    assert combined_decay(0.5, 0.25, 8.0) == 1.0

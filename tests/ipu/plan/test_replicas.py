@@ -155,3 +155,19 @@ def test_gradients_are_exchanged_once_a_step(count, monkeypatch):
     assert plan.samples(5) == 5 * count * 3
     training.step(*batch(0, plan.samples(5)))
     assert sums == [3] * len(training.variables.trainable)
+
+
+def test_a_bucket_is_named_after_its_first_variable(monkeypatch):
+    """Messages name it, and its additions draw the random bits of that variable."""
+    training = trainer(Plan(ROW[1], count=2, replicas=2, buffer_size=1 << 20))
+    summed, sums = [], training.group.sums
+
+    def watched(jobs, *others):
+        summed.extend((job.cell, job.name) for job in jobs)
+        return sums(jobs, *others)
+
+    monkeypatch.setattr(training.group, "sums", watched)
+    training.step(*batch(0, 2 * 2 * 2))
+    variables = training.workers[0].variables.trainable
+    assert len(variables) > len(summed) > 0
+    assert all(name == variables[cell].name for cell, name in summed)

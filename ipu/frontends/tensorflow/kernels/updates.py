@@ -15,6 +15,7 @@ from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.updates import UPDATES, UpdateRow
+from ipu.ops.updates.together import at_once
 
 __all__: list[str] = []
 
@@ -71,7 +72,11 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
             fmt = w.value.format
             named = {n: device.cast(v, fmt) for n, v in zip(inputs.values(), values, strict=True)}
             held = tuple(device.cast(slot.value, fmt) for slot in slots)
-            after = row(device, w.value, named.pop("g"), held, **named, **forms)
+            g, numbers = named.pop("g"), named | forms
+            if w.watch is not None:  # it is told of the change
+                after = row(device, w.value, g, held, **numbers)
+            else:
+                after = at_once(row, device, w.value, g, held, numbers)
             for slot, value in zip(slots, after.slots, strict=True):
                 slot.value = value
             w.move(after.value, after.change)
@@ -109,11 +114,16 @@ class _Rows:
         carrier[self._rows] = value.carrier
         self._variable.value = self._variable.value.like(carrier)
 
+    @property
+    def watch(self) -> Callable[[Any, Any, Any], None] | None:
+        """Told of sums."""
+        return self._variable.watch
+
     def move(self, value: Array, term: Array | None) -> None:
         """The rows become a value, by adding or subtracting a term."""
         before, self.value = self.value, value
-        if self._variable.watch is not None and term is not None:
-            self._variable.watch(before, term, value)
+        if self.watch is not None and term is not None:
+            self.watch(before, term, value)
 
 
 def _in_rows(node: str, rule: Callable[[NodeSite], Run], row: UpdateRow, at: int) -> None:

@@ -81,3 +81,17 @@ def test_loading_a_state_keeps_the_types_of_slots():
     one.state[weights[0]]["velocity"] = torch.tensor([0.1, 0.2])
     two.load_state_dict(one.state_dict())
     assert torch.equal(two.state[weights[0]]["velocity"], torch.tensor([0.1, 0.2]))
+
+
+_SWITCHES = ("maximize", "foreach", "differentiable")
+_OF_ADAM = (*_SWITCHES, "amsgrad", "capturable", "fused")
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "switch"),
+    [(name, switch) for name in ("SGD", "RMSprop") for switch in _SWITCHES]
+    + [(name, switch) for name in ("Adam", "AdamW") for switch in _OF_ADAM],
+)
+def test_no_switch_of_torch_is_ignored(optimiser, switch):
+    with pytest.raises(ValueError, match=f"{switch}=True is not supported by PopTorch"):
+        getattr(OPTIM, optimiser)(parameters(), lr=0.1, **{switch: True})

@@ -129,3 +129,17 @@ def test_ipus_are_a_multiple_of_the_shards():
         configured(3)
         with refused, tf.Graph().as_default(), scopes.ipu_shard(1):
             pass
+
+
+def test_variables_of_integers_count_outside_too():
+    counter = tf.Variable(3)
+
+    @tf.function
+    def count():
+        with ipu.scopes.outside_compilation_scope():
+            counter.assign_add(2)
+            return counter.read_value()
+
+    with machine():
+        assert [int(launch(count)) for _ in range(2)] == [5, 7]
+    assert counter.numpy() == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -191,3 +192,18 @@ def test_counters_of_optimisers_go_on_beyond_the_format_of_the_policy(policy, sh
             if optimiser.state[parameter]["step"] == 1:
                 optimiser.state[parameter]["step"].fill_(4096.0)
     assert optimiser.state[parameter]["step"] == 4098
+
+
+@pytest.mark.parametrize("policy", ["fp16", "bf16"])
+def test_the_product_of_momenta_is_binary32_from_the_second_step_on(policy):
+    """NAdam's, which is no moment of a parameter; the first step makes it."""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimiser = torch.optim.NAdam([parameter], eps=1e-4)
+    products = []
+    with machine(policy, target="hypothetical"):
+        for _ in range(3):
+            parameter.grad = torch.ones(3)
+            optimiser.step()
+            products.append(np.float32(optimiser.state[parameter]["mu_product"].item()))
+    for step, (before, after) in enumerate(pairwise(products), 2):
+        assert after == before * np.float32(0.9 * (1 - 0.5 * 0.96 ** (step * 0.004)))

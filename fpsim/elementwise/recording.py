@@ -1,0 +1,313 @@
+"""Elementwise operations, recorded as they run and then run on many other arrays in one call.
+
+A recording is made on arrays of one element. What it notes are operations of one kernel each, on
+what was given, on results before, and on single numbers; from anything else it refuses to become a
+program, and its operations stay what they are.
+
+Single numbers that were computed are part of the program: it holds for arrays beside which the same
+numbers stand. Under stochastic rounding that needs their results to be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import sub
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.elementwise.apply import KernelCall
+from fpsim.kernels.elementwise.sequence import COPY, PART, STEP, address_of, run_sequence
+from fpsim.kernels.elementwise.step import FLAGS_STICKY
+from fpsim.kernels.random.words import NO_WORDS
+from fpsim.kernels.rounding.rule import FIELDS
+from fpsim.records.settings import ZERO_OR_NORMAL, Settings
+from fpsim.records.types import Carrier
+from fpsim.state.threads import run_blocks
+
+__all__ = ["RecordedJob", "RecordedProgram", "RecordedOperation", "Recording", "are_apart"]
+
+_NO_FLAGS = np.zeros(1, np.uint8)
+
+#: Layouts that are kept.
+_KEPT = 256
+
+
+class RecordedOperation(NamedTuple):
+    """An operation of one kernel: its settings, operands, result and flags, as it ran."""
+
+    name: str
+    settings: Settings
+    operands: tuple[Carrier, ...]
+    result: Carrier
+    flags: int
+    is_single: bool  # the result is one number
+
+
+class Recording:
+    """Operations in order; see `RecordedProgram.of`."""
+
+    def __init__(self) -> None:
+        self.operations: list[RecordedOperation] = []
+        #: Whether all that ran is noted.
+        self.is_whole = True
+
+    def note(
+        self, name: str, settings: Settings, operands: Sequence[Carrier], result: Carrier,
+        flags: int,
+    ) -> None:
+        """An operation of one kernel has run."""
+        is_single = result.shape == ()
+        self.operations.append(
+            RecordedOperation(name, settings, tuple(operands), result, flags, is_single)
+        )
+        fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
+        if not fits or any(operand.dtype != np.float32 for operand in operands):
+            self.is_whole = False
+        is_drawn = settings.rounding.stochastic and flags != 0
+        if is_single and (is_drawn or any(x is result for x in operands)):
+            self.is_whole = False
+
+    def refuse(self) -> None:
+        """Something else has run."""
+        self.is_whole = False
+
+
+class RecordedRow(NamedTuple):
+    """An operation, or a copy (None), on values by their numbers; -1 - c is constant c."""
+
+    operation: RecordedOperation | None
+    operands: tuple[int, ...]
+    result: int
+
+
+class RecordedJob(NamedTuple):
+    """Arrays that a program runs on: where they begin, and what they draw.
+
+    inputs, outputs   addresses of the elements, which lie side by side; an output may be an input.
+    first             index of the first element in the whole operation.
+    numbers           of the operations that round stochastically, in order.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    size: int
+    first: int
+    numbers: Sequence[int]
+
+
+def are_apart(inputs: Sequence[int], outputs: Sequence[int], size: int) -> bool:
+    """Whether arrays have memory of their own, but for an output that replaces an input.
+
+    >>> are_apart([0, 4096], [0], 1024), are_apart([0, 4096], [8], 1024)
+    (True, False)
+    """
+    starts = sorted({*inputs, *outputs})
+    if len(set(inputs)) < len(inputs) or len(set(outputs)) < len(outputs):
+        return False
+    return min(map(sub, starts[1:], starts), default=0) >= 4 * size or len(starts) < 2
+
+
+class RecordedProgram:
+    """Operations on the elements of arrays that lie side by side.
+
+    operations  those that are recorded, in order.
+    n_draws     how many of them round stochastically.
+    """
+
+    def __init__(
+        self, operations: Sequence[RecordedOperation], rows: list[RecordedRow],
+        constants: list[float], n_inputs: int, results: list[int],
+    ) -> None:
+        self.operations = operations
+        self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
+        self._flags = np.array([o.flags if o.is_single else 0 for o in operations], np.int64)
+        self._rows, self._n_inputs, self._results = rows, n_inputs, results
+        column = np.array(constants or [0.0], np.float32)[:, None]
+        self._constants = np.repeat(column, STEP, 1)
+        #: What layouts depend on: two programs that differ in constants alone have the same ones.
+        self._kind = (n_inputs, *results, *[
+            (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)
+        ])
+        self._layouts: dict[tuple[int, ...], ProgramLayout] = {}
+
+    @classmethod
+    def of(
+        cls, recording: Recording, inputs: Sequence[Carrier], outputs: Sequence[Carrier]
+    ) -> RecordedProgram | None:
+        """The program that computes the outputs from the inputs; None where not all is noted."""
+        if not recording.is_whole:
+            return None
+        values = {id(carrier): i for i, carrier in enumerate(inputs)}
+        constants: list[float] = []
+        rows: list[RecordedRow] = []
+        for operation in recording.operations:
+            if operation.is_single:
+                continue
+            operands = []
+            for carrier in operation.operands:
+                if carrier.shape != () and id(carrier) not in values:
+                    return None
+                if carrier.shape == ():
+                    constants.append(float(carrier))
+                operands.append(values.get(id(carrier), -len(constants)))
+            result = len(inputs) + len(rows)
+            rows.append(RecordedRow(operation, tuple(operands), result))
+            values[id(operation.result)] = result
+        if any(id(carrier) not in values for carrier in outputs):
+            return None
+        results = [values[id(carrier)] for carrier in outputs]
+        return cls(recording.operations, rows, constants, len(inputs), results)
+
+    def run(self, jobs: Sequence[RecordedJob], seed: int) -> list[int]:
+        """Compute the outputs of all jobs; the flags of each operation, together.
+
+        Each job is apart, and an output that replaces an input is none of another job's arrays.
+        """
+        flags = self._flags.copy()
+        groups: dict[ProgramLayout, list[RecordedJob]] = {}
+        for job in jobs:
+            groups.setdefault(self._layout(job), []).append(job)
+        for layout, group in groups.items():
+            flags |= layout.run(group, self._constants, np.uint64(seed), len(flags))
+        raised: list[int] = flags.tolist()
+        return raised
+
+    def _layout(self, job: RecordedJob) -> ProgramLayout:
+        where = {address: i for i, address in enumerate(job.inputs)}
+        replaced = tuple([where.get(address, -1) for address in job.outputs])
+        layout = self._layouts.get(replaced)
+        if layout is None:
+            key = self._kind, self.n_draws, len(self.operations), replaced
+            layout = _LAYOUTS.get(key)
+            if layout is None:
+                layout = ProgramLayout(
+                    self.operations, self._rows, self._n_inputs, self._results, replaced
+                )
+                if len(_LAYOUTS) >= _KEPT:
+                    _LAYOUTS.clear()
+                _LAYOUTS[key] = layout
+            self._layouts[replaced] = layout
+        return layout
+
+
+class ProgramLayout:
+    """Where the values of a program are: in arrays, or in rooms for a block.
+
+    replaced   of each output, the input whose memory it has; else -1.
+
+    Slots are the inputs, the outputs, the rooms, then the constants. A value that becomes an output
+    goes there as soon as nothing reads the input that it replaces, else it is copied at the end.
+    """
+
+    def __init__(
+        self, operations: Sequence[RecordedOperation], rows: list[RecordedRow], n_inputs: int,
+        results: list[int], replaced: tuple[int, ...],
+    ) -> None:
+        reads = {value: o for o, row in enumerate(rows) for value in row.operands}
+        slots = dict(enumerate(range(n_inputs)))
+        n_arrays = n_inputs + len(results)
+        copies: list[RecordedRow] = []
+        homes: dict[int, int] = {}
+        for k, (value, old) in enumerate(zip(results, replaced, strict=True)):
+            producer = value - n_inputs
+            if value == old:
+                continue
+            is_needed = old >= 0 and (reads.get(old, -1) > producer or old in results)
+            if value < n_inputs or value in homes or is_needed:
+                copies.append(RecordedRow(None, (value,), -1 - k))
+                reads[value] = len(rows)
+            else:
+                homes[value] = n_inputs + k
+        free: set[int] = set()
+        n_rooms = 0
+        self._table: list[tuple[RecordedRow, tuple[int, ...], int]] = []
+        for o, row in enumerate(rows):
+            operands = tuple([slots.get(value, value) for value in row.operands])
+            free |= {
+                slots[value] for value in row.operands
+                if value >= n_inputs and value not in homes and reads[value] == o
+            }
+            slot = homes.get(row.result)
+            if slot is None:
+                slot = free.pop() if free else n_arrays + n_rooms
+                n_rooms = max(n_rooms, slot - n_arrays + 1)
+            slots[row.result] = slot
+            if row.result not in reads and row.result not in homes:
+                free.add(slot)
+            self._table.append((row, operands, slot))
+        for row in copies:
+            self._table.append((row, (slots[row.operands[0]],), n_inputs - 1 - row.result))
+        #: Kept alive, since layouts are found by the identity of their settings.
+        self._settings = [operation.settings for operation in operations]
+        self._n_rooms = max(n_rooms, 1)
+        self._compile(operations, n_arrays)
+
+    def _compile(self, operations: Sequence[RecordedOperation], n_arrays: int) -> None:
+        """The loops of the operations, their constants, and the numbers that they draw by."""
+        n = len(self._table)
+        self._rows = np.zeros((n, 6), np.int64)
+        self._narrow = np.zeros((n, len(FIELDS)), np.uint32)
+        self._wide = np.zeros((n, len(FIELDS)), np.uint64)
+        stochastic = [i for i, o in enumerate(operations) if o.settings.rounding.stochastic]
+        draws = {operation: k for k, operation in enumerate(stochastic)}
+        places = {id(operation): i for i, operation in enumerate(operations)}
+        #: Of each row its operation, and the draw that it takes; -1 for none.
+        self._operations = np.full(n, -1, np.int64)
+        self._draws = np.full(n, -1, np.int64)
+        self._calls = []  # keeps the loops alive
+        for o, (row, operands, slot) in enumerate(self._table):
+            operand_slots = [n_arrays + self._n_rooms - 1 - x if x < 0 else x for x in operands]
+            x, y, z = (*operand_slots, operand_slots[0], operand_slots[0])[:3]
+            address, is_wide = COPY, False
+            if row.operation is not None:
+                name, settings = row.operation.name, row.operation.settings
+                call = KernelCall(name, settings, 4, FLAGS_STICKY, supplied=False)
+                self._calls.append(call)
+                is_wide = call.constants.dtype == np.uint64
+                (self._wide if is_wide else self._narrow)[o] = call.constants
+                address = address_of(call.loop, is_wide=is_wide)
+                self._operations[o] = places[id(row.operation)]
+                self._draws[o] = draws.get(places[id(row.operation)], -1)
+            self._rows[o] = address, is_wide, x, y, z, slot
+
+    def run(
+        self, jobs: Sequence[RecordedJob], constants: NDArray[np.float32], seed: np.uint64,
+        n_operations: int,
+    ) -> NDArray[np.int64]:
+        """The flags of each operation."""
+        table = np.array([job.inputs + job.outputs for job in jobs], np.int64)
+        drawn = np.zeros((len(jobs), max(1, int(self._draws.max()) + 2)), np.uint64)
+        for t, job in enumerate(jobs):
+            drawn[t, : len(job.numbers)] = job.numbers
+        numbers = drawn[:, np.maximum(self._draws, 0)]
+        firsts = np.array([job.first for job in jobs], np.int64)
+        parts = np.array(
+            [
+                (t, a, min(a + PART, job.size))
+                for t, job in enumerate(jobs) for a in range(0, job.size, PART)
+            ], np.int64,
+        )
+        results: list[NDArray[np.int64]] = []
+
+        def work(begin: int, end: int) -> int:
+            raised = np.zeros(len(self._rows), np.int64)
+            rooms = np.empty((self._n_rooms, STEP), np.float32)
+            run_sequence(
+                self._rows, self._narrow, self._wide, constants, table, parts, firsts, numbers,
+                seed, rooms, _NO_FLAGS, NO_WORDS, raised, begin, end,
+            )
+            results.append(raised)
+            return 0
+
+        run_blocks(work, 0, len(parts), 2)
+        flags = np.zeros(n_operations, np.int64)
+        for raised in results:
+            np.bitwise_or.at(flags, self._operations[self._operations >= 0],
+                             raised[self._operations >= 0])
+        return flags
+
+
+#: Layouts by what they depend on.
+_LAYOUTS: dict[tuple[object, ...], ProgramLayout] = {}

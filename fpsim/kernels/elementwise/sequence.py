@@ -1,0 +1,140 @@
+"""A sequence of elementwise operations over many arrays in one call, block by block.
+
+Each operation runs in the loop that was compiled for it alone (`loop.kernel`), called by its
+address: what comes out is what the operations give one after the other, and a block of operands,
+results and values between them stays in the caches.
+
+Source    docs/semantics.md §2 (bits of element i of operation n depend on seed, n and i alone).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+from numba.core import types
+from numba.extending import intrinsic
+
+from fpsim.kernels.compiling import INLINE, compiled
+
+__all__ = ["COPY", "PART", "STEP", "address_of", "run_sequence"]
+
+#: What copies its operand, in the place of a loop's address.
+COPY = 0
+
+#: Elements of a block: the values between operations lie in the second-level cache.
+STEP = 8192
+
+#: Elements of a part, which one thread computes.
+PART = 8 * STEP
+
+
+@intrinsic
+def _pointer(typingctx: Any, address: Any) -> Any:
+    """An address as that of binary32 numbers."""
+    result = types.CPointer(types.float32)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return result(types.int64), codegen
+
+
+@intrinsic
+def _call(
+    typingctx: Any, address: Any, x: Any, y: Any, z: Any, out: Any, element_flags: Any, words: Any,
+    constants: Any, first: Any, seed: Any, operation: Any, streaming: Any,
+) -> Any:
+    """flags = loop(…) of the loop at an address, which `address_of` tells."""
+    loop = (
+        x, y, z, out, element_flags, words, constants, first, seed, operation, streaming
+    )
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        arguments = sig.args[1:]
+        kind = context.call_conv.get_function_type(types.int64, arguments)
+        callee = builder.inttoptr(args[0], kind.as_pointer())
+        _, flags = context.call_conv.call_function(
+            builder, callee, types.int64, arguments, args[1:]
+        )
+        return flags
+
+    return types.int64(types.int64, *loop), codegen
+
+
+def _signature(constants: Any) -> tuple[Any, ...]:
+    """Types of a loop's arguments, where operands and result are binary32."""
+    values = types.Array(types.float32, 1, "C")
+    return (
+        values, values, values, values, types.Array(types.uint8, 1, "C"),
+        types.Array(types.uint32, 1, "C"), types.Array(constants, 1, "C"), types.int64,
+        types.uint64, types.uint64, types.boolean,
+    )
+
+
+def address_of(loop: Any, *, is_wide: bool) -> int:
+    """Where a compiled loop begins; is_wide: its constants have 64 bits.
+
+    The loop must be kept alive by the caller.
+    """
+    signature = _signature(types.uint64 if is_wide else types.uint32)
+    loop.compile(signature)
+    address: int = loop._cache.addresses[signature]
+    assert address != COPY
+    return address
+
+
+@njit(**INLINE)
+def _operand(slot, t, b, m, table, rooms, constants):
+    """A block of an operand: of an array, of a value between operations, or a constant."""
+    n_arrays, n_rooms = table.shape[1], rooms.shape[0]
+    if slot < n_arrays:
+        return carray(_pointer(table[t, slot] + 4 * b), (m,))
+    if slot < n_arrays + n_rooms:
+        return rooms[slot - n_arrays, :m]
+    return constants[slot - n_arrays - n_rooms, :1]
+
+
+@compiled
+def run_sequence(
+    rows, narrow, wide, constants, table, parts, firsts, numbers, seed, rooms, element_flags, words,
+    flags, begin, end,
+):
+    """The operations of parts begin … end - 1; flags[o] |= those of operation o.
+
+    rows       of an operation: address of its loop, or COPY, whether its constants are wide, its
+               operands' slots and its result's.
+    narrow, wide   constants of each loop.
+    constants  a row of STEP equal numbers for each constant.
+    table      where the arrays of each tensor begin; slots go on with rooms, then constants.
+    parts      tensor, first element and end of each part.
+    firsts     index of each tensor's first element in the whole operation.
+    numbers    of each tensor's operations, for random bits.
+    """
+    for p in range(begin, end):
+        t, first = parts[p, 0], firsts[parts[p, 0]]
+        for b in range(parts[p, 1], parts[p, 2], STEP):
+            m = min(STEP, parts[p, 2] - b)
+            for o in range(rows.shape[0]):
+                out = _operand(rows[o, 5], t, b, m, table, rooms, constants)
+                x = _operand(rows[o, 2], t, b, m, table, rooms, constants)
+                if x.shape[0] < m:
+                    x = constants[rows[o, 2] - table.shape[1] - rooms.shape[0], :m]
+                if rows[o, 0] == COPY:
+                    for i in range(m):
+                        out[i] = x[i]
+                    continue
+                y = _operand(rows[o, 3], t, b, m, table, rooms, constants)
+                z = _operand(rows[o, 4], t, b, m, table, rooms, constants)
+                at = np.int64(first + b)
+                if rows[o, 1]:
+                    flags[o] |= _call(
+                        rows[o, 0], x, y, z, out, element_flags, words, wide[o], at, seed,
+                        numbers[t, o], False,
+                    )
+                else:
+                    flags[o] |= _call(
+                        rows[o, 0], x, y, z, out, element_flags, words, narrow[o], at, seed,
+                        numbers[t, o], False,
+                    )

@@ -1,0 +1,198 @@
+"""Updates in one call against the same one after the other (differential), and what stays apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fpsim import BINARY16, BINARY32, Array
+from ipu.learn.optim import SGD, AdamW, RMSProp, base
+from ipu.learn.variables import Variable
+from ipu.machine import Device
+from ipu.machine.control import FpCtl
+from ipu.ops.updates import UPDATES, UpdateRow
+from ipu.ops.updates.together import UpdateRequest, together_on
+from tests.tiers import pick
+
+SINGLE = {"step": None, "mu_product": 0.5, "mu": 0.5, "eta": 0.1}
+#: Sizes with a vector that is not full, blocks of 8192 and a rest, and one element.
+SIZES = (33, 20011, 1, 8192)
+HARD = (0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, -3e-5, 65504.0)
+SWITCHES = {
+    "nesterov", "maximize", "amsgrad", "decoupled_weight_decay", "centered", "in_root", "grows",
+    "use_tf_variant", "use_combined_accum", "bias_correction", "decoupled", "by_rate",
+}
+NUMBERS = {
+    "weight_decay": (0.0, 0.01), "dampening": (0.0, 0.25), "momentum": (0.0, 0.9),
+    "betas": ((0.5, 0.75),), "step_size_min": (1e-6,), "step_size_max": (50.0,), "etaplus": (1.2,),
+    "eps": (1e-8, 1e-4), "epsilon": (1e-8, 1e-4), "lr": (0.1, 1e-3), "rate": (0.1, 1e-3),
+    "max_weight_norm": (10.0,), "power": (-0.5,),
+}
+
+
+def numbers_of(row: UpdateRow, rng: np.random.Generator) -> dict[str, object]:
+    numbers: dict[str, object] = {}
+    for name in row.numbers:
+        if name in SWITCHES:
+            numbers[name] = bool(rng.integers(2))
+        else:
+            choices = NUMBERS.get(name, (0.5, 0.9, 0.999))
+            numbers[name] = choices[rng.integers(len(choices))]
+    return numbers
+
+
+def tensor(device: Device, rng: np.random.Generator, fmt, n: int, *, hard: bool) -> Array:
+    values = rng.standard_normal(n)
+    if hard:
+        values *= 10.0 ** rng.integers(-7, 5, n)
+        values[rng.integers(0, n, len(HARD))] = HARD
+    with np.errstate(all="ignore"):
+        return device.from_host(values, fmt)
+
+
+def single(device: Device, name: str, step: float) -> Array:
+    value = SINGLE[name]
+    return device.from_host(np.float32(step if value is None else value), BINARY32)
+
+
+def moved(device: Device, array: Array | None) -> Array | None:
+    """A copy on another device."""
+    return None if array is None else Array(array.carrier.copy(), device.context(array.format))
+
+
+def state(device: Device) -> tuple[object, ...]:
+    flags = [device.context(fmt).flags for fmt in (BINARY16, BINARY32)]
+    return flags, device.status, device.vector_cycles, device.clock.operation
+
+
+def check(row: UpdateRow, seed: int) -> bool:
+    """Whether all updates of a random kind ran in one call; they are those of the row."""
+    rng = np.random.default_rng(seed)
+    fmt, hard, in_place = (BINARY16, BINARY32)[rng.integers(2)], *rng.integers(2, size=2)
+    control = FpCtl(esr=bool(rng.integers(2)), nanoo=bool(rng.integers(2)))
+    how = {"control": control, "seed": 5, "f32_denormals": ("flush", "ieee")[rng.integers(2)]}
+    alone, joint = Device(**how), Device(**how)
+    numbers, step = numbers_of(row, rng), float(rng.integers(4))
+    tensors = [
+        [tensor(alone, rng, fmt, n, hard=bool(hard)) for _ in range(2)] + [
+            single(alone, s, step) if s in SINGLE else
+            tensor(alone, rng, fmt, n, hard=bool(hard)) for s in row.slots
+        ] for n in SIZES
+    ]
+    expected = []
+    for w, g, *slots in tensors:
+        w, g, *slots = (moved(alone, x) for x in (w, g, *slots))
+        expected.append(row(alone, w, g, slots, **numbers))
+    together, results, n_joined = together_on(joint), [], 0
+    for w, g, *slots in tensors:
+        w, g, *slots = (moved(joint, x) for x in (w, g, *slots))
+        places = [x.carrier for x in (w, *slots)] if in_place else ()
+        request = UpdateRequest(row, w, g, slots, numbers)
+        result = together.add(request, places)
+        n_joined += result is not None
+        results.append(result[0] if result else row(joint, w, g, slots, **numbers))
+    together.run()
+    for a, b in zip(expected, results, strict=True):
+        for x, y in zip((a.value, *a.slots), (b.value, *b.slots), strict=True):
+            assert (x is None) == (y is None)
+            if x is not None:
+                assert x.format == y.format
+                assert x.carrier.tobytes() == y.carrier.tobytes()
+    assert state(alone) == state(joint)
+    return n_joined == len(SIZES)
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_updates_in_one_call_are_those_one_after_the_other(name):
+    row = UPDATES[name]
+    for seed in range(pick(2, 40, 400)):
+        check(row, seed)
+
+
+@pytest.mark.parametrize(
+    "name", ["native sgd", "native adamw", "tensorflow momentum", "popart sgd", "torch radam"]
+)
+def test_these_rows_run_in_one_call(name):
+    assert any(check(UPDATES[name], seed) for seed in range(6))
+
+
+ROW = UPDATES["tensorflow momentum"]
+OPTIONS = {"rate": 0.1, "momentum": 0.9}
+
+
+def arrays(device: Device, n: int = 100) -> list[Array]:
+    rng = np.random.default_rng(3)
+    return [tensor(device, rng, BINARY16, n, hard=False) for _ in range(3)]
+
+
+@pytest.mark.parametrize("how", [
+    {"control": FpCtl(inv=True)}, {"control": FpCtl(oflo=True)}, {"control": FpCtl(div0=True)},
+    {"count": True}, {"random": "xoroshiro"},
+])
+def test_what_is_looked_at_while_it_runs_is_not_put_off(how):
+    assert together_on(Device(**how)) is None
+
+
+def test_memory_that_is_shared_or_does_not_lie_whole_stays_apart():
+    device = Device()
+    together, (w, g, v) = together_on(device), arrays(device)
+    strided = Array(np.repeat(w.carrier, 2)[::2], w.context)
+    assert together.add(UpdateRequest(ROW, strided, g, (v,), OPTIONS)) is None
+    assert together.add(UpdateRequest(ROW, w, w, (v,), OPTIONS)) is None
+    beside = Array(np.concatenate([v.carrier, v.carrier])[50:150], v.context)
+    shifted = Array(beside.carrier.base[:100], v.context)
+    overlapping = UpdateRequest(ROW, w, g, (beside,), OPTIONS)
+    assert together.add(overlapping, [shifted.carrier, None]) is None
+    one = Array(np.float32(1), w.context)
+    assert together.add(UpdateRequest(ROW, one, one, (one,), OPTIONS)) is None
+    assert device.clock.operation == 0
+    assert together.add(UpdateRequest(ROW, w, g, (v,), OPTIONS)) is not None
+
+
+def test_other_control_bits_are_another_program():
+    device, twin = Device(), Device()
+    together, (w, g, v) = together_on(device), arrays(device)
+    for esr in (False, True, False):
+        device.control = twin.control = FpCtl(esr=esr)
+        result, _ = together.add(UpdateRequest(ROW, w, g, (v,), OPTIONS))
+        together.run()
+        expected = ROW(twin, *(moved(twin, x) for x in (w, g)), (moved(twin, v),), **OPTIONS)
+        assert result.value.carrier.tobytes() == expected.value.carrier.tobytes()
+    assert state(device) == state(twin)
+
+
+def test_a_number_that_is_rounded_by_chance_is_computed_for_each_tensor():
+    """Adam's corrections of the rate draw bits of their own for each variable."""
+    device = Device(control=FpCtl(esr=True))
+    together, (w, g, m) = together_on(device), arrays(device)
+    numbers = {"power1": 0.9, "power2": 0.999, "rate": 0.1, "beta1": 0.9, "beta2": 0.999,
+               "epsilon": 1e-4, "nesterov": False}
+    request = UpdateRequest(UPDATES["tensorflow adam"], w, g, (m, m.copy()), numbers)
+    assert together.add(request) is None
+
+
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("optimiser", [
+    SGD(0.1), SGD(0.1, 0.9), SGD(0.1, 0.9, nesterov=True, weight_decay=0.01),
+    AdamW(0.1, epsilon=1e-4),
+    RMSProp(0.1, epsilon=1e-4), SGD(0.1, 0.9, format=BINARY32),
+])
+def test_steps_of_optimisers_are_the_same_with_and_without(monkeypatch, optimiser, esr):
+    def train() -> tuple[object, ...]:
+        device = Device(control=FpCtl(esr=esr), seed=2)
+        rng = np.random.default_rng(0)
+        variables = [
+            Variable(tensor(device, rng, BINARY16, n, hard=False), device, f"layer{n}/w")
+            for n in (5, 900, 16)
+        ]
+        slots: dict[str, tuple[Array, ...]] = {}
+        for _ in range(3):
+            pairs = [(tensor(device, rng, BINARY16, v.shape[0], hard=False), v) for v in variables]
+            slots = optimiser.apply_gradients(pairs, slots)
+        values = [v.array.carrier.tobytes() for v in variables]
+        kept = {k: [x.carrier.tobytes() for x in row] for k, row in slots.items()}
+        return values, kept, state(device)
+
+    together = train()
+    monkeypatch.setattr(base, "together_on", lambda device: None)
+    assert together == train()
