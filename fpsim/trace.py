@@ -65,6 +65,12 @@ class TracedArray(Array):
     def _number(self, *_: Any, **__: Any) -> NoReturn:
         _refuse("the number in an Array")
 
+    def __getitem__(self, index: Any) -> TracedArray:
+        return self.like(np.asarray(self.carrier[index]))
+
+    def reshape(self, *shape: Any) -> TracedArray:
+        return self.like(self.carrier.reshape(*shape))
+
     values = property(_number)
     item = tolist = codes = to_numpy = _read = _one = __contains__ = __array__ = _number
     any = all = _number
