@@ -66,7 +66,9 @@ class TracedArray(Array):
         _refuse("the number in an Array")
 
     def __getitem__(self, index: Any) -> TracedArray:
-        return self.like(np.asarray(self.carrier[index]))
+        part = self.carrier[index]
+        # One number is a copy in numpy; one place would be a view of the array.
+        return self.like(part if isinstance(part, np.ndarray) else np.array(part, _PLACE))
 
     def reshape(self, *shape: Any) -> TracedArray:
         return self.like(self.carrier.reshape(*shape))
@@ -74,6 +76,11 @@ class TracedArray(Array):
     values = property(_number)
     item = tolist = codes = to_numpy = _read = _one = __contains__ = __array__ = _number
     any = all = _number
+
+    def _sum(self, *_: Any, **__: Any) -> NoReturn:
+        _refuse("a sum")
+
+    sum = mean = _sum
 
     def to(self, target: Any) -> NoReturn:
         _refuse("a change of format")
