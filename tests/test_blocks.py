@@ -25,6 +25,8 @@ from tests.wheels import unpacked
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "docs" / "recipes").glob("*.md"))]
+#: Directives of the site: no code.
+DIRECTIVE = re.compile(r"^```\{.*?^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 #: Blocks of developers, which are how these tests are run: their make targets must exist.
@@ -52,6 +54,7 @@ def train(model, data):
 """
 PREPARED = {
     "README.md": _MODEL,
+    "block-scaled.md": _MODEL + "batches = data\n",
     "pytorch.md": _MODEL
     + """
 from torch.utils.data import DataLoader, Subset
@@ -117,6 +120,7 @@ FILES = {
     "pytorch.md": {"train.py": _TORCH},
     "tensorflow.md": {"program.py": _TENSORFLOW},
     "distributed.md": {"train.py": _POPTORCH},
+    "block-scaled.md": {"train.py": _TORCH},
     "compare-runs.md": {"train.py": _TORCH},
 }
 
@@ -210,11 +214,17 @@ class Task:
         return "full" if re.search("fpsim (bench|sweep)", self.text) else "quick"
 
 
+def read(page: Path) -> str:
+    """The text of a page, with empty lines in the place of directives."""
+    text = page.read_text(encoding="utf-8")
+    return DIRECTIVE.sub(lambda match: "\n" * match[0].count("\n"), text)
+
+
 def tasks() -> list[Task]:
     """All that the pages show, in their order."""
     result = []
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+        text = read(page)
         scripts = []
         for match in FENCE.finditer(text):
             kind, block = match.groups()
@@ -255,7 +265,7 @@ TASKS = [task for task in tasks() if reaches(task.tier)]
 
 def test_every_block_has_a_kind_and_every_replacement_a_place():
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+        text = read(page)
         assert text.count("\n```") + text.startswith("```") == 2 * len(FENCE.findall(text)), page
         assert {kind for kind, _ in FENCE.findall(text)} <= set(KINDS), page
         blocks = "".join(block for _, block in FENCE.findall(text))
