@@ -77,6 +77,14 @@ def test_others_have_time_to_leave_when_one_has_failed(tmp_path):
 def test_programs_that_stay_are_killed(tmp_path, monkeypatch):
     for name in ("GRACE", "SAVING", "ENDING"):
         monkeypatch.setattr(processes, name, 0.2)
+    end, calls = processes._end, []
+
+    def end_once(*arguments):
+        calls.append(arguments)
+        assert len(calls) == 1
+        end(*arguments)
+
+    monkeypatch.setattr(processes, "_end", end_once)
     assert run(THREE, of(tmp_path, "stay", "6", "stay")) == 6
     assert_all_ended(tmp_path)
 
