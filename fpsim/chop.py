@@ -39,6 +39,8 @@ _LARGEST_WHOLE = 2**53 - 1
 
 #: Fraction digits of binary64, and a power of two that makes its subnormals normal.
 _FRACTION, _UP = 52, 2.0**200
+#: The place of the digit that binary64 hides.
+_HIDDEN = 1 << _FRACTION
 
 
 def _is_whole(x: object) -> bool:
@@ -241,7 +243,9 @@ class Chop:
         """Whether the magnitude goes up, where there is a tail."""
         if self.round == 1:
             nearer: NDArray[np.bool_] = 2 * tail > one
-            tie_up: NDArray[np.bool_] = (2 * tail == one) & ((bits & one) != 0)
+            # The one digit left of a smallest number is its hidden bit, and odd.
+            odd = ((bits & one) != 0) | (one == _HIDDEN)
+            tie_up: NDArray[np.bool_] = (2 * tail == one) & odd
             nearer |= tie_up
             return nearer
         if self.round < 5:
@@ -281,7 +285,7 @@ class Chop:
     def _limited(self, x: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
         """Results at the ends of the range; x is what was rounded to c."""
         c, beyond = c.copy(), np.abs(x) > self.xmax
-        boundary = np.ldexp(2 - 2.0**-self.t, self.emax) if self.emax < 1023 else np.inf
+        boundary = 2.0**self.emax * (2 - 2.0**-self.t)  # infinite for binary64 itself
         if self.release == "2019" or self.round in (1, 6):
             c = np.where(np.abs(x) >= boundary, np.copysign(np.inf, x), c)
         else:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array_moves import Held, arrays_in
+from fpsim.elementwise.axes import one_axis
 
 __all__ = ["as_arrays", "convolve", "correlate", "cross", "cumsum", "diff", "kron", "trapezoid"]
 
@@ -30,7 +31,7 @@ def as_arrays(*operands: Any) -> list[Any]:
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """s₀ = x₀, sᵢ = fl(sᵢ₋₁ + xᵢ): n − 1 additions along the axis, each an operation."""
     x: Any = a.reshape(-1) if axis is None else a
-    axis = 0 if axis is None else axis
+    axis = 0 if axis is None else one_axis(axis, x.ndim)
     context, n = x.context, x.shape[axis]
     sums = [np.take(x, [i], axis) for i in range(n)]
     for i in range(1, n):

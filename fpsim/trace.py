@@ -65,9 +65,22 @@ class TracedArray(Array):
     def _number(self, *_: Any, **__: Any) -> NoReturn:
         _refuse("the number in an Array")
 
+    def __getitem__(self, index: Any) -> TracedArray:
+        part = self.carrier[index]
+        # One number is a copy in numpy; one place would be a view of the array.
+        return self.like(part if isinstance(part, np.ndarray) else np.array(part, _PLACE))
+
+    def reshape(self, *shape: Any) -> TracedArray:
+        return self.like(self.carrier.reshape(*shape))
+
     values = property(_number)
     item = tolist = codes = to_numpy = _read = _one = __contains__ = __array__ = _number
     any = all = _number
+
+    def _sum(self, *_: Any, **__: Any) -> NoReturn:
+        _refuse("a sum")
+
+    sum = mean = _sum
 
     def to(self, target: Any) -> NoReturn:
         _refuse("a change of format")

@@ -54,6 +54,9 @@ def gmres(
     context         of the basis and all that is computed with it (default: that of b); products
                     with a, and the factors, are applied in the context of a.
 
+    Where the norm of the (preconditioned) b overflows or underflows, x is that vector, after 0
+    iterations and not converged: scale b.
+
     Shapes    a (N, N), b (N,).
     Rounding  every operation: Arnoldi's basis by modified Gram-Schmidt, each dot product with terms
               in order; Givens' rotations c = h / t, s = h' / t with t = sqrt(h h + h' h'); back
@@ -128,7 +131,9 @@ class _Arnoldi:
     def run(self, tolerance: float, most: int) -> Solution:
         size, residuals = float(self.size), [1.0]
         if size == 0 or not math.isfinite(size):
-            return Solution(self.basis[0].copy(), size == 0, 0, (1.0 if size else 0.0,))
+            # Squares of small numbers are zero, too; only zeros have the solution 0.
+            is_zero = not self.basis[0].any()
+            return Solution(self.basis[0].copy(), is_zero, 0, (0.0 if is_zero else 1.0,))
         self.basis[0] = self.context.divide(self.basis[0], self.size)
         while len(self.columns) < most:
             is_last = self._extend()

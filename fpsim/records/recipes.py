@@ -254,10 +254,7 @@ def _straight(x: OperandRule) -> OperandRule:
 
 
 def _to_nearest(x: OperandRule) -> OperandRule:
-    block = x.block
-    if block.shrink != 1:
-        block = replace(block, name=block.name.removesuffix("-34"), shrink=1.0)
-    return replace(x, block=block, rounding=RNE)
+    return replace(x, rounding=RNE)
 
 
 def _weights_only(recipe: Recipe) -> Recipe:

@@ -102,6 +102,25 @@ def chopped(x: float, t: int) -> float:
     return math.ldexp(round(Fraction(x) / Fraction(2) ** (e - t)), e - t)
 
 
+@pytest.mark.parametrize("name", ["q43", "q52", "h", "b", "s"])
+def test_halves_of_subnormal_numbers_go_to_the_even_one(name: str) -> None:
+    chop = Chop(name, subnormal=1)
+    odd = np.arange(3, 33, 2)  # halves, from 1.5 of the smallest number on
+    for sign in (1, -1):
+        even = [sign * float(round(Fraction(int(n), 2))) for n in odd]
+        np.testing.assert_array_equal(chop(sign * odd * chop.xmins / 2) / chop.xmins, even)
+
+
+@pytest.mark.parametrize("options", [{"round": 4, "release": "2019"}, {"round": 6}])
+def test_the_boundary_of_the_largest_exponent_is_finite(options: dict[str, object]) -> None:
+    chop = Chop("c", params=(2, 1023), **options)  # type: ignore[arg-type]
+    below = np.nextafter(1.75 * 2.0**1023, 0)
+    assert chop(1.75 * 2.0**1023) == np.inf
+    assert np.isfinite(chop(1.5 * 2.0**1023))
+    if chop.round == 4:
+        assert chop(below) == 1.5 * 2.0**1023
+
+
 def test_custom_formats_types_and_shapes() -> None:
     tf32 = Chop(format="c", params=(11, 127))
     x = numbers()[:2000].reshape(40, 50)

@@ -191,6 +191,7 @@ def test_numbers_and_ndarrays_beside_an_array_enter_as_operands_do() -> None:
         (lambda x: np.einsum(x, [0]), TypeError, "as a text"),
         (lambda x: np.einsum("i", x, optimize=True), TypeError, "optimize=True is not offered"),
         (lambda x: np.cumsum(x, dtype=np.int8), TypeError, "np.cumsum with dtype"),
+        (lambda x: np.cumsum(x, 5), ValueError, "axis=5 is not there"),
     ],
 )
 def test_what_has_no_order_is_refused(call, kind, message) -> None:  # type: ignore[no-untyped-def]

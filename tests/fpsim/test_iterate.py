@@ -47,9 +47,17 @@ def of_a_matrix(u: Any) -> Any:
     return u.T * 0.5 + u[:1] + np.where(np.eye(u.shape[0], dtype=bool), u, 0.25)
 
 
+def exchanged(u: Any) -> Any:
+    first = u[0]  # a number, which the assignment below does not change
+    u[0] = u[-1] * 0.75
+    u[-1] = first
+    return u
+
+
 STEPS: list[tuple[Callable[..., Any], tuple[int, ...]]] = [
     (heat, (61,)), (rolled, (7,)), (in_place, (5,)), (many_operations, (33,)),
-    (of_a_matrix, (4, 4)), (lambda u: u * 1.5 + 1e-3, ()), (lambda u: u[::-1], (3,)),
+    (of_a_matrix, (4, 4)), (exchanged, (5,)), (lambda u: u * 1.5 + 1e-3, ()),
+    (lambda u: u[::-1], (3,)),
     (lambda u: np.diff(np.append(u, 0.1)) * 0.5, (16,)),
 ]
 
@@ -183,6 +191,7 @@ def writes_outside(u: Any) -> Any:
         (lambda u: u * u.sum(), TypeError, "not traced|not a Context"),
         (lambda u: u.max() * u, TypeError, "not traced"),
         (lambda u: u % 1, TypeError, "remainder is not traced"),
+        (lambda u: u * u.sum(), TypeError, "a sum is not traced"),
         (lambda u: HALF.matmul(u, u) * u, TypeError, "not traced|not a Context"),
         (lambda u: u.to("bfloat16"), TypeError, "not traced"),
         (lambda u: u[:2], ValueError, r"turns shapes \[\(3,\)\] into \[\(2,\)\]"),

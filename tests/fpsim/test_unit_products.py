@@ -9,7 +9,7 @@ import pytest
 
 import fpsim as fp
 from fpsim import linalg
-from fpsim.records.units import find_unit
+from fpsim.records.units import MatrixUnit, find_unit
 from tests.fpsim.in_partials import k_split, matmul
 
 UNIT = "V100_F16_F32"
@@ -30,6 +30,18 @@ def test_a_scale_of_1_is_not_true_though_they_are_equal():
         for scale in (True, False, 1.0, 63, -65, "1", None):
             with pytest.raises(ValueError, match=r"whole number from -64 to 62"):
                 matmul(a, b, UNIT, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "expected"), [("infinity", np.inf), ("saturate", 65504.0), ("nan", np.nan)]
+)
+def test_stored_partials_with_an_infinity_follow_every_overflow_policy(overflow, expected):
+    unit = MatrixUnit("S", "mine", (fp.BINARY16,), fp.BINARY16, terms=4, window=24)
+    assert unit.stores
+    context = fp.Context(fp.BINARY16, overflow=overflow)
+    a, b = context.array([[40000.0, 40000.0]]), context.array([[1.0], [1.0]])
+    np.testing.assert_array_equal(matmul(a, b, unit, context=context).values, [[expected]])
+    np.testing.assert_array_equal(matmul(a / 2, b, unit, context=context).values, [[40000.0]])
 
 
 def test_choices_of_one_call_are_not_those_of_the_next():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from ipu.experiments.bench import hardware as module
 from ipu.experiments.bench.hardware import Hardware, hardware
 
@@ -15,6 +17,17 @@ def test_this_machine_has_a_name_vectors_and_a_compiler():
     assert here.vector_bits in (64, 128, 256, 512)
     assert (here.halves is None) == (here.vector_bits < 512)
     assert "LLVM" in here.compiler
+
+
+@pytest.mark.parametrize(("features", "bits"), [
+    ((), 64), (("neon",), 128), (("sse2",), 128), (("sse2", "avx2"), 256),
+    (("sse2", "avx2", "avx512f"), 512),
+])
+def test_the_widest_registers_count(monkeypatch, features, bits):
+    has = {"avx512f": False, "avx2": False} | dict.fromkeys(features, True)
+    monkeypatch.setattr(module.binding, "get_host_cpu_features", lambda: has)
+    monkeypatch.setattr(module, "_halves", lambda: True)
+    assert hardware.__wrapped__().vector_bits == bits
 
 
 def test_vectors_run_in_halves_where_they_take_the_time_of_two(monkeypatch):

@@ -26,13 +26,14 @@ def result_of(epochs):
     return Result(rows, "", "")
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 12])
+@pytest.mark.parametrize("epochs", [1, 2, 9, 10])
 def test_losses_of_every_policy_over_whole_epochs(epochs):
     figure, (axes,) = new_figure(5, 3)
     plot_losses(axes, result_of(epochs), LOOKS, bands=("one",))
     lines = {line.get_label(): line for line in axes.lines}
     for k, name in enumerate(LOOKS):
         assert lines[name].get_ydata().tolist() == [3.0 / e + k for e in range(1, epochs + 1)]
+        assert lines[name].get_marker() == ("o" if epochs < 10 else "")
     low, high = axes.get_xlim()
     assert low <= 1
     assert epochs <= high

@@ -144,6 +144,12 @@ def test_gmres_ends_where_nothing_is_left():
     assert empty.converged
 
 
+@pytest.mark.parametrize("size", [1e-4, 300.0, np.inf, np.nan])
+def test_gmres_has_not_converged_where_the_norm_of_b_is_no_positive_number(size):
+    solution = linalg.gmres(HALF.array(2 * np.eye(2)), HALF.array([size, size]))
+    assert (solution.iterations, solution.converged, solution.residuals) == (0, False, (1.0,))
+
+
 ROLES = {"factor": "binary16", "work": "binary32", "residual": "binary64"}
 
 

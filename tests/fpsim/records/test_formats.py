@@ -25,7 +25,10 @@ from fpsim.records.formats import (
     F143,
     F152,
     TF32,
+    UE4M3,
+    UE5M3,
     Format,
+    ScaleFormat,
     find_format,
 )
 
@@ -230,3 +233,12 @@ def test_e8m0_refuses_codes_it_has_not() -> None:
         with pytest.raises(TypeError, match=r"code=.* is not an integer"):
             decode(wrong, E8M0)
     assert decode(np.array(126, np.uint8), E8M0) == decode(np.uint8([126]), E8M0)[0] == 0.5
+
+
+@pytest.mark.parametrize("scale", [E8M0, UE4M3, UE5M3, ScaleFormat("e5m0", 5, 15)], ids=str)
+def test_the_ends_of_a_scale_format_are_those_of_its_codes(scale):
+    scales = [scale.decode(code) for code in range(scale.n_codes)]
+    positive = [x for x in scales if x > 0]
+    assert (scale.min, scale.max) == (min(positive), max(positive))
+    assert math.isnan(scales[scale.nan_code])
+    assert sum(map(math.isnan, scales)) == 1

@@ -40,6 +40,23 @@ def test_the_gradient_to_the_input_is_a_convolution_of_the_gradient() -> None:
     assert forward.turned() == Geometry((4, 6), (3, 2), (1, 1), (1, 1), (7, 6), (2, 1))
 
 
+def test_a_frame_holds_what_windows_reach() -> None:
+    """Unlike sides: 3 rows and 5 columns of windows of 4x2, 2 and 3 apart."""
+    window = geometry((8, 14), (4, 2), (2, 3), "VALID")
+    assert window.output == (3, 5)
+    assert window.line == 4 * 3 + 2
+    assert window.framed == (2 * 2 + 4) * window.line
+
+
+def test_lists_are_as_good_as_tuples() -> None:
+    expected = geometry((9, 8), (3, 2), (2, 2), ((1, 1), (0, 1)), dilation=(1, 1))
+    assert geometry((9, 8), (3, 2), 2, [[1, 1], [0, 1]]) == expected  # type: ignore[arg-type]
+    assert geometry((9, 8), (3, 2), [2, 2], [[1, 1], [0, 1]], [1, 1]) == expected  # type: ignore[arg-type]
+    valid = geometry((9, 8), (3, 2), (2, 2), "VALID", dilation=(1, 1))
+    assert geometry((9, 8), (3, 2), [2, 2], "VALID") == valid  # type: ignore[arg-type]
+    assert geometry((9, 8), (3, 2), 2, "VALID", [1, 1]) == valid  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("stride", [0, -1, True, 1.0, (1, 0), (1, 2, 3), "2", (1, True)])
 def test_what_is_no_stride_is_refused(stride: object) -> None:
     with pytest.raises(ValueError, match=r"stride=.* is no step; use an integer from 1 on"):

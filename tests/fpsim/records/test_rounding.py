@@ -38,12 +38,16 @@ def test_sr_refuses_more_bits_than_the_format_allows() -> None:
 def test_sr_refuses_bits_out_of_range(bits: int) -> None:
     with pytest.raises(ValueError, match=f"bits={bits} is out of range; use 1 to 32"):
         SR(bits)
+    with pytest.raises(ValueError, match=f"subnormal_bits={bits} is out of range; use 1 to 32"):
+        SR(subnormal_bits=bits)
 
 
 @pytest.mark.parametrize("bits", [True, 4.0, "4"])
 def test_sr_refuses_bits_that_are_no_number(bits: object) -> None:
     with pytest.raises(TypeError, match="is not a number of bits"):
         SR(bits)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is not a number of bits"):
+        SR(subnormal_bits=bits)  # type: ignore[arg-type]
 
 
 def test_sr_refuses_conflicts() -> None:

@@ -29,6 +29,11 @@ def test_what_is_no_integer_is_no_seed(seed):
         check_seed(seed)
 
 
+def test_without_a_seed_it_is_zero():
+    assert Philox().seed == 0
+    assert Xoroshiro128aox().state == Xoroshiro128aox(0).state != Xoroshiro128aox(1).state
+
+
 @pytest.mark.parametrize("seed", [0, 42, 2**32, 2**64 - 1])
 def test_children_of_philox_have_the_seeds_of_the_definition(seed):
     for k in (0, 1, 2**32, 2**64 - 1):

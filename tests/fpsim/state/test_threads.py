@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from threading import Barrier, Event, Lock, Thread
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fpsim as fp
-from fpsim.state.threads import _blocks, run_blocks
+from fpsim.state.threads import _blocks, _from_environment, run_blocks
 
 #: Seconds after which a thread that waits for another one gives up.
 PATIENCE = 20
@@ -23,6 +24,28 @@ def two_threads() -> Iterator[None]:
     fp.set_threads(2)
     yield
     fp.set_threads(before)
+
+
+@pytest.mark.parametrize(("text", "processors", "expected"), [
+    ("3", 8, 3), ("1", 8, 1), ("", 8, 8), ("", None, 1), (None, 8, 8),
+])
+def test_threads_are_those_of_the_environment_or_of_the_machine(
+    monkeypatch, text, processors, expected
+):
+    """A machine that does not say how many processors it has gets one thread."""
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    if text is None:
+        monkeypatch.delenv("FPSIM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("FPSIM_THREADS", text)
+    assert _from_environment() == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_an_environment_without_a_number_of_threads_is_an_error(monkeypatch, text):
+    monkeypatch.setenv("FPSIM_THREADS", text)
+    with pytest.raises(ValueError, match=f"FPSIM_THREADS='{text}' is not a number of threads"):
+        _from_environment()
 
 
 def _or_of_blocks() -> None:

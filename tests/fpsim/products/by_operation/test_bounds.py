@@ -54,6 +54,19 @@ def test_bounds_hold_for_every_product_and_sum(scale, fused):
     assert product.last <= product.least
 
 
+@pytest.mark.parametrize("mode", [fp.RNE, fp.RAZ], ids=str)
+@pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
+def test_terms_that_are_all_the_largest_stay_within_the_bounds(scale, mode):
+    """Rounded away from zero, a sum of 600 terms of bfloat16 is more than twice the exact one."""
+    k, x = 600, scale * (1 + 2.0**-7)
+    a, b = np.full((1, k), x, np.float32), np.full((k, 1), x, np.float32)
+    settings = Settings(fp.BFLOAT16, mode)
+    product = measure(mac_rules(settings, False), a, b)
+    values, _ = general(settings, False, a, b)
+    assert (values > 2 * k * x * x) == (mode == fp.RAZ)
+    assert product.most >= max(k * x * x, values.item())
+
+
 @pytest.mark.parametrize("mode", pick((fp.RNE, fp.RTN), *[(fp.RNE, fp.RTZ, fp.RTP)] * 2), ids=repr)
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("scale", SCALES)

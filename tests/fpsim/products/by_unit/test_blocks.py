@@ -49,3 +49,25 @@ def test_the_workspace_is_bounded():
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_terms_are_halved_until_their_tables_fit_and_no_further(fast_only, monkeypatch):
+    """Every further part would cost a pass over the partial sums."""
+    split, lengths, limits = blocks._blocks, [], set()
+
+    def noted(settings, task, rows):
+        limits.add(min(
+            blocks.BYTES // (task.right.bytes * blocks.COLUMNS),
+            blocks.BYTES // task.left.bytes // 2,
+        ))
+        for terms, pieces in split(settings, task, rows):
+            lengths.append(len(terms.rows))
+            yield terms, pieces
+
+    monkeypatch.setattr(blocks, "_blocks", noted)
+    monkeypatch.setattr(blocks, "BYTES", 1 << 20)
+    terms = 1 << 14
+    matmul(half_matrix((16, terms), 0), half_matrix((terms, 64), 1), "AMP_F16_F32")
+    (limit,) = limits
+    assert sum(lengths) == terms
+    assert limit // 2 < max(lengths) <= limit < terms
