@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,7 +11,25 @@ import pytest
 from ipu.experiments.blocks import which_four_bits
 from ipu.experiments.blocks.which_four_bits import WAYS, FourBitRun
 
-pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
+
+@pytest.fixture
+def with_torch():
+    pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
+
+
+def test_the_trainings_are_those_that_the_page_on_blocks_describes(monkeypatch):
+    """250 steps of batch 4 in every way; batch 16, and 1 000 steps, in the ways of the sweep."""
+    asked = []
+    monkeypatch.setattr(which_four_bits, "in_processes", lambda losses, todo, what: todo)
+    monkeypatch.setattr(which_four_bits, "result_of", lambda curves, last: asked.extend(curves))
+    which_four_bits.run(False, 7)
+    counts = Counter((job.batch, job.steps, job.way) for job in asked)
+    assert set(counts.values()) == {5}
+    assert {job.seed for job in asked} == set(range(7, 12))
+    every = {(4, 250, way) for way in WAYS}
+    swept = {(b, n, w) for b, n in ((16, 250), (4, 1000)) for w in which_four_bits.SWEPT}
+    assert counts.keys() == every | swept
+    assert (asked[0].batch, asked[0].steps) == (4, 250)
 
 
 def curves(gaps, seeds=5, spread=1e-4):
@@ -29,7 +48,7 @@ GAPS = {"mxfp8": 3e-4, "nvfp4-plain": 3e-3, "nvfp4-plain, SR of gradients": 4.5e
         "nvfp4 (full)": 4.2e-3, "mxfp4": 9.2e-3}
 
 
-def test_what_two_seeds_gave_is_reproduced_by_the_same_gaps():
+def test_what_two_seeds_gave_is_reproduced_by_the_same_gaps(with_torch):
     assert set(which_four_bits.claims(curves(GAPS), 2).values()) == {"reproduced"}
     answer = which_four_bits.result_of(curves(GAPS), 2).answer
     assert "nowhere here does it pay" in answer
@@ -49,13 +68,13 @@ def test_one_seed_tells_nothing():
     assert set(which_four_bits.claims(curves(GAPS, seeds=1), 2).values()) == {"cannot tell"}
 
 
-def test_stochastic_rounding_pays_where_its_gap_is_smaller():
+def test_stochastic_rounding_pays_where_its_gap_is_smaller(with_torch):
     gaps = {**GAPS, "nvfp4-plain, SR of gradients": 2e-3}
     assert "it pays there" in which_four_bits.result_of(curves(gaps), 2).answer
 
 
 @pytest.mark.tier("full")
-def test_ways_start_alike_and_part():
+def test_ways_start_alike_and_part(with_torch):
     a, b = (which_four_bits.losses(FourBitRun(way, 2, 2, 0)) for way in ("fp32", "mxfp4"))
     assert abs(a[0] - b[0]) < 0.3
     assert a[1] != b[1]

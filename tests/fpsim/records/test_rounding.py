@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
+from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.rounding import MODES, RNE, RTZ, SR, SR_EQUAL, Rounding, find_rounding
 
@@ -20,6 +22,13 @@ def test_modes_are_found_by_name() -> None:
 def test_only_stochastic_modes_take_random_bits() -> None:
     assert [m.random_bits(BINARY16) for m in (RNE, RTZ, SR_EQUAL, SR(4))] == [0, 0, 1, 4]
     assert [m.stochastic for m in (RNE, SR_EQUAL, SR())] == [False, True, True]
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_an_exact_difference_of_zero_is_negative_toward_minus_infinity_alone(name: str) -> None:
+    """IEEE 754-2019, 6.3."""
+    one = Context(BINARY16, rounding=name).array(1.0)
+    assert bool(np.signbit((one - one).values)) == (name == "RTN")
 
 
 def test_sr_without_a_number_takes_the_most_the_format_allows() -> None:
