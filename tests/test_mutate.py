@@ -52,8 +52,8 @@ def f(x: int | str, top: float = 2.0) -> bool:
 #: Rooms of the recorded sample.
 ROOMS = (
     "fpsim/kernels", "fpsim/products", "fpsim/judge", "ipu/learn", "ipu/ops", "ipu/run",
-    "ipu/plan", "ipu/members", "ipu/frontends/torch", "ipu/frontends/tensorflow",
-    "ipu/frontends/poptorch",
+    "ipu/plan", "ipu/members", "ipu/machine", "ipu/frontends/torch", "ipu/frontends/tensorflow",
+    "ipu/frontends/poptorch", "ipu/frontends/horovod", "ipu/frontends/popdist",
 )
 #: Further rooms that the sample holds; its longest run has these too.
 OTHER_ROOMS = (

@@ -68,7 +68,9 @@ def seeded_mask(seed: Sequence[int], modifier: int, shape: Shape, keep: float) -
     np.True_
     """
     low, high = (int(word) & 0xFFFFFFFF for word in seed)
-    draws = np.random.Generator(np.random.Philox(key=[low | high << 32, modifier % 2**64]))
+    # A list with numbers from 2**63 on would become one of binary64, without the low bits.
+    key = np.array([low | high << 32, modifier % 2**64], np.uint64)
+    draws = np.random.Generator(np.random.Philox(key=key))
     mask: NDArray[np.bool_] = draws.integers(0, 1 << 16, shape) < int(np.float32(keep) * 65536)
     return mask
 

@@ -93,8 +93,8 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], arrivals: Arrivals) -> i
     status, left, until = 0, len(processes), math.inf
     while left:
         try:
-            status = status or ended.get(timeout=_LOOK)
-            left -= 1
+            latest = ended.get(timeout=_LOOK)
+            status, left = status or latest, left - 1
         except queue.Empty:
             if time.monotonic() > until:
                 _end(processes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fpsim import BFLOAT16, BINARY16, BINARY32, F143
+from fpsim import BFLOAT16, BINARY16, BINARY32, BINARY64, F143
 from fpsim.records.units import find_unit
 from ipu.machine import BOW, HYPOTHETICAL, MK1, MK2, MK2_FP8, TARGETS, Device
 
@@ -87,3 +87,10 @@ def test_bfloat16_is_for_the_hypothetical_target():
 def test_unknown_targets_are_answered_with_the_known_ones():
     with pytest.raises(ValueError, match="target='mk3' is not known; use one of mk1, mk2"):
         Device("mk3")
+
+
+def test_targets_are_listed_by_their_names():
+    names = ["mk1", "mk2", "bow", "mk2-fp8", "hypothetical", "reference"]
+    assert [(key, target.name) for key, target in TARGETS.items()] == [(n, n) for n in names]
+    assert TARGETS["mk2"] is MK2
+    assert [name for name in names if BINARY64 in TARGETS[name].formats] == ["reference"]

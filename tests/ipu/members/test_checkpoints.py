@@ -62,8 +62,11 @@ def test_the_last_two_complete_steps_are_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-2", "step-3"]
     names = sorted(path.name for path in (tmp_path / "step-3").iterdir())
     assert names == [MANIFEST, "shared.npz", *(f"worker-{r}.npz" for r in range(REPLICAS))]
-    manifest = json.loads((tmp_path / "step-3" / MANIFEST).read_text())
+    text = (tmp_path / "step-3" / MANIFEST).read_text()
+    manifest = json.loads(text)
     assert (manifest["replicas"], manifest["step"], len(manifest["files"])) == (4, 3, 5)
+    # People read it: each file stands in a line of its own.
+    assert sum(".npz" in line for line in text.splitlines()) == 5
 
 
 class Source:

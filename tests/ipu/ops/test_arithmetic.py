@@ -41,6 +41,17 @@ def test_squares_roots_and_constants(fmt):
         assert gradient_of(y, [a], g)[0].tolist() == gradient.tolist()
 
 
+@FORMATS
+def test_a_weight_between_two_has_the_gap_as_its_slope(fmt):
+    device = machine()
+    x, y, weight, g = (numbers((3, 4), fmt, seed) for seed in (1, 2, 3, 4))
+    sources = [leaf(device, a, fmt) for a in (x, y, weight)]
+    z = ops.lerp(*sources)
+    assert z.array.to_numpy().tolist() == (x + (y - x) * weight).tolist()
+    slopes = [g - g * weight, g * weight, g * (y - x)]
+    assert [a.tolist() for a in gradient_of(z, sources, g)] == [a.tolist() for a in slopes]
+
+
 @pytest.mark.parametrize("control", [FpCtl(), FpCtl(esr=True)], ids=["nearest", "stochastic"])
 @pytest.mark.parametrize("count", [False, True])
 def test_a_bias_in_place_is_the_bias(control, count):

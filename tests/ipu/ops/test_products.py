@@ -8,7 +8,7 @@ import pytest
 from fpsim import BINARY16, BINARY32
 from fpsim.records.geometry import geometry
 from ipu import ops
-from ipu.learn.tensor import Tensor, gradients
+from ipu.learn.tensor import OperationCost, Tensor, gradients
 from ipu.learn.variables import Variable
 from tests.ipu.learn.twin import fma
 from tests.ipu.ops.bits import gradient_of, leaf, machine, numbers
@@ -82,3 +82,11 @@ def test_a_bias_times_zero_is_not_read():
     assert ops.matmul_bias.value(device, bias, x, y, beta=0).values == 6
     rounded = device.from_host(0.0, BINARY16)  # a factor that was rounded to zero is one
     assert np.isnan(ops.matmul_bias.value(device, bias, x, y, beta=rounded).values)
+
+
+def test_the_work_of_a_transposed_convolution_counts_each_side_of_its_kernel():
+    """2 × 5 × 6 elements of three channels, each times 2 × 5 places of four channels."""
+    device = machine()
+    x, w = leaves(device, [numbers((2, 5, 6, 3), BINARY32), numbers((2, 5, 4, 3), BINARY32)])
+    y = ops.conv2d_transpose(x, w, shape=(2, 5, 6, 4))
+    assert y.node.cost == OperationCost(macs=2 * 5 * 6 * 3 * 2 * 5 * 4)

@@ -56,3 +56,12 @@ def test_a_mask_keeps_as_many_of_65536_as_the_probability_says():
     assert abs(masks[1].mean() - 0.25) < 0.01
     assert (masks[1] == seeded_mask([1, 2], 2**64, (1 << 16,), 0.25)).all()
     assert (masks[1] != seeded_mask([2, 1], 0, (1 << 16,), 0.25)).any()
+
+
+@pytest.mark.parametrize(
+    ("seed", "key"), [([-1, -1], 2**64 - 1), ([3, -(2**31)], 3 + 2**63), ([7, 1], 7 + 2**32)]
+)
+def test_the_words_of_a_seed_are_the_halves_of_a_key(seed, key):
+    generator = np.random.Generator(np.random.Philox(key=np.array([key, 5], np.uint64)))
+    draws = generator.integers(0, 1 << 16, (64,))
+    np.testing.assert_array_equal(seeded_mask(seed, 5, (64,), 0.5), draws < 1 << 15)

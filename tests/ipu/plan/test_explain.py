@@ -9,7 +9,7 @@ import pytest
 
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine.target import MK2
-from ipu.plan.explain import TECHNIQUES, alternatives, check_fit, explain
+from ipu.plan.explain import TECHNIQUES, alternatives, check_fit, explain, few_rounds
 from ipu.plan.memory import OutOfMemoryError, StageFigures, capacity, lives, peaks
 from ipu.plan.plan import Plan
 
@@ -88,6 +88,12 @@ def test_a_few_rounds_show_the_peak_of_many(schedule):
     assert len(rows) > 3 or schedule == "sequential"
     for row in rows:
         assert row.bytes == most(row.plan, own)
+
+
+@pytest.mark.parametrize("schedule", ["popart", "grouped", "sequential"])
+def test_rounds_are_eight_micro_batches_for_each_stage(schedule):
+    plan = Plan([stage] * 3, schedule=schedule, count=6 * 64)
+    assert few_rounds(plan) == replace(plan, count=8 * 3)
 
 
 def test_a_plan_of_few_micro_batches_is_not_made_longer():

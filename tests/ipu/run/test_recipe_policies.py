@@ -35,6 +35,14 @@ def test_a_recipe_is_a_policy_in_bfloat16_with_parameters_in_binary32():
     assert Policy.parse(str(policy)) == policy
 
 
+def test_a_layer_takes_a_recipe_of_one_layer_alone():
+    policy = find_policy({"head": "mxfp8+wgrad=bf16", "*": "f32"})
+    assert policy.of("head") == find_policy("mxfp8+wgrad=bf16")
+    assert policy.of("other").recipe is None
+    with pytest.raises(ValueError, match=r"policy='nvfp4\+head=bf16' is of several layers"):
+        find_policy({"head": "nvfp4+head=bf16"})
+
+
 def test_lists_of_ways_with_recipes():
     text = "fp32,bf16,mxfp8,nvfp4,nvfp4-plain,mxfp4,p=f32,c=f32,recipe=mxfp8+head=f32"
     assert len(parse_ways(text)) == 7

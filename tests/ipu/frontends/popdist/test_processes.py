@@ -30,6 +30,10 @@ while len([name for name in os.listdir(folder) if name.isdigit()]) < 3:
     time.sleep(0.01)
 if task.isdigit():
     sys.exit(int(task))
+if task == "late":
+    time.sleep(1)
+    open(f"{folder}/said", "x").close()
+    sys.exit(5)
 try:
     time.sleep(600)
 except KeyboardInterrupt:
@@ -64,9 +68,23 @@ def test_others_are_interrupted_when_one_has_failed(tmp_path, monkeypatch):
     assert_all_ended(tmp_path)
 
 
+def test_others_have_time_to_leave_when_one_has_failed(tmp_path):
+    assert run(THREE, of(tmp_path, "late", "6", "0")) == 6
+    assert (tmp_path / "said").exists()
+    assert_all_ended(tmp_path)
+
+
 def test_programs_that_stay_are_killed(tmp_path, monkeypatch):
     for name in ("GRACE", "SAVING", "ENDING"):
         monkeypatch.setattr(processes, name, 0.2)
+    end, calls = processes._end, []
+
+    def end_once(*arguments):
+        calls.append(arguments)
+        assert len(calls) == 1
+        end(*arguments)
+
+    monkeypatch.setattr(processes, "_end", end_once)
     assert run(THREE, of(tmp_path, "stay", "6", "stay")) == 6
     assert_all_ended(tmp_path)
 
@@ -85,3 +103,23 @@ def test_an_interruption_ends_all(tmp_path, number):
     launcher.send_signal(number)
     assert launcher.wait(60) == INTERRUPTED
     assert_all_ended(tmp_path)
+
+
+#: Needs a moment after its interruption, then leaves by itself.
+LEAVING = """
+import signal, sys, time
+def leave(number, frame):
+    time.sleep(0.2)
+    sys.exit(7)
+signal.signal(signal.SIGUSR1, leave)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_instances_that_have_not_joined_have_a_moment_to_leave():
+    process = subprocess.Popen([sys.executable, "-c", LEAVING], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        processes._end([process], processes.UNSAVED)
+        assert process.poll() == 7

@@ -64,7 +64,7 @@ def test_the_default_is_all_of_an_inference_and_the_last_of_a_training():
     assert (tuple(y.shape), tuple(loss.shape)) == ((6, 1), (3,))
 
 
-def test_sums_are_computed_in_the_tensors_format():
+def test_sums_are_computed_in_the_type_of_the_tensor():
     class Halves(torch.nn.Module):
         def forward(self, x):
             return x
@@ -72,6 +72,8 @@ def test_sums_are_computed_in_the_tensors_format():
     chosen = poptorch.Options().deviceIterations(2).outputMode(Mode.Sum)
     result = poptorch.inferenceModel(Halves(), chosen)(torch.tensor([2048.0, 1.0]).half())
     assert result.item() == 2048  # 2049 is no binary16 number
+    whole = poptorch.inferenceModel(Halves(), chosen.clone())(torch.tensor([2**24, 1]).int())
+    assert (whole.item(), whole.dtype) == (2**24 + 1, torch.int32)  # integers are not rounded
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,24 @@ def test_moves_in_place_cast_numbers_of_another_format():
     assert session.report()["first"][0]["flag"] == "OVERFLOW"
 
 
+def test_a_tensor_from_outside_takes_numbers_of_two_formats_as_they_are():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Identity()
+            self.head.forward = lambda x: x * 1000.0
+
+        def forward(self, x):
+            is_narrow = torch.tensor([True, False])
+            return torch.where(is_narrow, x * 1.0, self.head(x), out=target)
+
+    target = torch.empty(2)
+    with machine({"head": "f32", "*": F16}, count=True) as session:
+        Net()(torch.full((2,), 300.0))
+    assert target.tolist() == [300.0, 300_000.0]
+    assert session.report()["first"] == []
+
+
 def test_results_in_a_tensor_of_the_caller_have_its_format():
     with machine(F16):
         target = torch.ones(2) * 1.0

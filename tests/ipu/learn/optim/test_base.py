@@ -122,3 +122,21 @@ def test_a_variable_that_the_loss_does_not_use_is_named():
     )
     with pytest.raises(ValueError, match="the loss does not depend on unused"):
         training.step(X, LABELS)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.5, momentum=0.5), Adam(0.5), RMSProp(0.5, momentum=0.5, initial=1.0)]
+)
+def test_slots_follow_a_scale_of_the_gradients_that_changes(optimizer):
+    """Those of gradients times four are, after a ratio of a quarter, those of the gradients."""
+    device = Device(f32_denormals="ieee")
+
+    def slots(rule, scale):
+        w = Variable(device.from_host([1.0, 2.0], BINARY32), device, "layer/w")
+        g = device.from_host([0.3 * scale, -0.7 * scale], BINARY32)
+        return rule.apply_gradients([(g, w)], {})
+
+    expected = slots(optimizer, 1.0)["layer/w"]
+    assert any((slot.values != 0).all() for slot in expected)
+    got = optimizer.rescaled(device, slots(optimizer.for_scaled(4.0), 4.0), 0.25)["layer/w"]
+    assert [a.values.tolist() for a in got] == [a.values.tolist() for a in expected]

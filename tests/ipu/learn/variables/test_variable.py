@@ -7,6 +7,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, round_to
 from ipu.learn.variables import (
+    Variable,
     Variables,
     get_variable,
     variable_scope,
@@ -29,6 +30,14 @@ def test_limits_of_the_usual_initialisers(make, limit):
     values = make((64, 32), 0, "w")
     assert 0.98 * limit < np.abs(values).max() <= limit
     assert not zeros((2,), 0, "w").any()
+
+
+def test_variables_are_trained_unless_told_otherwise():
+    device = Device()
+    one = Variable(device.from_host([1.0], BINARY32), device, "w")
+    other = Variable(one.array, device, "mean", trainable=False)
+    assert (one.trainable, one.needs_gradient) == (True, True)
+    assert (other.trainable, other.needs_gradient) == (False, False)
 
 
 def test_every_format_starts_from_the_same_numbers():
