@@ -9,8 +9,8 @@ import pytest
 #: The module that keeps the configuration.
 _SYSTEM = "ipu.frontends.tensorflow.settings.system"
 
-# Importing it starts MPI.
-collect_ignore = ["ipu/frontends/horovod"]
+# Importing the first starts MPI; the second claims vendors' names for the whole process.
+collect_ignore = ["ipu/frontends/horovod", "fpsim/poptorch.py"]
 if not find_spec("torch"):
     collect_ignore += ["fpsim/torch.py", "ipu/frontends/torch", "ipu/frontends/poptorch"]
     collect_ignore += ["ipu/frontends/popdist/poptorch.py"]

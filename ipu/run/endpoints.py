@@ -123,7 +123,7 @@ class Endpoint:
             # Of no progress there is no share.
             return np.asarray((ours - theirs) / (progress if progress > 0 else math.nan))
         if self.name == "log-loss":
-            if min(np.nanmin(ours, initial=1), np.nanmin(theirs, initial=1)) <= 0:
+            if (ours <= 0).any() or (theirs <= 0).any():
                 raise ValueError("endpoint='log-loss' needs losses above zero; use progress")
             return np.asarray(np.log(ours) - np.log(theirs))
         return theirs - ours if self.name.startswith("highest") else ours - theirs

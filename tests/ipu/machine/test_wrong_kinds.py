@@ -27,7 +27,8 @@ VALUES: dict[str, Any] = {
 INSIDE = {
     "counting_apart", "obey", "raise_flags", "rounded", "exact", "partials_for", "select_positive",
     "conv2d",
-    "conv2d_input_gradient", "conv2d_weight_gradient", "naming", "rounding", "shard",
+    "check_blocks", "conv2d_input_gradient", "conv2d_weight_gradient", "naming", "rounding",
+    "shard",
 }
 
 

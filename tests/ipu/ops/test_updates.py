@@ -95,12 +95,16 @@ def test_a_fused_form_would_see_no_hooks():
     told = []
     device = Device()
     w, g = (device.from_host([x], BINARY16) for x in (1.0, 0.5))
-    around = Around(watch=told.append, moved=lambda *move: told.append(move))
+    around = Around(
+        watch=lambda result, operands: told.append((result, operands)),
+        moved=lambda *move: told.append(move),
+    )
     row = find_update("torch sgd")
     numbers = {"lr": 0.5, "momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False,
                "maximize": False}
     assert row(device, w, g, (None,), around, **numbers).value.tolist() == [0.75]
-    (result, (verb, before, operands, factor, after)) = told
+    ((result, read), (verb, before, operands, factor, after)) = told
+    assert [x.tolist() for x in read] == [[1.0], [0.5]]
     assert (verb, factor, before.tolist(), after.tolist()) == ("add", -0.5, [1.0], [0.75])
     assert result is after
     assert operands[0] is g

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import jinja2
 import pytest
@@ -27,7 +28,10 @@ def test_a_missing_value_is_refused(tmp_path):
 def test_a_page_is_written_with_its_date_and_the_style_sheet_unescaped(tmp_path):
     path = write_page(tmp_path / "index.html", "compare", {
         "title": "a <b> program", "heads": [], "rows": [], "runs": [], "images": {"losses": ""},
-        "layers": [], "columns": [], "headlines": {}, "reasons": {},
+        "layers": [], "columns": [], "headlines": {}, "reasons": {}, "verdicts": [],
+        "comparison": SimpleNamespace(
+            declared=SimpleNamespace(digest="0"), ways=["fp32"], reference=0, notes=[]
+        ),
     })
     text = path.read_text(encoding="utf-8")
     assert '"Segoe UI"' in text
