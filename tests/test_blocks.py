@@ -130,6 +130,19 @@ _ONE_WORKER = f"""["127.0.0.1:'"{_PORT}"'"]"""
 
 #: By page: replacements, each with its reason.
 INSTEAD = {
+    "tensorflow.md": [
+        ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
+    ],
+    "compare-runs.md": [
+        ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
+    ],
+    "block-scaled.md": [
+        ("+head=bf16", "+Linear=bf16", "the reader's layer"),
+        ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
+    ],
+    "pytorch.md": [
+        ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
+    ],
     "README.md": [
         (".venv/bin/python experiments/", "python -m ipu.experiments.", "names in the wheel"),
         ("rounding.py ", "rounding ", "names in the wheel"),
