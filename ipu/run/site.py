@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.learn.policy import Policy
+from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
+from ipu.ops.dense import LayerRecipe
 from ipu.run.account import counted_name
 from ipu.run.births import SATURATED, ZERO
 
@@ -68,6 +70,23 @@ class Site:
     def line(self) -> str:
         """FILE:LINE of the user's program, where the front end knows it."""
         return ""
+
+    @property
+    def recipe(self) -> LayerRecipe | None:
+        """The recipe of the layer at the moment that computes; None: it has none."""
+        recipe = self.policy.recipe
+        if recipe is None or self.direction == "optimizer":
+            return None
+        place = self.run.place
+        is_training = self.direction in ("forward", "backward")
+        return LayerRecipe(recipe, self.layer, Moment(place.step, place.micro_batch, is_training))
+
+    def note_outside(self, operation: str, fmt: Format | None = None) -> None:
+        """Tell of a product that no recipe covers and that computes in fmt; None: the layers'."""
+        recipe = self.policy.recipe
+        if recipe is not None and self.direction != "optimizer":
+            fmt = fmt or self.activations
+            self.device.blocks.note_outside(self.layer, operation, recipe, fmt)
 
     def note_constant(
         self, fmt: Format, value: float, change: str, rounded: Array | None = None

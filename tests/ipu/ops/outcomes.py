@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from hypothesis import strategies as st
 
 from fpsim import BINARY16, BINARY32
 from fpsim.array import Array
@@ -16,7 +17,13 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
 
-__all__ = ["Outcome", "of_row", "operands", "outcome"]
+__all__ = ["Outcome", "of_row", "operands", "outcome", "shapes"]
+
+#: An axis may be long enough that its sum is spread.
+shapes = st.one_of(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.tuples(st.integers(1, 3), st.integers(60, 200)), st.tuples(st.integers(60, 200)),
+).map(tuple)
 
 #: Zeros, subnormal and smallest numbers, 1, the largest number, infinities, NaNs (one signals).
 HARD = np.array(

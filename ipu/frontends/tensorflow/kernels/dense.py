@@ -17,11 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 from ipu.frontends.tensorflow.kernels.table import NodeSite
-from ipu.machine.delayed import Moment
-from ipu.ops.dense import LayerRecipe
 from ipu.ops.passes import DensePass, Which
 
-__all__ = ["note_outside", "pass_of", "recipe_of"]
+__all__ = ["pass_of"]
 
 _READS = ("ReadVariableOp", "VariableV2", "Variable")
 #: Operations that leave every number as it is, or cast it.
@@ -29,24 +27,6 @@ _VIEWS = ("Identity", "Cast", "Reshape", "Transpose", "StopGradient", "Squeeze",
           "Enter", "EnsureShape", "PreventGradient", "CheckNumerics", "StridedSlice", "Split")
 #: Views from a variable to a product.
 _LONGEST = 16
-
-
-def recipe_of(site: NodeSite) -> LayerRecipe | None:
-    """The recipe of the layer at the moment that runs; None: it has none."""
-    recipe = site.policy.recipe
-    if recipe is None or site.direction == "optimizer":
-        return None
-    place = site.run.place
-    is_training = site.direction in ("forward", "backward")
-    return LayerRecipe(recipe, site.layer, Moment(place.step, place.micro_batch, is_training))
-
-
-def note_outside(site: NodeSite) -> None:
-    """Tell of a product that no recipe covers."""
-    recipe = site.policy.recipe
-    if recipe is not None and site.direction != "optimizer":
-        assert site.fmt is not None
-        site.device.blocks.note_outside(site.layer, site.node.type, recipe, site.fmt)
 
 
 def pass_of(site: NodeSite) -> DensePass | None:

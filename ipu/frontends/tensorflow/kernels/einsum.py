@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fpsim.array import Array
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.dense import note_outside
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 
 __all__: list[str] = []
@@ -17,7 +16,7 @@ def _einsum(site: NodeSite) -> Run:
 
     def run(*operands: Array) -> Array:
         if len(operands) > 1:
-            note_outside(site)
+            site.note_outside(site.node.type, site.fmt)
         return ops.einsum.value(device, *operands, equation=equation, partials=partials)
 
     return run

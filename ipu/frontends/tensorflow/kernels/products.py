@@ -11,7 +11,7 @@ from typing import Any
 from fpsim.array import Array
 from fpsim.records.geometry import Padding
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.dense import note_outside, pass_of, recipe_of
+from ipu.frontends.tensorflow.kernels.dense import pass_of
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.ops.passes import DensePass, product
 
@@ -36,10 +36,10 @@ def _product(
     def run(x: Array, y: Array) -> Array:
         x = _turned(x) if is_left_turned else x
         y = _turned(y) if is_right_turned else y
-        how = recipe_of(site)
+        how = site.recipe
         if how is not None and of is not None:
             return product(device, x, y, of, how, partials=partials)
-        note_outside(site)
+        site.note_outside(site.node.type, site.fmt)
         return ops.matmul.value(device, x, y, partials=partials)
 
     return run
@@ -103,7 +103,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         device, options = site.device, _options(site)
 
         def run(x: Array, w: Array) -> Array:
-            note_outside(site)
+            site.note_outside(site.node.type, site.fmt)
             kernels = layout(w)
             groups = x.shape[3] // kernels.shape[2]
             return ops.conv2d.value(device, x, kernels, groups=groups, **options)
@@ -116,7 +116,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         partials = options.pop("partials")
 
         def run(sizes: Any, w: Array, gradient: Array) -> Array:
-            note_outside(site)
+            site.note_outside(site.node.type, site.fmt)
             shape, kernels = _sizes(sizes), layout(w)
             saved = (None, kernels, partials, shape)
             groups = shape[3] // kernels.shape[2]
@@ -130,7 +130,7 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
         partials = options.pop("partials")
 
         def run(x: Array, sizes: Any, gradient: Array) -> Array:
-            note_outside(site)
+            site.note_outside(site.node.type, site.fmt)
             shape = _sizes(sizes)
             kernels = layout(device.zeros(shape, gradient.format))
             groups = x.shape[3] // kernels.shape[2]

@@ -14,7 +14,6 @@ import torch
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
 from ipu import ops
-from ipu.frontends.torch.aten.dense import note_outside
 from ipu.frontends.torch.aten.factors import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 
@@ -84,7 +83,7 @@ def _convolution(
     options = _options(axes, stride, padding, groups, dilation)
     images, kernel = _images(a), _kernel(kernel)
     verb = "conv2d_input_gradient" if transposed else "conv2d"
-    note_outside(call, verb)
+    call.note_outside(verb)
     operands = factors(call, images, kernel, (x, w), verb)
     how = options._asdict() | operands.options
     if transposed:
@@ -134,7 +133,7 @@ def _convolution_backward(
     if transposed:
         row, options = ops.conv2d_transpose, options | {"shape": images.shape}
     to_x = to_w = to_b = None
-    note_outside(call, "conv2d_backward")
+    call.note_outside("conv2d_backward")
     if output_mask[0]:
         verb = "conv2d" if transposed else "conv2d_input_gradient"
         operands = factors(call, slopes, kernel, (gradient, w), verb)

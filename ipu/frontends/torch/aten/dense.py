@@ -21,11 +21,10 @@ from fpsim.array import Array
 from ipu.frontends.torch.aten.factors import Factors
 from ipu.frontends.torch.aten.table import Call
 from ipu.frontends.torch.values import ACTIVATION, WEIGHT
-from ipu.machine.delayed import Moment
 from ipu.ops.dense import LayerRecipe
 from ipu.ops.passes import DensePass, Which, product
 
-__all__ = ["dense_bias", "dense_product", "note_outside", "recipe_of"]
+__all__ = ["dense_bias", "dense_product"]
 
 #: Autograd nodes that leave every number as it is, or cast it.
 _VIEWS = ("T", "Transpose", "Permute", "View", "UnsafeView", "ReshapeAlias", "Alias", "Slice",
@@ -37,23 +36,6 @@ _FIRST = {"MmBackward": 0, "AddmmBackward": 1}
 _LONGEST = 16
 
 
-def recipe_of(call: Call) -> LayerRecipe | None:
-    """The recipe of the layer that computes, at its moment; None: it has none."""
-    recipe = call.policy.recipe
-    if recipe is None or call.direction == "optimizer":
-        return None
-    place = call.run.place
-    is_training = call.direction in ("forward", "backward")
-    return LayerRecipe(recipe, call.layer, Moment(place.step, place.micro_batch, is_training))
-
-
-def note_outside(call: Call, operation: str) -> None:
-    """Tell of a product that no recipe covers."""
-    recipe = call.policy.recipe
-    if recipe is not None and call.direction != "optimizer":
-        call.device.blocks.note_outside(call.layer, operation, recipe, call.activations)
-
-
 def dense_product(
     call: Call, operation: str, tensors: tuple[Any, Any], factors: Factors
 ) -> Array | None:
@@ -61,13 +43,13 @@ def dense_product(
 
     tensors    that the factors were read from.
     """
-    how = recipe_of(call)
+    how = call.recipe
     if how is None:
         return None
     is_backward = call.direction == "backward"
     of = (_backward if is_backward else _forward)(call, *tensors)
     if of is None:
-        note_outside(call, operation)
+        call.note_outside(operation)
         return None
     rounding = {"scale": factors.scale, "to": factors.to}
     return product(
@@ -77,13 +59,13 @@ def dense_product(
 
 def dense_bias(call: Call, x: torch.Tensor, y: torch.Tensor) -> dict[str, LayerRecipe]:
     """The option of a forward product with a bias, whose right operand is a weight."""
-    how = recipe_of(call)
+    how = call.recipe
     if how is None:
         return {}
     is_dense = x.ndim == y.ndim == 2 and call.direction != "backward"
     if is_dense and _forward(call, x, y) == DensePass(Which.FORWARD, is_left=False):
         return {"recipe": how}
-    note_outside(call, "addmm")
+    call.note_outside("addmm")
     return {}
 
 

@@ -13,7 +13,7 @@ import torch
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu import ops
-from ipu.frontends.torch.aten.dense import dense_bias, dense_product, note_outside
+from ipu.frontends.torch.aten.dense import dense_bias, dense_product
 from ipu.frontends.torch.aten.factors import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 
@@ -31,7 +31,7 @@ def _of_matrices(name: str, ndim: int) -> None:
         result = dense_product(call, name, (x, y), operands) if ndim == 2 else None
         if result is None:
             if ndim > 2:
-                note_outside(call, name)
+                call.note_outside(name)
             result = ops.matmul.value(call.device, operands.x, operands.y, **operands.options)
         return call.result(result)
 
@@ -47,7 +47,7 @@ def _mv(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not (x.numel() and y.numel()):
         return NotImplemented
-    note_outside(call, "mv")
+    call.note_outside("mv")
     operands = factors(call, a, b.reshape(-1, 1), (x, y))
     column = ops.matmul.value(call.device, operands.x, operands.y, **operands.options)
     return call.result(column.reshape(-1))
@@ -58,7 +58,7 @@ def _dot(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     a, b = call.arrays(x, y)
     if not x.numel():
         return NotImplemented
-    note_outside(call, "dot")
+    call.note_outside("dot")
     operands = factors(call, a.reshape(1, -1), b.reshape(-1, 1), (x, y))
     return call.result(ops.matmul.value(call.device, *operands[:2], **operands.options).reshape(()))
 

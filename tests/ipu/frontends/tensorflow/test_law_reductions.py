@@ -20,13 +20,7 @@ from ipu.ops.probabilities import terms_slope
 from ipu.ops.reductions import first_index
 from tests.ipu.frontends.tensorflow.framework import tf
 from tests.ipu.frontends.tensorflow.law import agree, law, seeds
-from tests.ipu.ops.outcomes import operands
-
-#: An axis may be long enough that its sum is spread.
-shapes = st.one_of(
-    st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    st.tuples(st.integers(1, 3), st.integers(60, 200)), st.tuples(st.integers(60, 200)),
-).map(tuple)
+from tests.ipu.ops.outcomes import operands, shapes
 
 
 @st.composite
