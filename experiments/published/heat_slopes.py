@@ -107,6 +107,6 @@ def plot(result: Result) -> Figure:
         slope = MODES[part][1]
         axes.loglog(places, means[-1] * (places / places[-1]) ** slope, **THEORY)
     axes.set(title="Rounding errors of the heat equation",
-             xlabel="time step (thin: the published powers)", ylabel="rms error / unit roundoff")
+             xlabel="time step (dashed: the published powers)", ylabel="rms error / unit roundoff")
     axes.legend(fontsize=9)
     return figure

@@ -129,6 +129,15 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
     return f"Compute {_place(cause)} in binary32", ways
 
 
+def _lower_to(cause: Cause, report: Report, base: Way) -> Remedy:
+    """The highest loss scale that the numbers of the run would have borne."""
+    scales = report["loss_scale"]
+    down = scales["highest_safe"] / scales["present"]
+    return f"Lower the loss scale to {scales['highest_safe']:g}", (
+        _with(base, loss_scale=base.changes.loss_scale * down),
+    )
+
+
 def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
     """A lower loss scale."""
     present = (report.get("loss_scale") or {}).get("present", 1.0)
@@ -189,8 +198,9 @@ def _outside(cause: Cause, report: Report, base: Way) -> Remedy:
 
 _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
     "constant": _constant, "division": _range, "invalid": _range, "overflow": _range,
-    "gradients overflow": _lower, "gradients vanish": _higher, "updates": _rounding, "sums": _sum,
-    "integers": _integers, "diverges": _diverges, "outside": _outside,
+    "gradients overflow": _lower, "scale": _lower_to, "gradients vanish": _higher,
+    "updates": _rounding, "sums": _sum, "integers": _integers,
+    "diverges": _diverges, "outside": _outside,
 }
 
 

@@ -52,8 +52,8 @@ _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
 class Cause:
     """One cause.
 
-    kind        "constant", "division", "invalid", "overflow", "gradients overflow", "diverges",
-                "gradients vanish", "updates", "sums", "integers", "outside".
+    kind        "constant", "division", "invalid", "overflow", "gradients overflow", "scale",
+                "diverges", "gradients vanish", "updates", "sums", "integers", "outside".
     sentence    what happened, with the symptom.
     row         of the birth that it begins with; {} where the cause is no single operation.
     harm        1 for numbers that left their range; else the share of digits, updates or terms.
@@ -264,6 +264,14 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     first = min(rows, key=lambda row: (row["step"], row["number"]))
     clause = _clause(first)
     n = f"{_share(first)}"
+    scales = report.get("loss_scale") or {}
+    if scales and scales["best"] is not None and scales["highest_safe"] < scales["present"]:
+        yield Cause(
+            "scale", _capital(f"{clause}: {n}, as the present scale of {scales['present']:g} takes "
+                              f"{scales['limited_by']} beyond the largest number of its format"),
+            {**first, "layer": scales["limited_by"]},
+        )
+        return
     if first["kind"] in (DIVISION, NAN):
         constant = next((births[i] for i in first["causes"] if births[i]["kind"] == CONSTANT), None)
         if constant is None and first["kind"] == DIVISION:
