@@ -143,6 +143,8 @@ class Trace:
         try:
             returned = step(*[x.copy() for x in arrays])
         except TypeError as error:
+            if str(_PLACE) in str(error):  # numpy's too: places are no numbers
+                _refuse("a write into an outside Array, which cannot hold traced numbers,", error)
             if type(error) is TypeError:
                 raise
             _refuse("an operation on numbers", error)  # numpy's own error: it cannot compute places

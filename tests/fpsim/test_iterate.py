@@ -241,3 +241,18 @@ def test_contexts_that_a_kernel_does_not_serve_are_named() -> None:
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             context.iterate(heat, context.ones(3), 1)
+
+
+@pytest.mark.parametrize("of", [lambda x: x, lambda _: 5.0], ids=["traced", "constant"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_step_that_writes_into_an_array_from_outside_is_refused(of, size) -> None:  # type: ignore[no-untyped-def]
+    context = fp.Context("binary16")
+    outside = context.array([1.0] * size)
+
+    def step(x: fp.Array) -> fp.Array:
+        outside[...] = of(x)
+        return x + outside
+
+    with pytest.raises(TypeError, match="a write into an outside Array, which cannot hold traced numbers, is"):
+        context.iterate(step, context.array([2.0] * size), 3)
+    assert outside.tolist() == [1.0] * size

@@ -155,6 +155,20 @@ def test_gradients_that_overflow(report):
     assert tried(report) == ["fp16+scale=0.0625", "fp16+scale=0.00390625", "fp16+net.a=f32"]
 
 
+def test_a_scale_beyond_what_the_loss_bears(report):
+    report["births"] = [born("NaN", layer="head", direction="forward")]
+    scales = {"present": 2.0**16, "highest_safe": 2.0**15, "limited_by": "loss", "best": 1.0,
+              "lost": (0.0, 0.0), "unseen": 0}
+    report["loss_scale"] = scales
+    (item,) = find_advice(report, HALF)
+    assert (item.what, item.layer) == ("Lower the loss scale to 32768", "loss")
+    assert "the present scale of 65536 takes loss beyond the largest number" in item.evidence
+    assert [str(w) for w in item.ways] == ["fp16+scale=0.5"]
+    report["loss_scale"] = scales | {"present": 2.0**15}  # the last one that it bears
+    (item,) = find_advice(report, HALF)
+    assert item.what.endswith("in binary32")
+
+
 def test_updates_that_are_swallowed(report):
     report["swallowed"] = make_report()["swallowed"]
     (item,) = find_advice(report, HALF)
