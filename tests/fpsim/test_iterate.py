@@ -245,7 +245,9 @@ def test_contexts_that_a_kernel_does_not_serve_are_named() -> None:
 
 @pytest.mark.parametrize("of", [lambda x: x, lambda _: 5.0], ids=["traced", "constant"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_step_that_writes_into_an_array_from_outside_is_refused(of, size) -> None:  # type: ignore[no-untyped-def]
+def test_a_step_that_writes_into_an_outside_array_is_refused(
+    of: Callable[[fp.Array], object], size: int
+) -> None:
     context = fp.Context("binary16")
     outside = context.array([1.0] * size)
 
