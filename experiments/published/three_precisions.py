@@ -133,6 +133,6 @@ def plot(result: Result) -> Figure:
                   label=f"corrections by {part}")
         axes.axvline(PARTS[part][1], **THEORY)
     axes.set(title="Systems solved to FP32 with LU in FP16", ylabel="share solved",
-             xlabel="log10 of the condition number (thin: the published limits)")
+             xlabel="log10 of the condition number (dashed: the published limits)")
     axes.legend(fontsize=9)
     return figure
