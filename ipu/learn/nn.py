@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from fpsim.elementwise.sizes import checked_count, checked_number
-from fpsim.records.formats import F143, Format
+from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Pair, Stride
 from ipu import ops
 from ipu.learn.address import moment_of
@@ -98,7 +98,7 @@ def _layer_of(device: Device) -> str:
 
 
 def _in_quarters(policy: Policy | None) -> bool:
-    return policy is not None and policy.compute == F143
+    return policy is not None and policy.in_quarters
 
 
 # Layers -----------------------------------------------------------------------------------------

@@ -107,7 +107,6 @@ class Policy:
         object.__setattr__(self, "compute", _field_format("compute", self.compute))
         if self.recipe is not None:
             object.__setattr__(self, "recipe", find_recipe(self.recipe))
-        quarters = self.compute == F143
         if self.recipe is not None and self.compute in (F143, BINARY64):
             raise ValueError(
                 f"recipe={self.recipe} with compute={self.compute}: products in blocks read f16, "
@@ -115,7 +114,7 @@ class Policy:
             )
         usual = {
             "param": self.param,
-            "partials": BINARY16 if quarters else wide(self.compute),
+            "partials": BINARY16 if self.in_quarters else wide(self.compute),
             "accumulator": self.param,
             "output": self.activations,
         }
@@ -127,7 +126,7 @@ class Policy:
                 f"param={self.param}, compute={self.compute}: parameters are kept in the format of "
                 "activations or in binary32; change one"
             )
-        if quarters and self.partials != BINARY16:
+        if self.in_quarters and self.partials != BINARY16:
             raise ValueError(
                 f"partials={self.partials}: products of quarters keep binary16 partials; use those"
             )
@@ -136,7 +135,7 @@ class Policy:
                 f"compute={self.compute}, partials={self.partials}: binary64 is the reference and "
                 "computes with binary64 partials alone; change one"
             )
-        if not quarters and self.partials == BINARY16:
+        if not self.in_quarters and self.partials == BINARY16:
             self._half_partials()
 
     def _half_partials(self) -> None:
@@ -174,10 +173,22 @@ class Policy:
             formats[_KEYS[key]] = _LONG[short]
         return cls(**formats)
 
+    # Layers ask at every call, so the comparisons are made once.
+
+    @cached_property
+    def in_quarters(self) -> bool:
+        """Products take quarters: F143, and F152 backward."""
+        return self.compute == F143
+
+    @cached_property
+    def has_single_parameters(self) -> bool:
+        """Parameters are binary32."""
+        return self.param == BINARY32
+
     @cached_property
     def activations(self) -> Format:
         """In which layers hold values and gradients."""
-        return BINARY16 if self.compute == F143 else self.compute
+        return BINARY16 if self.in_quarters else self.compute
 
     @property
     def default(self) -> Policy:

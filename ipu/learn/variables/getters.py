@@ -68,7 +68,7 @@ def policy_getter(
     policy = current_policy()
     if policy is None:
         raise RuntimeError("the variables have no policy; pass one: Variables(device, policy=…)")
-    if policy.param is BINARY32 or policy.param == BINARY32:
+    if policy.has_single_parameters:
         return fp32_parameter_getter(
             getter, name, shape, dtype, initializer, trainable, regularizer
         )

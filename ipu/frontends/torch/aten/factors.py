@@ -50,7 +50,7 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
     device, policy, to = call.device, call.policy, x.format
     of_one_type(*of)
     if call.dtype == torch.float32 and policy.compute != policy.activations:
-        if policy.compute == F143:
+        if policy.in_quarters:
             a, b = (
                 quarters(device, operand, F152 if call.memory.is_gradient(tensor) else F143)
                 for operand, tensor in zip((x, y), of, strict=True)
