@@ -88,7 +88,8 @@ class Chain:
         """
         if not figures:
             raise ValueError("figures=() are of no program; measure one with layers")
-        layers, activations, variables = [], [], {}
+        layers, activations = [], []
+        variables: dict[Any, Holding] = {}
         last = len(figures) - 1
         for stage, of_stage in enumerate(figures):
             whole = Holding(
@@ -232,7 +233,7 @@ class ChainRanges:
         }
         self._of_plans: dict[Any, tuple[Integers, Integers, Integers]] = {}
 
-    def _by_layer(self, sizes: Sequence[int]) -> Integers:
+    def _by_layer(self, sizes: Sequence[int] | Integers) -> Integers:
         """Sums of the variables that belong to each layer."""
         sums = np.zeros(len(self.chain), np.int64)
         np.add.at(sums, self._owner, np.array(sizes, np.int64))

@@ -31,8 +31,8 @@ from ipu.plan.schedule import Phase, Program
 
 __all__ = [
     "HOST", "LANES", "LINK", "REMOTE", "Copy", "Event", "Rates", "Share", "compute_cycles",
-    "copies", "program_cycles", "remote_share", "shares", "timeline", "update_time",
-    "waits",
+    "copies", "program_cycles", "remote_share", "shares", "slots_time", "timeline",
+    "update_time", "waits",
 ]
 
 _ASSUMED = Evidence.ASSUMED
@@ -281,10 +281,18 @@ def timeline(
 def update_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None) -> Any:
     """Cycles of one update: the end of its `timeline`, to the last bits of binary64.
 
-    A pipeline repeats its slots, and each kind of slot is computed once.
-
     figures    whose numbers may be arrays, of as many plans with the same programs; so is the time.
     """
+    slots = slots_time(plan, figures, rates)
+    if not plan.training:
+        return slots
+    clock = _clock(plan, figures, rates, None)
+    clock.update()
+    return slots + clock.now
+
+
+def slots_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None) -> Any:
+    """Cycles of all slots of an update, as `update_time`; each kind of slot is computed once."""
     kinds: dict[tuple[Any, ...], tuple[tuple[Program, ...], int]] = {}
     for _, work in groupby(plan.programs, key=lambda p: p.slot):
         slot = tuple(work)
@@ -295,10 +303,6 @@ def update_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None
         clock = _clock(plan, figures, rates, None)
         clock.slot(slot)
         total = total + count * clock.now
-    if plan.training:
-        clock = _clock(plan, figures, rates, None)
-        clock.update()
-        total = total + clock.now
     return total
 
 

@@ -24,8 +24,8 @@ from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
 
 __all__ = [
-    "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load", "OutOfMemoryError", "Peak", "StageFigures",
-    "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
+    "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load", "OutOfMemoryError", "Peak",
+    "StageFigures", "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
     "kept_bytes", "lives", "loaded_bytes", "loads", "peaks", "remote_bytes", "transfers",
     "transfers_of", "update_program",
 ]

@@ -10,9 +10,9 @@ few boundaries that divide the work evenly, then what lies around the best of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any, NamedTuple
 
@@ -25,10 +25,15 @@ from ipu.plan.chain import Chain, ChainRanges, Integers
 from ipu.plan.cycles import Rates, update_time
 from ipu.plan.memory import Load, StageFigures, capacity, loaded_bytes, loads
 from ipu.plan.plan import Plan
-from ipu.plan.schedule import Schedule
 
-__all__ = ["PlanRow", "PlanSpace", "Search", "front", "search"]
+__all__ = ["POPTORCH", "TENSORFLOW", "PlanRow", "PlanSpace", "Search", "front", "search"]
 
+#: What front ends can choose: schedules with their modes of recomputation.
+TENSORFLOW: Mapping[str, Sequence[str | None]] = {
+    "grouped": (None, "then", "interleaved"), "interleaved": (None, "then"),
+    "sequential": (None, "interleaved"),
+}
+POPTORCH: Mapping[str, Sequence[str | None]] = {"popart": ("interleaved",), "sequential": (None,)}
 #: Plans with the same choices that are computed at once; where there are more, boundaries are few.
 _MOST = 3000
 #: Rounds of a search around the best cuts, and layers that a cut moves by.
@@ -58,35 +63,50 @@ class PlanSpace:
 
     ipus             at most.
     micro_batches    of one update, of all replicas.
-    schedules, recomputes, offloads    that are tried.
+    schedules        that are tried, each with its modes of recomputation.
+    offloads         kinds of tensors in remote memory.
+    replicas         exactly so many; None: all numbers that divide the micro-batches.
+    shard_minimum    elements of the smallest tensor that is sharded.
     """
 
     ipus: int
     micro_batches: int
-    schedules: Sequence[str] = ("grouped", "interleaved", "sequential")
-    recomputes: Sequence[str | None] = (None, "then", "interleaved")
+    schedules: Mapping[str, Sequence[str | None]] = field(default_factory=lambda: TENSORFLOW)
     offloads: Sequence[tuple[str, ...]] = tuple(
         kinds for n in range(len(OFFLOADS) + 1) for kinds in combinations(OFFLOADS, n)
     )
+    replicas: int | None = None
+    shard_minimum: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("ipus", "micro_batches"):
+        for name in ("ipus", "micro_batches", "replicas"):
             value = getattr(self, name)
+            if name == "replicas" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r} is no number of them; use 1 or more")
+        replicas = self.replicas or 1
+        if self.micro_batches % replicas or replicas > self.ipus:
+            raise ValueError(
+                f"replicas={replicas} do not share micro_batches={self.micro_batches} on "
+                f"ipus={self.ipus}; use a divisor of the micro-batches, at most {self.ipus}"
+            )
 
     def plans(self, chain: Chain) -> Iterator[Plan]:
         """Every plan but for its cuts."""
         for n_stages, mapping in _mappings(chain, self.ipus):
             most = self.ipus // len(set(mapping))
             for replicas in range(1, most + 1):
-                if self.micro_batches % replicas == 0:
+                if self.micro_batches % replicas == 0 and self.replicas in (None, replicas):
                     yield from self._of(n_stages, mapping, replicas)
 
     def _of(self, n_stages: int, mapping: Sequence[int], replicas: int) -> Iterator[Plan]:
         count = self.micro_batches // replicas
-        for schedule in self.schedules if n_stages > 1 else ("sequential",):
-            for recompute in self.recomputes if n_stages > 1 else (None,):
+        schedules = self.schedules
+        if n_stages == 1:  # PopART has one slot for both passes of an only stage
+            schedules = {"popart" if "popart" in schedules else "sequential": (None,)}
+        for schedule, modes in schedules.items():
+            for recompute in modes:
                 try:
                     plan = Plan(
                         [_stage] * n_stages, mapping=mapping, schedule=schedule, count=count,
@@ -97,7 +117,10 @@ class PlanSpace:
                 for offload in self.offloads:
                     yield replace(plan, offload=offload)
                     if replicas > 1:
-                        yield replace(plan, offload=offload, shard_state=True)
+                        yield replace(
+                            plan, offload=offload, shard_state=True,
+                            shard_minimum=self.shard_minimum,
+                        )
 
 
 def _stage(*arguments: Any) -> Any:
@@ -116,7 +139,7 @@ class Search(NamedTuple):
     """What a search has found.
 
     rows      the front: no plan that was tried is both faster and smaller.
-    tried     plans; space: all that there are.
+    tried     plans, of all that there are.
     room      bytes of an IPU.
     """
 
@@ -261,6 +284,8 @@ def search(
         of_all += comb(len(chain) - 1, plan.n_stages - 1)
         table.try_all(combinations(_boundaries(chain, plan.n_stages), plan.n_stages - 1))
         tables.append(table)
+    if not any(table.rows for table in tables):
+        raise ValueError(_no_plan(chain, space))
     best = front(row for table in tables for row in table.front)
     for _ in range(_ROUNDS):
         by_plan: dict[int, list[PlanRow]] = {}
@@ -277,6 +302,14 @@ def search(
     return Search(chain, target, space, best, tried, of_all, room)
 
 
+def _no_plan(chain: Chain, space: PlanSpace) -> str:
+    """Why there is no plan at all."""
+    return (
+        f"micro_batches={space.micro_batches} on ipus={space.ipus}, replicas={space.replicas}: no "
+        f"schedule of {', '.join(space.schedules)} takes them; use a multiple of {2 * space.ipus}"
+    )
+
+
 def _boundaries(chain: Chain, n_stages: int) -> list[int]:
     """Layers at which a stage may begin: all, or so many that their combinations are few.
 
@@ -286,7 +319,7 @@ def _boundaries(chain: Chain, n_stages: int) -> list[int]:
     work = [layer.forward_cycles + layer.backward_cycles for layer in chain.layers]
     runs = [float(cycles) for cycles in work]
     while comb(len(edges), n_stages - 1) > _MOST:
-        pairs = [a + b for a, b in zip(runs, runs[1:], strict=False)]
+        pairs = [a + b for a, b in pairwise(runs)]
         least = min(range(len(pairs)), key=lambda i: (pairs[i], -chain.crossing(edges[i])))
         runs[least : least + 2] = [pairs[least]]
         del edges[least]

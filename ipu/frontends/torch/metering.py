@@ -35,7 +35,7 @@ __all__ = ["LayerMeter", "StepMeasured"]
 _OF_LAYERS = ("forward", "backward")
 
 
-class StepMeasured(BaseException):  # noqa: N818
+class StepMeasured(BaseException):
     """The first step of a program is over; no error, and no `except Exception` takes it."""
 
 
@@ -271,6 +271,19 @@ class LayerMeter:
             self.chain = self._measured()
             raise StepMeasured
         self._passes = 0
+
+    def why_not(self, program: str) -> str:
+        """Why a program that has ended was not measured."""
+        if self._forward is None:
+            what = "no torch.nn.Module was called with gradients on"
+        elif not self._is_done:
+            what = "no backward pass ran behind the model's forward"
+        else:
+            what = "no optimiser of torch took a step"
+        return (
+            f"program={program!r} has no training step to plan: {what}; give a script that trains "
+            "its model for one step or more"
+        )
 
     def _measured(self) -> Chain:
         forward, target = self._forward, self._device.target
