@@ -11,10 +11,10 @@ from ipu.plan.memory import StageFigures, lives, peaks
 from ipu.plan.plan import Plan
 from ipu.plan.search import PlanRow, Search
 
-__all__ = ["Bound", "bounds", "filled"]
+__all__ = ["PlanBound", "bounds", "filled"]
 
 
-class Bound(NamedTuple):
+class PlanBound(NamedTuple):
     """A limit of a plan: without it an update would take this share of its time less.
 
     remedy    what moves the limit.
@@ -25,7 +25,7 @@ class Bound(NamedTuple):
     remedy: str
 
 
-def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[Bound, ...]:
+def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[PlanBound, ...]:
     """What binds a plan of a search, the hardest first; what costs nothing is left out."""
     rates = rates or Rates(search.target)
     figures, plan = row.figures(search.chain), row.plan
@@ -38,24 +38,24 @@ def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[Bo
     ):
         fast = replace(rates, **{name: replace(getattr(rates, name), value=float("inf"))})
         words = {"link": "exchange between IPUs", "host": "host I/O", "remote": "remote memory"}
-        rows.append(Bound(words[name], 1 - update_time(plan, figures, fast) / total, remedy))
+        rows.append(PlanBound(words[name], 1 - update_time(plan, figures, fast) / total, remedy))
     even = _balanced(figures)
     rows += [
-        Bound("stages of unequal work", 1 - update_time(plan, even, rates) / total,
+        PlanBound("stages of unequal work", 1 - update_time(plan, even, rates) / total,
               "smaller layers can be cut more evenly"),
-        Bound("bubble", _bubble(plan, figures, rates) / total,
+        PlanBound("bubble", _bubble(plan, figures, rates) / total,
               "more micro-batches in an update, which changes its samples"),
-        Bound("update", 1 - slots_time(plan, figures, rates) / total,
+        PlanBound("update", 1 - slots_time(plan, figures, rates) / total,
               "more micro-batches in an update, which changes its samples"),
     ]
     return tuple(sorted((r for r in rows if r.share > 1e-9), key=lambda r: -r.share))
 
 
-def _memory(search: Search, row: PlanRow) -> Bound:
+def _memory(search: Search, row: PlanRow) -> PlanBound:
     """Plans that do not fit would be faster."""
     fastest = search.rows[0]
     share = 0.0 if fastest.bytes <= search.room else 1 - fastest.cycles / row.cycles
-    return Bound(f"memory of {filled(search, fastest)}", max(share, 0.0),
+    return PlanBound(f"memory of {filled(search, fastest)}", max(share, 0.0),
                  "smaller micro-batches, or formats of fewer bits")
 
 

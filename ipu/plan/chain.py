@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ipu.plan.memory import Holding, StageFigures
 from ipu.plan.plan import Plan
 
-__all__ = ["Activation", "Chain", "ChainLayer", "ChainRanges", "StageArrays"]
+__all__ = ["Activation", "LayerChain", "ChainLayer", "ChainRanges", "StageArrays"]
 
 #: Variables that the figures of a stage name.
 _LARGEST = 3
@@ -56,14 +56,14 @@ class Activation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chain:
+class LayerChain:
     """Layers in forward order, what flows between them, and their variables.
 
     update_cycles    of all variables.
     count            micro-batches of one update of the program that was measured.
 
     >>> layers = [ChainLayer("a", 10, 20), ChainLayer("b", 30, 60)]
-    >>> chain = Chain(layers, [Activation(8, -1, 0, 0), Activation(4, 0, 1, 1)])
+    >>> chain = LayerChain(layers, [Activation(8, -1, 0, 0), Activation(4, 0, 1, 1)])
     >>> [figures.input_bytes for figures in chain.stages((1,))]
     [8, 4]
     >>> chain.stages(())[0].saved_bytes, chain.stages(())[0].forward_cycles
@@ -81,7 +81,7 @@ class Chain:
     @classmethod
     def of_stages(
         cls, figures: Sequence[StageFigures], names: Sequence[str] = (), count: int = 1
-    ) -> Chain:
+    ) -> LayerChain:
         """The chain whose layers are the stages of a plan: only whole stages can be moved.
 
         Raises    ValueError for no figures.
@@ -148,7 +148,7 @@ class Chain:
         """The figures of a stage of these layers."""
         layers, holdings = self.layers[start:stop], self.holdings(start, stop)
         enters, leaves = self.crossing(start), self.crossing(stop)
-        kept = sum(a.bytes for a in self.activations if start <= a.born and 0 <= a.saved < stop)
+        stays = sum(a.bytes for a in self.activations if start <= a.born and 0 <= a.saved < stop)
         state = tuple(size for holding in holdings for size in holding.state)
         values = sum(holding.values for holding in holdings)
         named = sorted(holdings, key=lambda holding: -holding.total)[:_LARGEST]
@@ -156,7 +156,7 @@ class Chain:
             parameter_bytes=values, state_bytes=sum(state), state_tensors=state,
             state_itemsize=next((h.itemsize for h in holdings if h.state), 4),
             accumulator_bytes=sum(holding.accumulator for holding in holdings),
-            input_bytes=enters, output_bytes=leaves, saved_bytes=enters + kept,
+            input_bytes=enters, output_bytes=leaves, saved_bytes=enters + stays,
             checkpoint_bytes=sum(layer.checkpoint_bytes for layer in layers),
             work_bytes=max((layer.work_bytes for layer in layers), default=0),
             infeed_bytes=self.infeed_bytes if start == 0 else 0,
@@ -205,7 +205,7 @@ class StageArrays:
 class ChainRanges:
     """Figures of every run of layers of a chain, as tables by first layer and layer behind."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: LayerChain) -> None:
         self.chain = chain
         n = len(chain)
         layers = chain.layers
@@ -252,9 +252,9 @@ class ChainRanges:
             if activation.born >= 0 <= activation.saved:
                 table[activation.born, activation.saved] += activation.bytes
         born_from = np.cumsum(table[::-1], axis=0)[::-1]
-        kept = np.zeros((n + 1, n + 1), np.int64)
-        kept[:, 1:] = np.cumsum(born_from, axis=1)[: n + 1, :n]
-        return kept
+        saved = np.zeros((n + 1, n + 1), np.int64)
+        saved[:, 1:] = np.cumsum(born_from, axis=1)[: n + 1, :n]
+        return saved
 
     def of_plan(self, plan: Plan) -> tuple[Integers, Integers, Integers]:
         """Bytes of the state on the chip, in remote memory, and of what an update brings at once.

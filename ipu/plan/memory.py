@@ -25,9 +25,9 @@ from ipu.plan.schedule import Phase, Program
 
 __all__ = [
     "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load", "OutOfMemoryError", "Peak",
-    "StageFigures", "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
-    "kept_bytes", "lives", "loaded_bytes", "loads", "peaks", "remote_bytes", "transfers",
-    "transfers_of", "update_program",
+    "StageFigures", "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles",
+    "io_tiles_for", "kept_bytes", "lives", "loaded_bytes", "loads", "peaks", "remote_bytes",
+    "transfers", "transfers_of", "update_program",
 ]
 
 KINDS = (
@@ -289,7 +289,7 @@ def loaded_bytes(plan: Plan, stage: int, figures: StageFigures, load: Load) -> d
     What is offloaded comes for the programs that use it, and variable by variable in the update.
     """
     training, remote = plan.training, plan.offloaded
-    kept = kept_bytes(plan, stage, figures)
+    waiting = kept_bytes(plan, stage, figures)
     depth = plan.stash.fifo[stage] if "activations" not in remote else 0
     state = figures.state_in(plan)[0] if training else 0
     brought = figures.brought(plan) if load.updates else {}
@@ -302,8 +302,8 @@ def loaded_bytes(plan: Plan, stage: int, figures: StageFigures, load: Load) -> d
         "accumulators": figures.accumulator_bytes if stays["accumulators"]
         else brought.get("accumulators", 0),
         "state": state + brought.get("state", 0),
-        "fifo": depth * kept,
-        "activations": max(load.held - depth, 0) * kept,
+        "fifo": depth * waiting,
+        "activations": max(load.held - depth, 0) * waiting,
         "tape": load.tapes * figures.saved_bytes,
         "work": figures.work_bytes * load.uses,
         "io": figures.infeed_bytes * load.comes + figures.outfeed_bytes * load.leaves,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ipu.machine.target import MK2, Target
 from ipu.plan.arguments import OFFLOADS
-from ipu.plan.chain import Chain, ChainRanges, Integers
+from ipu.plan.chain import ChainRanges, Integers, LayerChain
 from ipu.plan.cycles import Rates, update_time
 from ipu.plan.memory import Load, StageFigures, capacity, loaded_bytes, loads
 from ipu.plan.plan import Plan
@@ -52,7 +52,7 @@ class PlanRow(NamedTuple):
     cycles: float
     bytes: int
 
-    def figures(self, chain: Chain) -> tuple[StageFigures, ...]:
+    def figures(self, chain: LayerChain) -> tuple[StageFigures, ...]:
         """Of its stages."""
         return chain.stages(self.cuts)
 
@@ -92,7 +92,7 @@ class PlanSpace:
                 f"ipus={self.ipus}; use a divisor of the micro-batches, at most {self.ipus}"
             )
 
-    def plans(self, chain: Chain) -> Iterator[Plan]:
+    def plans(self, chain: LayerChain) -> Iterator[Plan]:
         """Every plan but for its cuts."""
         for n_stages, mapping in _mappings(chain, self.ipus):
             most = self.ipus // len(set(mapping))
@@ -127,7 +127,7 @@ def _stage(*arguments: Any) -> Any:
     raise AssertionError("a plan of a search has no stages of its own; it is never run")
 
 
-def _mappings(chain: Chain, ipus: int) -> Iterator[tuple[int, list[int]]]:
+def _mappings(chain: LayerChain, ipus: int) -> Iterator[tuple[int, list[int]]]:
     """Stages and their IPUs; where layers share a variable the last stage may join the first."""
     for n in range(1, min(ipus, len(chain)) + 1):
         yield n, list(range(n))
@@ -143,7 +143,7 @@ class Search(NamedTuple):
     room      bytes of an IPU.
     """
 
-    chain: Chain
+    chain: LayerChain
     target: Target
     space: PlanSpace
     rows: tuple[PlanRow, ...]
@@ -222,7 +222,7 @@ def _peak(plan: Plan, stages: Sequence[Any], asked: Asked) -> Any:
     return np.maximum.reduce(np.broadcast_arrays(*peaks)) if peaks else 0
 
 
-def _allowed(plan: Plan, chain: Chain, cuts: Integers) -> NDArray[np.bool_]:
+def _allowed(plan: Plan, chain: LayerChain, cuts: Integers) -> NDArray[np.bool_]:
     """Rows of cuts in which layers that share a variable are on one IPU."""
     allowed = np.ones(len(cuts), bool)
     ipus = np.array([place[0] for place in plan.places])
@@ -261,7 +261,7 @@ class _Tried:
 
 
 def search(
-    chain: Chain, space: PlanSpace, target: Target = MK2, rates: Rates | None = None
+    chain: LayerChain, space: PlanSpace, target: Target = MK2, rates: Rates | None = None
 ) -> Search:
     """The front of time and memory of all plans that were tried.
 
@@ -302,7 +302,7 @@ def search(
     return Search(chain, target, space, best, tried, of_all, room)
 
 
-def _no_plan(chain: Chain, space: PlanSpace) -> str:
+def _no_plan(chain: LayerChain, space: PlanSpace) -> str:
     """Why there is no plan at all."""
     return (
         f"micro_batches={space.micro_batches} on ipus={space.ipus}, replicas={space.replicas}: no "
@@ -310,7 +310,7 @@ def _no_plan(chain: Chain, space: PlanSpace) -> str:
     )
 
 
-def _boundaries(chain: Chain, n_stages: int) -> list[int]:
+def _boundaries(chain: LayerChain, n_stages: int) -> list[int]:
     """Layers at which a stage may begin: all, or so many that their combinations are few.
 
     Boundaries fall one by one: that between the two neighbours which have the least work together.
@@ -328,15 +328,15 @@ def _boundaries(chain: Chain, n_stages: int) -> list[int]:
 
 def _around(rows: Iterable[PlanRow], n_layers: int) -> Iterator[tuple[int, ...]]:
     """Rows of cuts of which one or two neighbouring cuts are moved."""
-    found = set()
+    moved = set()
     for row in rows:
         cuts = row.cuts
         for i in range(len(cuts)):
             for move in _MOVES:
                 one = (*cuts[:i], cuts[i] + move, *cuts[i + 1 :])
-                found.add(one)
+                moved.add(one)
                 for other in _MOVES if i + 1 < len(cuts) else ():
-                    found.add((*one[: i + 1], one[i + 1] + other, *one[i + 2 :]))
-    for cuts in found:
+                    moved.add((*one[: i + 1], one[i + 1] + other, *one[i + 2 :]))
+    for cuts in moved:
         if all(a < b for a, b in zip((0, *cuts), (*cuts, n_layers), strict=True)):
             yield cuts

@@ -13,7 +13,7 @@ from ipu.experiments.commands.programs.comparing import make_folder
 from ipu.experiments.commands.programs.torch import check_program
 
 if TYPE_CHECKING:
-    from ipu.plan.chain import Chain
+    from ipu.plan.chain import LayerChain
     from ipu.plan.search import Search
 
 #: Micro-batches of an update for each IPU, where the program makes one alone.
@@ -64,22 +64,22 @@ def command(
     with bad_input():
         space = PlanSpace(ipus, total, POPTORCH, replicas=replicas, shard_minimum=8192)
         _check_layers(chain, space)
-        found = search(chain, space, machine)
-    _tell(found, time.process_time() - start)
+        result = search(chain, space, machine)
+    _tell(result, time.process_time() - start)
     if out is not None:
         from ipu.experiments.pictures.plan_page import write_plan_page
         from ipu.frontends.poptorch.plan_code import plan_code
 
-        best = found.best or found.smallest
+        best = result.best or result.smallest
         names = [chain.layers[cut].name for cut in best.cuts]
-        path = write_plan_page(out, found, Path(program).name, plan_code(best.plan, names))
+        path = write_plan_page(out, result, Path(program).name, plan_code(best.plan, names))
         click.echo(path.resolve(), err=True)
-    return 0 if found.best is not None else 1
+    return 0 if result.best is not None else 1
 
 
 def _measured(
     program: Path, arguments: tuple[str, ...], policy: str, target: str, seed: int
-) -> Chain | None:
+) -> LayerChain | None:
     """The layers of the program's first step; None, with a sentence, where there was none."""
     from ipu.frontends.processes.programs import ProgramError
     from ipu.frontends.torch import machine
@@ -105,13 +105,13 @@ def _measured(
     return None
 
 
-def _check_layers(chain: Chain, space: object) -> None:
+def _check_layers(chain: LayerChain, space: object) -> None:
     """Refuse IPUs that one replica cannot use."""
     from ipu.plan.search import PlanSpace
 
     assert isinstance(space, PlanSpace)
-    each = space.ipus // space.replicas if space.replicas else 1
-    if each > len(chain):
+    ipus = space.ipus // space.replicas if space.replicas else 1
+    if ipus > len(chain):
         raise ValueError(
             f"ipus={space.ipus} with replicas={space.replicas}: the model has {len(chain)} layers "
             f"that can be cut, and a replica takes at most one IPU for each; use "
@@ -119,14 +119,14 @@ def _check_layers(chain: Chain, space: object) -> None:
         )
 
 
-def _tell(found: Search, seconds: float) -> None:
+def _tell(result: Search, seconds: float) -> None:
     from ipu.frontends.poptorch.plan_code import plan_code
     from ipu.plan.written import search_lines
 
-    for line in search_lines(found):
+    for line in search_lines(result):
         click.echo(line)
-    best = found.best
+    best = result.best
     if best is not None:
-        names = [found.chain.layers[cut].name for cut in best.cuts]
+        names = [result.chain.layers[cut].name for cut in best.cuts]
         click.echo(f"\n{plan_code(best.plan, names)}")
     click.echo(f"fpsim: measured and searched in {seconds:.1f} s of processor time", err=True)

@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.values import Memory, tensors_of
 from ipu.machine.device import Device
-from ipu.plan.chain import Activation, Chain, ChainLayer
+from ipu.plan.chain import Activation, ChainLayer, LayerChain
 from ipu.plan.loop import Spent
 from ipu.plan.memory import Holding
 
@@ -66,7 +66,7 @@ class _Stored(NamedTuple):
     activation: Activation
 
 
-class _Forward:
+class _MeteredForward:
     """What a forward pass has told so far."""
 
     def __init__(self, root: torch.nn.Module, name: str, inputs: list[torch.Tensor]) -> None:
@@ -123,8 +123,8 @@ class LayerMeter:
 
     def __init__(self, device: Device, memory: Memory, layers: Layers) -> None:
         self._device, self._memory, self._layers = device, memory, layers
-        self.chain: Chain | None = None
-        self._forward: _Forward | None = None
+        self.chain: LayerChain | None = None
+        self._forward: _MeteredForward | None = None
         self._is_measuring = self._is_done = False
         self._spent: dict[tuple[str, int], Spent] = {}
         self._key: tuple[str, int] | None = None
@@ -173,7 +173,7 @@ class LayerMeter:
 
     def _start(self, module: torch.nn.Module, name: str, arguments: Any) -> None:
         inputs = tensors_of(arguments, {})
-        self._forward = _Forward(module, name, inputs)
+        self._forward = _MeteredForward(module, name, inputs)
         self._forward.infeed = sum(map(self._bytes, inputs))
         self._forward.starts = [torch.autograd._get_sequence_nr()]
         self._is_measuring = True
@@ -285,7 +285,7 @@ class LayerMeter:
             "its model for one step or more"
         )
 
-    def _measured(self) -> Chain:
+    def _measured(self) -> LayerChain:
         forward, target = self._forward, self._device.target
         assert forward is not None
         number = _merged([forward.calls[name] > 1 and i > 0 for i, name in
@@ -309,7 +309,7 @@ class LayerMeter:
         activations.append(Activation(forward.infeed, -1, 0, 0))
         held = {key: p for used in forward.used for key, p in used.items()}
         update = self._spent.get(("optimizer", 0), Spent()).cycles(target)
-        return Chain(
+        return LayerChain(
             layers, activations, {key: self._holding(p) for key, p in held.items()},
             forward.infeed, sum(map(self._bytes, forward.outputs)), update, self._passes,
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from ipu.plan.chain import Activation, Chain, ChainLayer
+from ipu.plan.chain import Activation, ChainLayer, LayerChain
 from ipu.plan.memory import Holding
 
 
-def chain_of(n: int, seed: int = 0, shared: bool = False) -> Chain:
+def chain_of(n: int, seed: int = 0, shared: bool = False) -> LayerChain:
     """A chain of n layers, in which some activations cross several layers.
 
     shared    the last layer uses the first one's variable.
@@ -31,4 +31,4 @@ def chain_of(n: int, seed: int = 0, shared: bool = False) -> Chain:
     for i in range(n):
         size = 4 * rng.randrange(10, 10**5)
         variables[i] = Holding(size, size // 2, (size, size), 4, f"weight{i}")
-    return Chain(layers, activations, variables, 1000, 4, 5000, 8)
+    return LayerChain(layers, activations, variables, 1000, 4, 5000, 8)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu.plan.chain import Activation, Chain, ChainLayer, ChainRanges
+from ipu.plan.chain import Activation, ChainLayer, ChainRanges, LayerChain
 from ipu.plan.memory import Holding, StageFigures
 from ipu.plan.plan import Plan
 from tests.ipu.plan.chains import chain_of
 
 #: x → a → b → c, where c also takes what a gave: a skip connection over b.
-SKIP = Chain(
+SKIP = LayerChain(
     [ChainLayer("a", 1, 2, 7, 0, ("w",)), ChainLayer("b", 3, 4, 9), ChainLayer("c", 5, 6, 8)],
     [Activation(100, -1, 0, 0), Activation(10, 0, 2, 0), Activation(1, 1, 2, -1)],
     {"w": Holding(40, 20, (40,), 4, "a/w")}, infeed_bytes=100, outfeed_bytes=4, update_cycles=9,
@@ -64,7 +64,7 @@ def test_layers_that_use_one_variable_are_known():
 
 def test_stages_of_a_plan_are_a_chain_that_is_cut_there_only():
     stages = chain_of(9).stages((2, 5))
-    chain = Chain.of_stages(stages, count=8)
+    chain = LayerChain.of_stages(stages, count=8)
     assert [layer.name for layer in chain.layers] == ["stage 0", "stage 1", "stage 2"]
     for before, after in zip(stages, chain.stages((1, 2)), strict=True):
         for name in (
@@ -73,5 +73,5 @@ def test_stages_of_a_plan_are_a_chain_that_is_cut_there_only():
         ):
             assert getattr(before, name) == getattr(after, name), name
     with pytest.raises(ValueError, match="of no program; measure one with layers"):
-        Chain.of_stages([])
-    assert Chain.of_stages([StageFigures(parameter_bytes=8)]).stage(0, 1).parameter_bytes == 8
+        LayerChain.of_stages([])
+    assert LayerChain.of_stages([StageFigures(parameter_bytes=8)]).stage(0, 1).parameter_bytes == 8

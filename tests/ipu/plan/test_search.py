@@ -16,7 +16,7 @@ from ipu.learn.policy import FP16
 from ipu.machine import FpCtl
 from ipu.machine.target import MK2
 from ipu.plan.binding import bounds
-from ipu.plan.chain import Chain, ChainRanges
+from ipu.plan.chain import ChainRanges, LayerChain
 from ipu.plan.cycles import Rates, timeline
 from ipu.plan.memory import Holding, lives, peaks
 from ipu.plan.plan import Plan
@@ -112,7 +112,7 @@ def test_no_plan_of_a_search_changes_a_bit():
         SGD(0.1, 0.9), plan=Plan(LAYERS, count=8, schedule="sequential"), policy=FP16,
     )
     training.step(*batch(0, 32))
-    chain = Chain.of_stages(training.figures)
+    chain = LayerChain.of_stages(training.figures)
     # Little memory that is worth something, so that the front has plans of many kinds.
     found = search(chain, PlanSpace(3, 8, replicas=1))
     rng = random.Random(3)
@@ -190,4 +190,4 @@ def test_what_cannot_be_searched_is_refused():
     with pytest.raises(ValueError, match="replicas=3 do not share micro_batches=4 on ipus=4"):
         PlanSpace(4, 4, replicas=3)
     with pytest.raises(ValueError, match="chain has no layers; measure a program"):
-        search(Chain([], []), PlanSpace(1, 4))
+        search(LayerChain([], []), PlanSpace(1, 4))

@@ -25,7 +25,7 @@ class Model(torch.nn.Module):
     Plan([abs] * 2, schedule="popart", count=4, recompute=True, replicas=2, shard_state=True,
          shard_minimum=8192, offload=("activations",)),
     Plan([abs] * 3, mapping=[0, 1, 0], schedule="popart", count=8, recompute=True, offload=()),
-    Plan([abs], schedule="sequential", count=2, replicas=2, offload=()),
+    Plan([abs], schedule="popart", count=2, replicas=2, offload=()),
 ])
 def test_the_code_of_a_plan_makes_that_plan(plan):
     model = Model()
