@@ -172,10 +172,16 @@ def front(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
     [(1, 9), (3, 1)]
     """
     best: list[PlanRow] = []
-    for row in sorted(rows, key=lambda row: (row.cycles, row.bytes, row.plan.n_ipus)):
+    for row in sorted(rows, key=_rank):
         if not best or row.bytes < best[-1].bytes:
             best.append(row)
     return tuple(best)
+
+
+def _rank(row: PlanRow) -> tuple[float, ...]:
+    """The faster, then the smaller, then the plainer plan comes first."""
+    plan = row.plan
+    return row.cycles, row.bytes, plan.n_ipus, plan.shard_state, len(plan.offloaded)
 
 
 def evaluate(

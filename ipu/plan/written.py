@@ -27,7 +27,7 @@ def cells(search: Search, row: PlanRow) -> tuple[str, ...]:
     plan = row.plan
     names = [search.chain.layers[cut].name for cut in row.cuts]
     return (
-        "*" if row == search.best else "", f"{_milliseconds(search, row.cycles):.3f}",
+        "*" if row == search.best else "", f"{_milliseconds(search, row.cycles):.4g}",
         f"{row.bytes / 1e6:.1f}", f"{row.bytes / search.room:.0%}", str(plan.n_ipus),
         str(plan.replicas), str(plan.count), _schedule(row),
         plan.recomputation or "-", " ".join(sorted(plan.offloaded)) or "-",
@@ -73,7 +73,7 @@ def verdict(search: Search) -> Iterator[str]:
         return
     plan = best.plan
     yield (
-        f"use the plan with *: {_milliseconds(search, best.cycles):.3f} ms for an update on "
+        f"use the plan with *: {_milliseconds(search, best.cycles):.4g} ms for an update on "
         f"{plan.n_ipus} IPU{'s' * (plan.n_ipus > 1)}, {best.bytes / search.room:.0%} of an IPU's "
         f"memory, most in {filled(search, best)}"
     )
