@@ -52,6 +52,7 @@ def _write_search(folder: Path, costs: Costs, front_end: str) -> None:
     schedules = {"poptorch": POPTORCH, "tensorflow": TENSORFLOW}[front_end]
     space = PlanSpace(
         plan.n_ipus, count, schedules, replicas=plan.replicas, shard_minimum=plan.shard_minimum,
+        sends_all=plan.output_period == 1,
     )
     result = search(LayerChain.of_stages(figures, count=count), space)
     write_plan_page(folder, result, "The stages of the program", _code(result, front_end))

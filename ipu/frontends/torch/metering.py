@@ -308,15 +308,17 @@ class LayerMeter:
                           enumerate(forward.names)])
         layers = [ChainLayer(forward.names[number.index(i)]) for i in range(number[-1] + 1)]
         for old, new in enumerate(number):
-            more = {
-                f"{direction}_cycles": getattr(layers[new], f"{direction}_cycles")
-                + self._spent.get((direction, old), Spent()).cycles(target)
-                for direction in _OF_LAYERS
-            }
-            work = max(self._spent.get((d, old), Spent()).temporary for d in _OF_LAYERS)
-            layers[new] = layers[new]._replace(
-                **more, work_bytes=max(layers[new].work_bytes, work),
-                variables=(*layers[new].variables, *forward.used[old]),
+            forth, back = (self._spent.get((d, old), Spent()) for d in _OF_LAYERS)
+            layer = layers[new]
+            layers[new] = ChainLayer(
+                layer.name, layer.forward_cycles + forth.cycles(target),
+                layer.backward_cycles + back.cycles(target),
+                max(layer.work_bytes, forth.temporary, back.temporary),
+                variables=(*layer.variables, *forward.used[old]),
+                forward_exchange=layer.forward_exchange + forth.operands,
+                backward_exchange=layer.backward_exchange + back.operands,
+                forward_saving=layer.forward_saving + forth.saving,
+                backward_saving=layer.backward_saving + back.saving,
             )
         activations = [
             Activation(a.bytes, *(number[n] if n >= 0 else n for n in (a.born, a.last, a.saved)))
