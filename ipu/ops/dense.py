@@ -106,7 +106,9 @@ def _product(
         publishes=False,
     )
     compute = getattr(recipe_products, product)
-    result: Array = compute(device.context(to), a, b, how.recipe, options)
+    leaves = unit.partials if unit.partials.precision < to.precision else to
+    result: Array = compute(device.context(leaves), a, b, how.recipe, options)
+    result = device.cast(result, to)
     device.units_used[unit.name] = unit
     return result if result.shape == shape else result[: shape[0], : shape[1]]
 
