@@ -210,7 +210,10 @@ class _How(NamedTuple):
 
     def extents(self, image: Shape, kernel: Shape) -> Geometry:
         """Of images of this shape and a kernel of that shape."""
-        return geometry(image[1:3], kernel[:2], self.stride, self.padding, self.dilation)
+        (_, rows, columns, _), (height, width, *_) = image, kernel
+        return geometry(
+            (rows, columns), (height, width), self.stride, self.padding, self.dilation
+        )
 
     @property
     def is_in_blocks(self) -> bool:
