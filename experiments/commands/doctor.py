@@ -22,21 +22,21 @@ def command(machine: bool, as_json: bool) -> int:
     Exit status 1 where one differs. --machine prints what belongs into a report of a fault or into
     the appendix of a paper.
     """
-    from ipu.experiments.lab.checkup import outcomes
+    from ipu.experiments.lab.checkup import findings
     from ipu.experiments.lab.progress import progress
 
-    found = list(progress(outcomes(), "checks"))
+    results = list(progress(findings(), "checks"))
     facts = _machine() if machine else {}
-    status = 0 if all(outcome.is_equal for outcome in found) else 1
+    status = 0 if all(finding.is_equal for finding in results) else 1
     if as_json:
-        told = [{"fact": name, "value": value} for name, value in facts.items()]
-        echo_json([*told, *(outcome._asdict() | {"equal": outcome.is_equal} for outcome in found)])
+        checks = [finding._asdict() | {"equal": finding.is_equal} for finding in results]
+        echo_json([{"fact": name, "value": value} for name, value in facts.items()] + checks)
         return status
     for name, value in facts.items():
         click.echo(f"{name:<28}{value}")
-    for outcome in found:
-        word = "equal" if outcome.is_equal else f"DIFFERS, published {outcome.published}"
-        click.echo(f"{outcome.check:<28}{outcome.digest}  {word}")
+    for finding in results:
+        word = "equal" if finding.is_equal else f"DIFFERS, published {finding.published}"
+        click.echo(f"{finding.check:<28}{finding.digest}  {word}")
     if status:
         click.echo("A result differs from the version's: report it with fpsim doctor --machine.")
     return status

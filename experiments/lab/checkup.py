@@ -21,7 +21,7 @@ from fpsim.records.rounding import RNE, SR, Rounding
 from ipu.feed.data import digits
 from ipu.learn import SGD, Tensor, Trainer, dense, relu, reshape
 
-__all__ = ["CHECKS", "Check", "Outcome", "outcomes"]
+__all__ = ["CHECKS", "Check", "CheckResult", "findings"]
 
 Item = NDArray[np.unsignedinteger] | int
 Items = Iterator[Item]
@@ -40,7 +40,7 @@ class Check(NamedTuple):
     digest: str
 
 
-class Outcome(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check gave here, beside what was published."""
 
     check: str
@@ -124,7 +124,7 @@ def _digest(items: Items) -> str:
     return total.hexdigest()[:16]
 
 
-def outcomes() -> Iterator[Outcome]:
+def findings() -> Iterator[CheckResult]:
     """Each check as it comes out here."""
     for name, check in CHECKS.items():
-        yield Outcome(name, _digest(check.compute()), check.digest)
+        yield CheckResult(name, _digest(check.compute()), check.digest)
