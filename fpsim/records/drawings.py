@@ -22,11 +22,14 @@ _MOST_BITS_OF_A_LINE = 8
 class Drawn(Protocol):
     """What a picture of a format needs of it; `Format` says what each is."""
 
-    name: str
-    exponent_bits: int
-    precision: int
-    bias: int
-
+    @property
+    def name(self) -> str: ...
+    @property
+    def exponent_bits(self) -> int: ...
+    @property
+    def precision(self) -> int: ...
+    @property
+    def bias(self) -> int: ...
     @property
     def bits(self) -> int: ...
     @property
