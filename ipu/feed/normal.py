@@ -29,8 +29,8 @@ def not_normalised(tensors: Iterable[NDArray[Any]]) -> Iterator[str]:
 
     >>> list(not_normalised([np.linspace(-1.0, 1.0, 100)]))
     []
-    >>> list(not_normalised([np.linspace(0.0, 255.0, 100)]))[0][:50]
-    'input 0 is not normalised: root mean square 147.57'
+    >>> list(not_normalised([np.linspace(0.0, 255.0, 100)]))[0][:52]
+    'input 0 is not normalised: root mean square 147.6, m'
     """
     for number, tensor in enumerate(tensors):
         values = np.asarray(tensor)

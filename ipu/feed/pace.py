@@ -108,7 +108,8 @@ _VERDICTS = {
     "machine": "the machine bounds the run, and no host does",
     "processor": "the host's processor bounds the run; use more host processes (fpsim poprun), "
     "cache the data set, or preprocess on the IPU",
-    "transfer": "host I/O bounds the run; use more hosts, I/O tiles, or fewer bytes (float16, int8)",
+    "transfer": "host I/O bounds the run; use more hosts, I/O tiles, or fewer bytes (float16, "
+    "int8)",
 }
 _ALSO = "; host I/O is slower than the IPUs too: use more hosts"
 

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fpsim.records.evidence import Evidence, Fact
+from ipu.machine.memory import OutOfMemoryError, room_of
 from ipu.machine.target import Target
 from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
@@ -43,10 +44,6 @@ REMOTE_MINIMUM = Fact(128, Evidence.DOCUMENTED, "TensorFlow, config.py: minimum_
 IO_CODE = Fact(105, Evidence.DOCUMENTED, "the maker's guide: about 5 % for exchange code")
 #: Even numbers of I/O tiles that PopTorch allows.
 POPTORCH_IO_TILES = (32, 192)
-
-
-class OutOfMemoryError(ValueError):
-    """A program needs more memory than an IPU has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,9 +352,7 @@ def _update_transfers(
 
 def capacity(plan: Plan, target: Target) -> int:
     """Bytes of an IPU's tiles that compute."""
-    tiles: int = target.tiles.value - plan.io_tiles
-    size: int = target.tile_memory.value
-    return tiles * size
+    return room_of(target, plan.io_tiles)
 
 
 def io_tiles_for(n_bytes: int, target: Target, poptorch: bool = False) -> int:

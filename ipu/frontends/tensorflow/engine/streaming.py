@@ -56,7 +56,7 @@ class Outgoing:
             error: BaseException | None = None
             try:
                 results = program()
-            except BaseException as caught:  # noqa: BLE001  whoever waits raises it
+            except BaseException as caught:
                 error = caught
             self.times.end()
             with self._changed:

@@ -213,7 +213,7 @@ def test_ipus_that_a_program_takes_are_known_to_a_machine_configured_later():
 def test_a_program_that_configures_nothing_is_refused():
     double = tf.function(lambda a: a * 2)
     with machine(unconfigured=False):
-        with pytest.raises(RuntimeError, match=r"without configure_ipu_system\(\), so it has no IPU"):
+        with pytest.raises(RuntimeError, match=r"configure_ipu_system\(\), so it has no IPU"):
             launch(double, tf.constant(3.0))
         configured()
         assert launch(double, tf.constant(3.0)) == 6

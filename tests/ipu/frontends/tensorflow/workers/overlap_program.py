@@ -20,7 +20,7 @@ from ipu.frontends.tensorflow.engine.current import current_run
 
 v1 = tf.compat.v1
 #: Seconds after which a sum that does not come is missed.
-LIMIT = 300.0
+LIMIT = 120.0
 
 
 def input_fn(mode, input_context=None):
