@@ -57,8 +57,8 @@ Concrete = concrete_function.ConcreteFunction
 
 UNCONFIGURED = (
     "the program launches without configure_ipu_system(), so it has no IPU; set auto_select_ipus "
-    "of an IPUConfig and call its configure_ipu_system() first, or give it one IPU with all control "
-    "bits off by fpsim.tf.machine(unconfigured=True), fpsim tf --unconfigured"
+    "of an IPUConfig and call its configure_ipu_system() first, or give it one IPU with all "
+    "control bits off by fpsim.tf.machine(unconfigured=True), fpsim tf --unconfigured"
 )
 
 #: Held from the first variable that a launch reads to the last one that it writes: a machine runs
