@@ -24,6 +24,7 @@ from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviou
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import Target
+from ipu.plan.switching import switch_cost
 from ipu.run.changes import NONE
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
@@ -155,6 +156,12 @@ class TensorFlowRun(Run):
     def _plan_lines(self) -> Iterator[str]:
         yield from super()._plan_lines()
         target = self.machine.device.target
+        if self.machine.switches and self.costs:
+            plan, figures = self.costs[-1]
+            yield (
+                f"{self.machine.compiled} programs compiled, {self.machine.switches} switches "
+                f"between them: {switch_cost(plan, figures, target)}"
+            )
         for plan, figures in self.costs:
             if self.feeding.elements and any(stage.infeed_bytes for stage in figures):
                 make = self.feeding.each * plan.count * self.machine.replicas
@@ -177,6 +184,7 @@ class TensorFlowRun(Run):
         host_call     what an estimator's host call moves in a step, by data types; without one,
                       None.
         inputs        that are not normalised, of the first element of a data set.
+        programs      compiled for a graph and the shapes of its inputs, and changes back to one.
         overlap       of its latest step: the account of sums over workers beside the program, and
                       when this host did what; None without one.
         """
@@ -191,6 +199,7 @@ class TensorFlowRun(Run):
             "unreached": "" if machine.launches else UNREACHED,
             "host_call": moved,
             "inputs": self.feeding.inputs or [],
+            "programs": {"compiled": machine.compiled, "switches": machine.switches},
             "overlap": None if outgoing is None or moved is None or not outgoing.cycles else
             outgoing.summary(machine.device.target.clock.value, moved["bytes_back"]),
             "versions": {

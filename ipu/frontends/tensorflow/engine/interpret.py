@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import tensorflow as tf
 
@@ -350,8 +351,12 @@ def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Fram
         trains = has_gradient(graph) or not written_inputs(graph).isdisjoint(trained)
         direction = "" if trains else EVALUATION
         plan = machine.plans[graph] = FramePlan(machine, program_of(graph), direction)
+        machine.compiled += 1
         if not plan.counts:
             plan.begin_measuring()
+    elif machine.on_chip is not None and machine.on_chip() is not plan:
+        machine.switches += 1
+    machine.on_chip = ref(plan)
     return plan
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
@@ -128,6 +128,9 @@ class Machine:
         self.outgoing: Outgoing | None = None
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        #: Programs that were compiled, changes back to one of them, and the plan that ran last.
+        self.compiled = self.switches = 0
+        self.on_chip: ReferenceType[Any] | None = None
         run.use(self.device)
         if before is not None:
             self.count_on(before)
@@ -182,6 +185,8 @@ class Machine:
         self.status_before |= before.status_before | before.device.status_word
         self.host_call = self.host_call or before.host_call
         self.outgoing = self.outgoing or before.outgoing
+        self.compiled += before.compiled
+        self.switches += before.switches
 
     @property
     def iterations(self) -> int:
