@@ -56,7 +56,7 @@ def _show_devices() -> None:
     usual = ops.EagerTensor.device
 
     def device(self: Any) -> str:
-        return getattr(self, _PLACE, None) or usual.__get__(self)
+        return str(getattr(self, _PLACE, None) or usual.__get__(self))
 
     ops.EagerTensor.device = property(device)
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import fpsim
-from ipu.feed.pace import Feeding, pace_of
+from ipu.feed.pace import pace_of
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
@@ -59,8 +59,6 @@ class TensorFlowRun(Run):
         super().__init__(options)
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
-        #: What the host took to make the elements of its data sets.
-        self.feeding = Feeding()
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
 
