@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ipu.machine.target import Target
 from ipu.plan.cycles import Rates
-from ipu.plan.memory import StageFigures, state_bytes
+from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 
 __all__ = ["switch_cost", "switched_bytes"]
@@ -22,7 +22,7 @@ def switched_bytes(plan: Plan, figures: Sequence[StageFigures]) -> int:
     200
     """
     here = sum(
-        stage.parameter_bytes * ("weights" not in plan.offloaded) + state_bytes(plan, stage)[0]
+        stage.parameter_bytes * ("weights" not in plan.offloaded) + stage.state_in(plan)[0]
         for stage in figures
     )
     return here * plan.replicas
