@@ -129,7 +129,6 @@ def test_what_does_not_fit_is_refused_with_what_would():
         check_fit(plan_of(), late, tiny)
 
 
-@pytest.mark.source("S3-04")
 @pytest.mark.source("S3-41")
 def test_all_six_tables_of_the_guide_are_told_where_memory_is_short():
     plan = plan_of(replicas=2, shard_state=True, io_tiles=32, check_memory=False)
@@ -140,6 +139,7 @@ def test_all_six_tables_of_the_guide_are_told_where_memory_is_short():
     ]
 
 
+@pytest.mark.source("S3-04")
 @pytest.mark.source("S3-41")
 def test_advice_comes_where_it_applies():
     plan = plan_of(replicas=2, shard_state=True, io_tiles=32)
