@@ -35,6 +35,7 @@ from fpsim.records.rounding import RNE
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_DRAW, Draw
+from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out, fold
 from fpsim.state.threads import run_blocks
@@ -107,7 +108,7 @@ def _by_kernel(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
     """The same of a compiled function, which flushes what it reads."""
     edges, step = _EDGES[name], 1 << _free_digits(settings)
     least = settings.format.smallest_normal if settings.subnormals == "flush_both" else 0.0
-    flat, result = np.require(x, requirements="CAW").reshape(-1), np.empty(x.size)
+    flat, result = flat_in_memory(x), np.empty(x.size)
     doubts = np.empty(x.size, np.uint8)
     loop, table = rounding_kernel(name), table_of(name)
 

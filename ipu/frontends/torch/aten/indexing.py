@@ -61,7 +61,8 @@ def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple
     places = at * steps[axis]
     for a, n in enumerate(at.shape):
         if a != axis:
-            places += (np.arange(n) * steps[a]).reshape([-1 if b == a else 1 for b in range(x.ndim)])
+            aligned = [1] * a + [n] + [1] * (x.ndim - a - 1)
+            places += (np.arange(n) * steps[a]).reshape(aligned)
     return places.reshape(-1), source.like(values)
 
 
