@@ -113,22 +113,22 @@ def _by_kernel(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
     loop, table = rounding_kernel(name), table_of(name)
 
     def work(a: int, b: int) -> int:
-        seen: int = loop(
+        events: int = loop(
             flat[a:b], result[a:b], doubts[a:b], np.uint64(step // 2),
             ~np.uint64(step - 1), least, edges.end, table,
         )
-        return seen
+        return events
 
-    seen = run_blocks(work, 0, x.size, _SMALLEST, 8)
-    if seen & IN_DOUBT:
+    events = run_blocks(work, 0, x.size, _SMALLEST, 8)
+    if events & IN_DOUBT:
         read = as_read(flat, settings)
         for index in doubts.nonzero()[0]:
             result[index] = hard_cases.to_odd(name, float(read[index]))
-    if seen & NOT_ORDINARY:
+    if events & NOT_ORDINARY:
         wide = as_read(flat, settings).astype(np.float64)
         others = ~_is_ordinary(edges, wide)
         result[others] = _special(edges, wide[others], _nan(settings))
-    return result.reshape(x.shape), not seen & NOT_ORDINARY
+    return result.reshape(x.shape), not events & NOT_ORDINARY
 
 
 def _nan(settings: Settings) -> float:

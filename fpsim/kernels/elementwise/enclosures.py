@@ -276,7 +276,7 @@ def _rounded(function, is_odd, x, xi, out, oi, doubts, di, like, half, mask, lea
 
 @cache
 def rounding_kernel(name: str) -> Any:
-    """seen = loop(x, out, doubts, half, mask, least, end, table) of a function in `COMPILED`."""
+    """events = loop(x, out, doubts, half, mask, least, end, table) of a function in `COMPILED`."""
     FUNCTION, ODD, N = COMPILED[name], name in ("tanh", "erf"), _LANES
 
     @compiled
@@ -295,23 +295,23 @@ def rounding_kernel(name: str) -> Any:
         from_x, of_table = pointer(x), pointer(table)
         to_out, to_doubts = pointer(out), pointer(doubts)
         room_x, room_out, room_doubts = room(x, N), room(out, N), room(doubts, N)
-        seen = like = splat(np.uint64(0), U64)
+        events = like = splat(np.uint64(0), U64)
         whole = n - n % N
         for i in range(0, whole, N):
-            seen = seen | _rounded(
+            events = events | _rounded(
                 FUNCTION, ODD, from_x, i, to_out, i, to_doubts, i, like, half, mask, least, end,
                 of_table,
             )
         if whole < n:
             copy_items(room_x, from_x, whole, n - 1, N)
-            seen = seen | _rounded(
+            events = events | _rounded(
                 FUNCTION, ODD, room_x, 0, room_out, 0, room_doubts, 0, like, half, mask, least, end,
                 of_table,
             )
             for k in range(n - whole):
                 copy_item(to_out, whole + k, room_out, k)
                 copy_item(to_doubts, whole + k, room_doubts, k)
-        return np.int64(or_lanes(seen))
+        return np.int64(or_lanes(events))
 
     return loop
 
