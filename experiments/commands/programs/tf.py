@@ -108,9 +108,12 @@ def command(
     if not ways:
         import ipu.frontends.tensorflow  # noqa: F401
         from ipu.frontends.processes.seeding import seeded
+        from ipu.frontends.tensorflow.engine.launch import nudged
 
         choices["seed"] += pair or 0
-        with seeded(pair) if pair is not None else nullcontext():
+        with seeded(pair) if pair is not None else nullcontext(), (
+            nudged() if nudge else nullcontext()
+        ):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
                         (digest, keep), count=count)
     if sr is not None or policy != "f32":
@@ -125,7 +128,7 @@ def command(
 
     options = PairOptions(pairs, endpoint, margin, jobs)
     folder = folder_of(out or _OUT, name_of_process())
-    return compare(program, ways, folder, options, line_of, can_nudge=False)
+    return compare(program, ways, folder, options, line_of)
 
 
 def _run(

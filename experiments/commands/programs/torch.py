@@ -226,4 +226,4 @@ def _compare(
                 *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
-    return compare(Path(name), ways, out, options, line_of, can_nudge=True)
+    return compare(Path(name), ways, out, options, line_of)

@@ -208,7 +208,7 @@ def test_ways_run_side_by_side(program, tmp_path, capfd):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "train.py: side by side" in page
     for way in ("fp32", "fp16+eps=0.0001"):
-        assert f'href="{way}/index.html"' in page
+        assert f'download="{way}-index.html"' in page
         assert (out / way / "report.json").exists()
     wide = json.loads((out / "fp32" / "report.json").read_text())
     assert wide["policy"].startswith("p=f32")
