@@ -2,8 +2,8 @@
 
 At a usual learning rate the ways are judged beside FP32. Then the rate is small on purpose, as at
 the end of a long training: a single update is smaller than half the distance between neighbouring
-FP16 values of most weights, and rounding to nearest swallows it. FP32 itself is underfit there, which is
-judged too. Every matrix product and every update runs through the simulated machine.
+FP16 values of most weights, and rounding to nearest swallows it. FP32 itself is underfit there,
+which is judged too. Every matrix product and every update runs through the simulated machine.
 """
 
 from __future__ import annotations

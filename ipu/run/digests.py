@@ -1,10 +1,11 @@
 """Digests of a run: one line for each operation, so that two runs show where they part first.
 
 A line has columns that tabs separate: the number of the operation, `step/micro-batch/replica`,
-layer, direction, operation, format, shape, digest, and the line of the program. The digest is the
-first 64 bits of SHA-256 of the format, the shape and the bits of all values; two results that
-differ have equal ones in one of 2^64 cases. After each step stands `# step N` with the digest of
-its lines, so that steps can be compared before operations. Shell tools read it: `diff`, `grep`.
+layer, direction, operation, format, shape, digest, and the line of the program. The digest is XXH64
+of the bits of all values, with that of format and shape as its seed; two results that differ have
+equal ones in one of 2^64 cases, and never if they differ in one word. After each step stands
+`# step N` with the digest of its lines, so that steps can be compared before operations. Shell
+tools read it: `diff`, `grep`.
 
 >>> import tempfile, numpy as np
 >>> from fpsim import Context
@@ -24,11 +25,11 @@ its lines, so that steps can be compared before operations. Shell tools read it:
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import cache
+from itertools import count, zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -37,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.kernels.hashing import xxh64
 from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.places import Place
@@ -44,10 +46,8 @@ from ipu.run.places import Place
 __all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference"]
 
 _HEAD = (
-    "# fpsim digest 1: operation, place, layer, direction, name, format, shape, SHA-256/64, line"
+    "# fpsim digest 2: operation, place, layer, direction, name, format, shape, XXH64, line"
 )
-#: Bytes of a digest.
-_SIZE = 8
 
 
 class DigestLine(NamedTuple):
@@ -78,7 +78,7 @@ class DigestFile:
     """Writes the digests of a run.
 
     line    gives FILE:LINE of the program at each operation.
-    keep    the number of an operation whose values are stored too, beside the file.
+    keep    the number of an operation whose values and operands are stored too, beside the file.
 
     Raises    OSError for a path that cannot be written.
     """
@@ -91,29 +91,33 @@ class DigestFile:
         self._file = self.path.open("w", encoding="utf-8")
         self._file.write(f"{_HEAD}\n")
         self._count, self._step = 0, -1
-        self._of_step = hashlib.sha256()
+        self._of_step = bytearray()
 
-    def add(self, name: str, place: Place, array: Array) -> None:
-        """The next operation has this result."""
+    def add(
+        self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
+    ) -> None:
+        """The next operation has this result, of these operands."""
         if place.step != self._step:
             self._end_step()
             self._step = place.step
-        digest = digest_of(array)
-        self._of_step.update(digest)
-        cells = (
-            self._count, f"{place.step}/{place.micro_batch}/{place.replica}", place.layer or "-",
-            place.direction, name, array.format.name, "x".join(map(str, array.shape)) or "1",
-            digest.hex(), self._line(),
+        shape, start = _head(array.format.name, array.shape)
+        digest = f"{xxh64(array.carrier, start):016x}"
+        self._of_step += digest.encode()
+        self._file.write(
+            f"{self._count}\t{place.step}/{place.micro_batch}/{place.replica}\t"
+            f"{place.layer or '-'}\t{place.direction}\t{name}\t{array.format.name}\t{shape}\t"
+            f"{digest}\t{self._line()}\n"
         )
-        self._file.write("\t".join(map(str, cells)) + "\n")
         if self._count == self._keep:
-            np.save(values_path(self.path, self._count), array.carrier)
+            for number, values in enumerate((array, *operands)):
+                np.save(values_path(self.path, self._count, number), values.carrier)
         self._count += 1
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            self._file.write(f"# step {self._step}\t{self._of_step.hexdigest()[: 2 * _SIZE]}\n")
-            self._of_step = hashlib.sha256()
+            total = xxh64(np.frombuffer(self._of_step, np.uint8))
+            self._file.write(f"# step {self._step}\t{total:016x}\n")
+            self._of_step = bytearray()
 
     def close(self) -> None:
         """The run is over."""
@@ -131,22 +135,23 @@ class DigestFile:
         self.close()
 
 
-def digest_of(array: Array) -> bytes:
-    """64 bits of SHA-256 of an array's format, shape and values."""
-    state = hashlib.sha256(f"{array.format.name} {array.shape}".encode())
-    state.update(np.ascontiguousarray(array.carrier).data)
-    return state.digest()[:_SIZE]
+@cache
+def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, int]:
+    """A shape as it is written, and the digest of it and the format."""
+    return "x".join(map(str, shape)) or "1", xxh64(np.frombuffer(f"{fmt} {shape}".encode(), "u1"))
 
 
-def values_path(path: Path, operation: int) -> Path:
-    """Where the values of an operation lie."""
-    return path.with_name(f"{path.name}.{operation}.npy")
+def values_path(path: Path, operation: int, number: int = 0) -> Path:
+    """Where the values of an operation lie; from number 1 on those of its operands."""
+    operand = f".operand{number}" if number else ""
+    return path.with_name(f"{path.name}.{operation}{operand}.npy")
 
 
 class ValuesDifference(NamedTuple):
     """How far the results of the operation are apart.
 
-    ulps    the largest difference, in units of the last place of the operation's format.
+    ulps        the largest difference, in units of the last place of the operation's format.
+    operands    in how many elements each operand differs, of how many.
     """
 
     elements: int
@@ -154,6 +159,20 @@ class ValuesDifference(NamedTuple):
     first: tuple[int, ...]
     values: tuple[float, float]
     ulps: float
+    operands: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def of_operands(self) -> str:
+        """Whether the operation parts, or what it was given."""
+        if not self.operands:
+            return ""
+        if not any(elements for elements, _ in self.operands):
+            return f"; its {len(self.operands)} operands have equal bits"
+        differ = " and ".join(
+            f"operand {number} in {elements} of {of}"
+            for number, (elements, of) in enumerate(self.operands, 1) if elements
+        )
+        return f"; its operands differ too, which no operation before gave: {differ}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +206,7 @@ class Difference:
         return (
             f"{text} in {self.values.elements} of {self.values.of} elements, by up to "
             f"{self.values.ulps:.4g} ulps of {self.one.format}; the first at {list(at)}: "
-            f"{here!r} and {there!r}"
+            f"{here!r} and {there!r}{self.values.of_operands}"
         )
 
 
@@ -230,14 +249,31 @@ def _values(one: Path, other: Path, operation: int, fmt: str) -> ValuesDifferenc
     if not all(path.exists() for path in paths):
         return None
     here, there = (np.load(path) for path in paths)
-    # By bits, as a digest: zeros of both signs differ, and a NaN is equal to itself.
-    apart = np.frombuffer(here.tobytes(), f"u{here.itemsize}") != np.frombuffer(
-        there.tobytes(), f"u{there.itemsize}")
+    apart = _apart(here, there)
     place = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), here.shape))
     return ValuesDifference(
         int(apart.sum()), apart.size, place, (float(here[place]), float(there[place])),
-        _ulps(here, there, find_format(fmt)),
+        _ulps(here, there, find_format(fmt)), tuple(_operands(one, other, operation)),
     )
+
+
+def _apart(here: NDArray[Any], there: NDArray[Any]) -> NDArray[np.bool_]:
+    """By bits, as a digest: zeros of both signs differ, and a NaN is equal to itself."""
+    kind = f"u{here.itemsize}"
+    return np.asarray(np.frombuffer(here.tobytes(), kind) != np.frombuffer(there.tobytes(), kind))
+
+
+def _operands(one: Path, other: Path, operation: int) -> Iterator[tuple[int, int]]:
+    """Elements of each operand that differ, and all of them."""
+    for number in count(1):
+        paths = [values_path(path, operation, number) for path in (one, other)]
+        if not all(path.exists() for path in paths):
+            return
+        here, there = (np.load(path) for path in paths)
+        if here.shape != there.shape or here.dtype != there.dtype:
+            yield here.size, here.size
+        else:
+            yield int(_apart(here, there).sum()), here.size
 
 
 @usual_arithmetic
