@@ -69,8 +69,8 @@ def remainder(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
 def _table(name: str, context: Context, lanes: int) -> list[Row]:
     values = remainder(context, np.array(list(TUTORIAL)), lanes)
     return [
-        {"part": "table", "arithmetic": name, "small": small, "kept": float(value.mean()),
-         "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
+        {"part": "table", "arithmetic": name, "big": BIG, "small": small,
+         "kept": float(value.mean()), "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
         for small, value in zip(TUTORIAL, values.T, strict=True)
     ]
 
@@ -106,7 +106,8 @@ def _sums(name: str, context: Context) -> list[Row]:
             before, effective = total, n
         if n % 50 == 0:
             rows.append({"part": "sum", "arithmetic": name, "n": n, "sum": total})
-    return [*rows, {"part": "end", "arithmetic": name, "n": effective, "sum": before}]
+    end: Row = {"part": "end", "arithmetic": name, "n": effective, "sum": before, "term": TERM}
+    return [*rows, end]
 
 
 def _answer(rows: list[Row]) -> str:
