@@ -232,7 +232,8 @@ def _measured(waits: Mapping[tuple[str, int], float], local: list[Row]) -> str:
     ]
     text = (
         f"Measured with threads that sleep, the device waits {apart[worst]:.0%} of its time "
-        f"instead of the model's {waits[worst]:.0%} where they differ most ({worst[0]}; {worst[1]} ahead)"
+        f"instead of the model's {waits[worst]:.0%} where they differ most "
+        f"({worst[0]}; {worst[1]} ahead)"
     )
     if held:
         text += f"; with {DOCUMENTED} ahead it waits where the model does not: {', '.join(held)}"

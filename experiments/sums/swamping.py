@@ -70,7 +70,8 @@ def _table(name: str, context: Context, lanes: int) -> list[Row]:
     values = remainder(context, np.array(list(TUTORIAL)), lanes)
     return [
         {"part": "table", "arithmetic": name, "big": BIG, "small": small,
-         "kept": float(value.mean()), "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
+         "kept": float(value.mean()), "spread": float(value.std()),
+         "relative_error": float(value.mean()) / small - 1}
         for small, value in zip(TUTORIAL, values.T, strict=True)
     ]
 

@@ -68,7 +68,7 @@ def test_where_the_measurement_differs_from_the_model_is_told(quick):
     local = [{**row, "waiting": 0.07} if (row["pattern"], row["depth"]) == (pattern, 3) else row
              for row in local]
     answer = training_loop._answer(list(quick.rows), local)
-    assert f"7% of its time instead of the model's 0% where they differ most ({pattern}; 3" in answer
+    assert f"7% of its time instead of the model's 0% where they differ most ({pattern};" in answer
     assert f"with 3 ahead it waits where the model does not: {pattern}: 7%." in answer
 
 

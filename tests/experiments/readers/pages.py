@@ -53,7 +53,7 @@ def sections_of(page):
 
 
 def rows_of(text):
-    """Rows of a CSV file: numbers where a cell is one, True and False, else text; no empty cells."""
+    """Rows of a CSV file: numbers, True and False, else text; without empty cells."""
     return [
         {name: _value(cell) for name, cell in row.items() if cell}
         for row in csv.DictReader(io.StringIO(text))
