@@ -185,7 +185,8 @@ def advantage(rows: list[Row], one: str, other: str, **where: str | int) -> Effe
     table = Result(rows, "", "")
     errors = [table.column("error", part="error", order=o, **where) for o in (one, other)]
     tiny = np.finfo(np.float64).tiny
-    return over_seeds(np.log(np.maximum(errors[1], tiny) / np.maximum(errors[0], tiny)))
+    first, second = (np.log(np.maximum(of_sets, tiny)) for of_sets in errors)
+    return over_seeds(second - first)
 
 
 def best(rows: list[Row], **where: str | int) -> tuple[list[str], float]:

@@ -29,7 +29,8 @@ def needed(values, margin):
     errors = (CRITICAL[12] + stats.norm.ppf(0.8)) * float(np.std(values, ddof=1))
     distance = abs(float(np.mean(values)) - margin)
     pairs = (errors / distance) ** 2 if distance else math.inf
-    return math.ceil(max(5, pairs)) if pairs < 10_000 else None
+    least = next((look for look in (5, 8, 12) if look > len(values)), len(values) + 1)
+    return math.ceil(max(least, pairs)) if pairs < 10_000 else None
 
 
 def answer(lost, margin, fell=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.experiments.readers.pairs import answer, half_width, read_way, student
+from tests.experiments.readers.pairs import answer, needed, read_way, student
 
 #: Points of test accuracy that do not matter.
 POINT = 1.0
@@ -15,7 +15,7 @@ def accuracies(table, name):
 
 
 def fallen(table, name):
-    """By how much the loss of each seed fell: first tenth of the epochs to the last, three at least."""
+    """By how much the loss of each seed fell, from the first tenth of the epochs to the last."""
     falls = []
     for seed in table.values("seed", part="test", policy=name):
         losses = table.column("loss", part="loss", policy=name, seed=seed)
@@ -81,8 +81,6 @@ def read_digits(reading, table):
 
 def deciding(table, usual, told):
     """Pairs that would settle the way on which the answer hangs."""
-    from tests.experiments.readers.pairs import needed
-
     name = "FP16" if told["FP16"] != "worse" else "FP16 + SR"
     lost = lost_of(table, next(n for n in usual if n.startswith(f"{name}, rate")), usual[0])
     return [needed(lost, POINT) if len(lost) >= 5 else 5]
@@ -130,4 +128,67 @@ def read_momentum(reading, table):
                  "learning rate of {}) to {} (at {})", factors[low], low, factors[high], high)
 
 
-__all__ = ["half_width", "read_digits", "read_loss_scales", "read_momentum", "read_update_methods"]
+def read_study(reading, table):
+    """Test accuracies, each way beside the first one, and where most underflowed."""
+    first, *others = table.values("policy", part="test")
+    for name in sorted(others, key=len, reverse=True):
+        lost = lost_of(table, name, first)
+        if f". Beside {first}" in reading.left:
+            read_way(reading, name, lost, POINT, fell=fallen(table, first))
+    for name in sorted((first, *others), key=len, reverse=True):
+        read_mean(reading, f"{name}: MEAN", accuracies(table, name))
+    shares = {
+        (row["policy"], row["layer"], row["phase"]): row["underflow"] / max(row["results"], 1)
+        for row in table.where(part="exceptions")
+    }
+    worst = max(shares, key=shares.get)
+    if shares[worst]:
+        reading.says(f"Underflow is highest with {worst[0]} in {worst[1]}, {worst[2]}: {{}} % of",
+                     100 * shares[worst])
+    else:
+        assert "Nothing underflowed." in reading.left
+    reading.skips("FP16", "FP32", "FP8", "× 256")
+
+
+def opening_of(told):
+    """Of all ways together: yes, no, or undecided."""
+    if set(told) <= {"as good", "better"}:
+        return "Yes."
+    return "No." if "worse" in told else "Undecided by this run; "
+
+
+def read_mnist(reading, table):
+    first, *others = table.values("policy", part="test")
+    losses = [lost_of(table, name, first) for name in others]
+    told = [answer(lost, POINT, fallen(table, first))[0] for lost in losses]
+    reading.opens(opening_of(told))
+    if opening_of(told).startswith("Undecided"):
+        open_ones = [lost for lost, one in zip(losses, told, strict=True) if one == "cannot tell"]
+        reading.says("{} pairs of runs would decide it.", max(
+            needed(lost, POINT) if len(lost) >= 5 else 5 for lost in open_ones))
+    reading.left = reading.left.partition(": Test accuracy")[2]  # what the data are
+    read_study(reading, table)
+
+
+def read_input_formats(reading, table):
+    small, single = (
+        100 * table.column("accuracy", part="training", way=way)
+        for way in ("uint8, device in FP16", "FP32, host")
+    )
+    lost = single - small
+    told = answer(lost, POINT)[0]
+    reading.opens(opening_of([told]))
+    if told == "cannot tell":
+        reading.says("{} pairs of runs would decide it.",
+                     needed(lost, POINT) if len(lost) >= 5 else 5)
+    read_way(reading, "uint8, device in FP16", lost, POINT)
+    seconds = {row["way"]: 1e6 * row["seconds"] for row in table.where(part="transfer")}
+    reading.says("A batch of 16 × 224 × 224 × 3 takes {} µs as bytes instead of {} µs in FP32",
+                 seconds["uint8, device in FP16"], seconds["FP32, host"])
+    pixels = table.where(part="pixels", way="uint8, device in FP16")
+    reading.says("up to {} of 256 pixel values differ from one rounding, by up to {} standard",
+                 max(r["different"] for r in pixels), max(r["largest"] for r in pixels))
+    for way, words in (("uint8, device in FP32", "in FP32 with a cast after it, up to {};"),
+                       ("FP32, host", "by the host, sent in FP32, up to {}.")):
+        reading.says(words, table.column("different", part="pixels", way=way).max())
+    reading.skips("FP16", "FP32")
