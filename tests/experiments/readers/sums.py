@@ -63,3 +63,51 @@ def read_running_loss(reading, table):
     reading.says("off by up to {}%, with stochastic rounding by {}%, with an FP32 total by {}.",
                  100 * off["FP16"], 100 * off["FP16 + SR"], off["FP32"])
     reading.skips("FP16", "FP32")
+
+
+def read_accumulation_order(reading, table):
+    text = reading.left
+    reading.left = text[0].lower() + text[1:]
+    for kind in table.values("data", part="spread"):
+        ulps, distinct = (table.column(c, part="spread", data=kind) for c in ("ulps", "distinct"))
+        units = len(table.values("unit"))
+        reading.says(
+            f"on {kind} data the results of {{}} units lie {{}} ulps apart (median; largest {{}}) "
+            "and all agree in {}% of products",
+            units, np.median(ulps), ulps.max(), 100 * np.mean(distinct == 1))
+
+
+def read_k_split(reading, table):
+    half, single = (table.where(partials=p) for p in ("half partials", "float partials"))
+    reading.says("one tile with half partials loses {}% (rms), {} tiles lose {}%; with float "
+                 "partials {} and {}.", 100 * half[0]["rms"], half[-1]["tiles"],
+                 100 * half[-1]["rms"], single[0]["rms"], single[-1]["rms"])
+    best = min(single, key=lambda row: row["cycles"])
+    reading.says("{} tiles are fastest with float partials: {} cycles beside {} on one",
+                 best["tiles"], best["cycles"], single[0]["cycles"])
+
+
+def read_accumulation_dtype(reading, table):
+    small, large = table.values("gradients")
+    most = table.column("count").max()
+
+    def since(way, kind):
+        off = [row["count"] for row in table.where(way=way, gradients=kind) if row["error"] > 0.01]
+        return ("from G = {} on", min(off)) if off else ("nowhere up to G = {}", most)
+
+    def error(way, kind=small):
+        return table.one(way=way, gradients=kind, count=most)["error"]
+
+    sums, shares, means = (
+        since("SUM in FP16", small), since("SUM in FP16", large), since("MEAN in FP16", small))
+    full = table.one(way="SUM in FP16", gradients=large, count=most)["saturated"]
+    reading.says("may be off by {}% at most", 1)
+    reading.says(
+        f"SUM in FP16 is worse {sums[0]} with small gradients and {shares[0]} with large ones, "
+        "where {}% of the sums", sums[1], shares[1], 100 * full)
+    reading.says(f"whose shares underflow, {means[0]} with small ones. Over {{}} small ones SUM in "
+                 "FP16 is off by {}% ({}% with stochastic rounding), RUNNING_MEAN by {}%, SUM in "
+                 "FP32 by {} at most.", means[1], most, 100 * error("SUM in FP16"),
+                 100 * error("SUM in FP16 + SR"), 100 * error("RUNNING_MEAN in FP16"),
+                 max(error("SUM in FP32", kind) for kind in (small, large)))
+    reading.skips("FP16", "FP32")
