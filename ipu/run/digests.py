@@ -42,12 +42,16 @@ from fpsim.kernels.hashing import xxh64
 from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.places import Place
+from ipu.run.sketches import Sketch
 
-__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference"]
+__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference",
+           "read_digests"]
 
 _HEAD = (
     "# fpsim digest 2: operation, place, layer, direction, name, format, shape, XXH64, line"
 )
+#: With sketches at the end of each line.
+_SKETCHED = f"{_HEAD}, sketch"
 
 
 class DigestLine(NamedTuple):
@@ -62,6 +66,7 @@ class DigestLine(NamedTuple):
     shape: str
     digest: str
     line: str
+    sketch: str = ""
 
     @property
     def what(self) -> tuple[str, ...]:
@@ -80,16 +85,19 @@ class DigestFile:
     line    gives FILE:LINE of the program at each operation.
     keep    the number of an operation whose values and operands are stored too, beside the file.
 
+    sketch  each line ends with a sketch of the values (`ipu.run.sketches`), for tolerances.
+
     Raises    OSError for a path that cannot be written.
     """
 
     def __init__(
-        self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None
+        self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None,
+        *, sketch: bool = False,
     ) -> None:
         self.path = Path(path)
-        self._line, self._keep = line, keep
+        self._line, self._keep, self._sketch = line, keep, sketch
         self._file = self.path.open("w", encoding="utf-8")
-        self._file.write(f"{_HEAD}\n")
+        self._file.write(f"{_SKETCHED if sketch else _HEAD}\n")
         self._count, self._step = 0, -1
         self._of_step = bytearray()
 
@@ -100,13 +108,14 @@ class DigestFile:
         if place.step != self._step:
             self._end_step()
             self._step = place.step
+        sketch = f"\t{Sketch.of(array.carrier)}" if self._sketch else ""
         shape, start = _head(array.format.name, array.shape)
         digest = f"{xxh64(array.carrier, start):016x}"
         self._of_step += digest.encode()
         self._file.write(
             f"{self._count}\t{place.step}/{place.micro_batch}/{place.replica}\t"
             f"{place.layer or '-'}\t{place.direction}\t{name}\t{array.format.name}\t{shape}\t"
-            f"{digest}\t{self._line()}\n"
+            f"{digest}\t{self._line()}{sketch}\n"
         )
         if self._count == self._keep:
             for number, values in enumerate((array, *operands)):
@@ -218,7 +227,7 @@ def first_difference(one: str | Path, other: str | Path) -> Difference | None:
     Raises    ValueError for a file that holds no digests.
     """
     one, other = Path(one), Path(other)
-    for here, there in zip_longest(_read(one), _read(other)):
+    for here, there in zip_longest(read_digests(one), read_digests(other)):
         if here is None or there is None:
             return Difference((here or there).operation, here, there)
         if here.what != there.what:
@@ -229,16 +238,21 @@ def first_difference(one: str | Path, other: str | Path) -> Difference | None:
     return None
 
 
-def _read(path: Path) -> Iterator[DigestLine]:
+def read_digests(path: Path) -> Iterator[DigestLine]:
+    """The lines of a file.
+
+    Raises    ValueError for a file that holds no digests, or ends in a line.
+    """
     with path.open(encoding="utf-8") as file:
-        if file.readline().rstrip("\n") != _HEAD:
+        head = file.readline().rstrip("\n")
+        if head not in (_HEAD, _SKETCHED):
             raise ValueError(
                 f"{str(path)!r} holds no digests of a run; write it with: fpsim torch --digest FILE"
             )
         for text in file:
             if not text.startswith("#"):
                 number, *cells = text.rstrip("\n").split("\t")
-                if len(cells) != len(DigestLine._fields) - 1:
+                if len(cells) != head.count(","):
                     raise ValueError(f"{str(path)!r} ends in the middle of a line: {text[:60]!r}")
                 yield DigestLine(int(number), *cells)
 
