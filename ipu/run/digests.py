@@ -219,15 +219,24 @@ class Difference:
         )
 
 
-def first_difference(one: str | Path, other: str | Path) -> Difference | None:
+def first_difference(
+    one: str | Path, other: str | Path, *, direction: str = ""
+) -> Difference | None:
     """Where two runs part first; None for equal runs.
+
+    direction    of the operations that are compared; "" for all. Two workers of a training have
+                 data of their own, but one "optimizer".
 
     Lines of the program are not compared: it may have been edited.
 
     Raises    ValueError for a file that holds no digests.
     """
     one, other = Path(one), Path(other)
-    for here, there in zip_longest(read_digests(one), read_digests(other)):
+    lines = (
+        (line for line in read_digests(path) if direction in ("", line.direction))
+        for path in (one, other)
+    )
+    for here, there in zip_longest(*lines):
         if here is None or there is None:
             return Difference((here or there).operation, here, there)
         if here.what != there.what:

@@ -6,9 +6,9 @@ program amplifies an error; a coarser format begins with an error so many times 
 
     tolerance = factor · max(u, perturbed run's error · u / u of the reference)
 
-with u the largest unit roundoff in the other run so far: errors are inherited. Errors are relative norms,
-estimated from sketches (`ipu.run.sketches`). Operations are matched by step, layer, direction,
-name, shape and their number among equal ones.
+with u the largest unit roundoff in the other run so far: errors are inherited. Errors are relative
+norms, estimated from sketches (`ipu.run.sketches`). Operations are matched by step, layer,
+direction, name, shape and their number among equal ones.
 """
 
 from __future__ import annotations

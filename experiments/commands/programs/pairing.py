@@ -49,6 +49,12 @@ class DigestOptions(NamedTuple):
     keep: int | None
     sketch: bool
 
+    def of(self, process: str) -> DigestOptions:
+        """Those of one of several processes: its name ends the file's."""
+        if self.path is None:
+            return self
+        return self._replace(path=self.path.with_name(f"{self.path.name}.{process}"))
+
 
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--compare and what belongs to it, what a run of a pair is told by, --digest and its own."""

@@ -107,7 +107,8 @@ def command(
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
-        options = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        options = {"policy": way, "seed": seed, "count": count, "report": out, "digest": digest,
+                   "keep": keep, "sketch": sketch, **choices}
         return _in_replicas(replicas, [*as_options(options), *line])
     if ways:
         if sr or policy != "fp32":
@@ -181,8 +182,10 @@ def _run(
             changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
-        if join_replicas(session) > 1 and out is not None:
-            out = folder_of(out, f"replica-{session.replica}")
+        if join_replicas(session) > 1:
+            name = f"replica-{session.replica}"
+            out = None if out is None else folder_of(out, name)
+            digests = digests.of(name)
     except (JoinError, ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None

@@ -159,6 +159,24 @@ def test_a_run_that_ends_early_is_told(tmp_path):
         first_difference(tmp_path / "a", tmp_path / "b"))
 
 
+def test_workers_whose_models_differ_are_told_by_their_updates(tmp_path, capsys):
+    """Each has data of its own; the second worker's weights of the layer b part in step 1."""
+    for worker in (0, 1):
+        with DigestFile(tmp_path / f"w{worker}") as file:
+            for step in range(3):
+                for layer in "ab":
+                    place = Place(step, 0, worker, layer, "forward")
+                    file.add("mm", place, HALF.array([1.0 + worker]))
+                    apart = worker and layer == "b" and step > 0
+                    file.add("sub", place._replace(direction="optimizer", replica=0),
+                             HALF.array([2.0 + apart]))
+    files = [str(tmp_path / f"w{worker}") for worker in (0, 1)]
+    assert main(["diff", "--workers", files[0], files[0]]) == 0
+    assert "the workers' updates are equal" in capsys.readouterr().out
+    assert main(["diff", "--workers", *files]) == 1
+    assert "sub in b (optimizer), step 1: the bits" in capsys.readouterr().out
+
+
 def test_zeros_of_both_signs_differ(tmp_path):
     for name, zero in (("a", 0.0), ("b", -0.0)):
         with DigestFile(tmp_path / name) as file:

@@ -196,7 +196,8 @@ def test_a_nudged_run_differs_from_itself_by_rounding(tmp_path, capfd):
     losses = {}
     for nudge in ([], ["--nudge"]):
         path = tmp_path / f"report{len(nudge)}.json"
-        assert main(["tf", "--unconfigured", "--pair", "0", *nudge, "--json", str(path), str(program)]) == 0
+        options = ["--unconfigured", "--pair", "0", *nudge, "--json", str(path)]
+        assert main(["tf", *options, str(program)]) == 0
         losses[len(nudge)] = json.loads(path.read_text())["losses"]
     plain, moved = losses.values()
     assert plain[0] == moved[0]
