@@ -14,6 +14,7 @@ TOPICS = {
     "train": "training a network, beside what its matrix products would allow",
     "operations": "single operations with their gradients through PyTorch, beside torch's",
     "updates": "a step of an optimiser over all parameters, beside torch's",
+    "digests": "a training step that writes a digest of every operation, beside itself without",
     "startup": "import, first call, small arrays",
     "feed": "loops and queues, per iteration",
     "collectives": "sums between processes over gRPC and MPI, beside a copy and gloo",
