@@ -84,6 +84,18 @@ def test_certain_flags_are_raised_and_no_impossible_one_is(scale, fused, mode):
         assert flags & ~possible == fp.Flags.NONE
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_products_below_the_normal_numbers_that_are_in_the_format_raise_nothing(fused):
+    """2**-8 squared is a subnormal number of binary16, 9 * 2**-26 lies between two of them."""
+    settings = Settings(fp.BINARY16)
+    for factor, expected in (
+        (2.0**-8, fp.Flags.NONE), (1.5 * 2.0**-12, fp.Flags.UNDERFLOW | fp.Flags.INEXACT),
+    ):
+        a, b = np.full((1, 1), factor, np.float32), np.full((1, 1), factor, np.float32)
+        assert measure(mac_rules(settings, fused), a, b).certain == expected
+        assert general(settings, fused, a, b)[1] == expected
+
+
 def test_overflow_is_looked_for_only_where_it_can_be():
     a, b = np.full((1, 8), 64.0, np.float32), np.full((8, 1), 64.0, np.float32)
     assert not measure(mac_rules(Settings(fp.BINARY16), False), a, b).checked  # 2**15
