@@ -117,8 +117,8 @@ def asked(monkeypatch):
     """The arguments of run_series."""
     calls = []
 
-    def run_series(chosen, out, **rest):
-        calls.append(([e.name for e in chosen], str(out), rest))
+    def run_series(experiments, out, **rest):
+        calls.append(([e.name for e in experiments], str(out), rest))
         return 0
 
     monkeypatch.setattr(series, "run_series", run_series)

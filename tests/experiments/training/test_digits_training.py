@@ -92,15 +92,15 @@ def test_the_report_names_units_and_their_evidence(trained):
 
 def rows_of(single, half, stochastic):
     """Test accuracies in per cent, one for each seed, as the experiment's rows."""
-    each = {"FP32": single, "FP16": half, "FP16 + SR": stochastic}
+    losses = {"FP32": single, "FP16": half, "FP16 + SR": stochastic}
     rows = [
         {"part": "test", "policy": v.name, "seed": seed, "accuracy": value / 100}
         for v in digits_training.VARIANTS
-        for seed, value in enumerate(each.get(v.name, single))
+        for seed, value in enumerate(losses.get(v.name, single))
     ]
     return rows + [
         {"part": "updates", "policy": name, "layer": "hidden", "movement_lost": 0.5}
-        for name in each
+        for name in losses
     ]
 
 
@@ -159,11 +159,11 @@ def test_rate_and_epochs_are_settings_of_a_sweep(monkeypatch):
         digits_training.run(True, 3, rate=0.5, epochs=7)
     assert {job.rate for job in jobs} == {0.5}
     assert (jobs[-1].epochs, jobs[-1].seed, jobs[-1].steps) == (7, 3, None)
-    seen = []
+    optimizers = []
     monkeypatch.undo()
     monkeypatch.setattr(
-        digits_training, "train", lambda variant, sgd, *rest, **more: seen.append(sgd)
+        digits_training, "train", lambda variant, sgd, *rest, **more: optimizers.append(sgd)
     )
     with pytest.raises(TypeError):
         digits_training._train(jobs[-1])
-    assert seen[0].rate == 0.5
+    assert optimizers[0].rate == 0.5

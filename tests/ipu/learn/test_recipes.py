@@ -27,8 +27,8 @@ def test_the_tape_has_the_bits_of_the_rows(name):
     x, w, dy = (device.from_host(v, fp.BFLOAT16) for v in operands(*SHAPE))
     sources = [Variable(a, device, n) for n, a in (("x", x), ("w", w))]
     y = matmul(*sources, recipe=LayerRecipe(find_recipe(name), "layer"))
-    found = [y.array, *gradients(y, sources, dy)]
-    for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
+    arrays = [y.array, *gradients(y, sources, dy)]
+    for one, other in zip(arrays, layer_passes(name, SHAPE), strict=True):
         np.testing.assert_array_equal(one.values, other)
     assert isinstance(y, Tensor)
 

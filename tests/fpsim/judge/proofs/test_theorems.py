@@ -73,11 +73,11 @@ def test_the_page_has_a_row_for_each_kind():
 
 
 def test_verdicts_are_kept_and_counted(tmp_path):
-    some = list(theorems().values())[:3]
+    few = list(theorems().values())[:3]
     file = tmp_path / "verdicts"
-    page.record(file, ProofVerdict(some[0], PROVED, 1.26))
-    assert page.read(file)[some[0].name]["seconds"] == 1.3
-    assert "| 3 | 1 PROVED, 2 not run | none | 1.3 |" in page.table(some, page.read(file))
+    page.record(file, ProofVerdict(few[0], PROVED, 1.26))
+    assert page.read(file)[few[0].name]["seconds"] == 1.3
+    assert "| 3 | 1 PROVED, 2 not run | none | 1.3 |" in page.table(few, page.read(file))
     place = tmp_path / "page.md"
     place.write_text("no place")
     with pytest.raises(ValueError, match="has no place for the table"):

@@ -11,15 +11,15 @@ Mode = poptorch.OutputMode
 
 @pytest.mark.source("S2-23", "S2-34")
 def test_defaults_are_those_that_poptorch_prints():
-    own = poptorch.Options()
-    assert own.toDict() == {
+    options = poptorch.Options()
+    assert options.toDict() == {
         "replication_factor": 1, "broadcast_buffers": True, "device_iterations": 1, "log_dir": ".",
         "auto_round_num_ipus": False, "anchored_tensors": {}, "output_mode": 4,
         "output_return_period": 1, "connection_type": 0, "sync_pattern": 0,
         "available_memory_proportion": {},
     }
-    assert own.defaultOutputMode()
-    shown = repr(own.outputMode(Mode.All))
+    assert options.defaultOutputMode()
+    shown = repr(options.outputMode(Mode.All))
     assert "output_mode=2" in shown
     assert "gradient_accumulation=1" in shown
     assert "reduction_type=<ReductionType.Mean: 1>" in shown
@@ -27,28 +27,28 @@ def test_defaults_are_those_that_poptorch_prints():
 
 
 def test_setters_chain_and_check():
-    own = poptorch.Options().deviceIterations(3).replicationFactor(2).outputMode(Mode.EveryN, 3)
-    assert (own.device_iterations, own.replication_factor) == (3, 2)
-    assert (own.output_mode, own.output_return_period) == (1, 3)
-    assert own.outputMode(Mode.Sum, 7).output_return_period == 1
-    assert own.randomSeed(5).random_seed == 5
+    options = poptorch.Options().deviceIterations(3).replicationFactor(2).outputMode(Mode.EveryN, 3)
+    assert (options.device_iterations, options.replication_factor) == (3, 2)
+    assert (options.output_mode, options.output_return_period) == (1, 3)
+    assert options.outputMode(Mode.Sum, 7).output_return_period == 1
+    assert options.randomSeed(5).random_seed == 5
 
 
 @pytest.mark.source("S2-37")
 def test_clones_are_apart():
-    own = poptorch.Options().deviceIterations(3)
-    own.setExecutionStrategy(poptorch.PipelinedExecution("A", "B"))
-    twin = own.clone()
-    assert repr(twin) == repr(own)
+    options = poptorch.Options().deviceIterations(3)
+    options.setExecutionStrategy(poptorch.PipelinedExecution("A", "B"))
+    twin = options.clone()
+    assert repr(twin) == repr(options)
     twin.deviceIterations(4).Training.gradientAccumulation(8)
-    assert own.device_iterations == 3
-    assert own.Training.gradient_accumulation == 1
-    own.freeze()
+    assert options.device_iterations == 3
+    assert options.Training.gradient_accumulation == 1
+    options.freeze()
     with pytest.raises(AttributeError, match="frozen"):
-        own.Training.gradientAccumulation(2)
+        options.Training.gradientAccumulation(2)
     with pytest.raises(AttributeError, match="setExecutionStrategy"):
-        own.setExecutionStrategy(poptorch.ShardedExecution())
-    own.clone().Training.gradientAccumulation(2)
+        options.setExecutionStrategy(poptorch.ShardedExecution())
+    options.clone().Training.gradientAccumulation(2)
 
 
 #: What is accepted without an effect on this machine, and its arguments.
@@ -87,8 +87,8 @@ def test_options_come_from_a_file(tmp_path):
     path = tmp_path / "options.txt"
     path.write_text("deviceIterations(4)  # more\n\nTraining.gradientAccumulation(2)\n"
                     "outputMode(poptorch.OutputMode.All)\n")
-    own = poptorch.Options().loadFromFile(str(path))
-    assert (own.device_iterations, own.Training.gradient_accumulation) == (4, 2)
+    options = poptorch.Options().loadFromFile(str(path))
+    assert (options.device_iterations, options.Training.gradient_accumulation) == (4, 2)
     path.write_text("deviceIteration(4)\n")
     with pytest.raises(ValueError, match=r"line 1: 'deviceIteration\(4\)' is no call of an option"):
         poptorch.Options().loadFromFile(str(path))

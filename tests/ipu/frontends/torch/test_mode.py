@@ -71,8 +71,8 @@ def test_results_in_place_are_cast_into_the_tensor_that_takes_them():
         y[1:] = torch.ones(2) * 0.1
         z = y.clone()
         z.mul_(0.3)
-    for each in (x, y, z):
-        assert torch.equal(each.float(), each.half().float())
+    for tensor in (x, y, z):
+        assert torch.equal(tensor.float(), tensor.half().float())
     assert x.dtype == torch.float16
 
 

@@ -100,10 +100,10 @@ def of_torch(name, fmt, codes, *, traps=False, **choices):
     extra = dict(OPTIONS.get(name, ({}, {}))[0])
     if name == "log_sigmoid_backward.default":
         extra["buffer"] = torch.empty(0)
-    given = dict(zip(operands(name), tensors(codes, fmt), strict=True))
+    arguments = dict(zip(operands(name), tensors(codes, fmt), strict=True))
     with machine("fp32", target="hypothetical", traps=traps, **choices) as session:
         try:
-            result = overload(name)(**given, **extra)
+            result = overload(name)(**arguments, **extra)
         except FloatingPointError:
             return Outcome([], session.device.status_word, True)
         result = result[0] if isinstance(result, tuple) else result
