@@ -14,7 +14,6 @@ import torch
 
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.aten.pointwise import number_of
 from ipu.frontends.torch.values import (
     FORMATS,
     Memory,
@@ -23,6 +22,7 @@ from ipu.frontends.torch.values import (
     to_narrow,
     widest,
 )
+from ipu.ops.bounds import number_of
 from ipu.run.account import Account
 
 __all__ = ["EXACT", "OF_REAL_NUMBERS", "Move", "constants_of", "is_exact"]
@@ -60,8 +60,8 @@ _MOVES = """
 _SELECTIONS = """
     sort topk kthvalue median nanmedian mode max min amax amin aminmax maximum minimum fmax fmin
     cummax cummin _cummax_helper _cummin_helper abs absolute neg negative positive sign sgn
-    copysign floor ceil trunc round frac fix threshold hardshrink hardshrink_backward
-    hardtanh_backward heaviside max_pool2d_with_indices max_pool3d_with_indices
+    copysign floor ceil trunc round frac fix threshold heaviside
+    max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d msort
     real unique_dim unique_consecutive _unique2 _unique
 """

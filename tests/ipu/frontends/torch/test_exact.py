@@ -232,7 +232,7 @@ def test_memory_without_numbers_raises_no_flags():
     assert torch.equal(x.grad, torch.ones(4, 5))
 
 
-# Numbers of several formats and data types ---------------------------------------------------------
+# Numbers of several formats and data types --------------------------------------------------------
 
 
 def binary16(n):
