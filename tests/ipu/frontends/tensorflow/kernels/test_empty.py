@@ -65,7 +65,7 @@ def test_the_size_of_an_axis_is_inferred_as_by_tensorflow():
         try:
             expected = tuple(tf.reshape(x, after).shape)
         except (tf.errors.InvalidArgumentError, ValueError):
-            with pytest.raises(ValueError, match="reshape|one unknown"):
+            with pytest.raises(ValueError, match=r"reshape|one unknown"):
                 x.reshape(moves._inferred(before, np.array(after)))
         else:
             compared += 0 in before
