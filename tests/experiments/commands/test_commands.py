@@ -135,6 +135,11 @@ def test_the_default_report_and_all_of_it(asked):
     assert plain == {"quick": False, "seed": 0, "jobs": 1}
 
 
+def test_a_run_of_named_experiments_takes_its_options(asked):
+    assert main(["run", "swamping", "--quick", "--seed", "5", "--out", "o", "--jobs", "3"]) == 0
+    assert asked == [(["swamping"], "o", {"quick": True, "seed": 5, "jobs": 3})]
+
+
 PROGRAM = "import sys; from ipu.experiments.cli import main; sys.exit(main([]))"
 
 
