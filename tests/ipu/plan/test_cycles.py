@@ -195,14 +195,14 @@ def test_a_slow_host_is_waited_for():
 
 def test_a_span_has_both_ends_of_what_sources_say():
     fast, slow = Rates.span(MK2)
-    own = [replace(
+    figures = [replace(
         EQUAL, forward_cycles=1000, backward_cycles=2000, output_bytes=10**6, infeed_bytes=10**6,
         forward_exchange=100, backward_exchange=10, forward_saving=300, backward_saving=30,
     )] * 2
     plan = plan_of(2, count=4)
-    ends = [update_time(plan, own, rates) / rates.target.clock.value for rates in (fast, slow)]
-    assert ends[0] < update_time(plan, own) / CLOCK < ends[1]
-    costs = [program_cycles(plan, own, rates) for rates in (fast, None, slow)]
+    ends = [update_time(plan, figures, rates) / rates.target.clock.value for rates in (fast, slow)]
+    assert ends[0] < update_time(plan, figures) / CLOCK < ends[1]
+    costs = [program_cycles(plan, figures, rates) for rates in (fast, None, slow)]
     forth, back = (Program(0, 0, phase, 0, 0) for phase in (Phase.FORWARD, Phase.BACKWARD))
     assert [(cost(forth), cost(back)) for cost in costs] == [
         (700, 1970), (1000, 2000), (1100, 2010),

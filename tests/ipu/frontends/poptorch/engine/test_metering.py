@@ -192,10 +192,10 @@ class Slow(torch.utils.data.Dataset):
 
 @pytest.mark.source("S3-18", "S4-48")
 def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised():
-    chosen = options(STRATEGIES["unsplit"]()).checkMemory(False)
+    run_options = options(STRATEGIES["unsplit"]()).checkMemory(False)
     net = Net()
-    model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
-    for x, labels in poptorch.DataLoader(chosen, Slow(), batch_size=3):
+    model = poptorch.trainingModel(net, run_options, sgd(net.parameters()))
+    for x, labels in poptorch.DataLoader(run_options, Slow(), batch_size=3):
         model(x, labels)
     report = model.report()
     (line,) = [line for line in report["plan"] if line.startswith("an update's data take")]
@@ -203,7 +203,7 @@ def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised()
     assert float(re.search(r"take (\S+) s to make", line)[1]) > 42 * 1e-3 / 2
     assert report["inputs"][0].startswith("input 0 is not normalised: root mean square")
     assert report["inputs"][0] in str(report)
-    other = chosen.clone()
+    other = run_options.clone()
     assert other.feeding.elements == 0
 
 
