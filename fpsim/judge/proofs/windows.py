@@ -23,6 +23,7 @@ from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.judge.proofs.contracts import PRODUCT, Contracts
 from fpsim.judge.proofs.exact import HeldNumber, held, product
 from fpsim.judge.proofs.replay import TermBuilder
+from fpsim.judge.proofs.scaled import ScaledNumber, float_of, product_of
 from fpsim.judge.proofs.specification import Magnitude, ValueGrid, grid_of, rounded
 from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
@@ -48,12 +49,36 @@ class _Scaled(Contracts):
     """Contracts of products: of two operands, and with a power of two that a formula makes."""
 
     def get(self, name: str, usual: Any) -> Any:
-        return self.product if name == "fmul" else usual
+        rules = {"fmul": self.product, "fptosi": self.whole, "itofp": self.rounded}
+        return rules.get(name, usual)
 
     def product(self, x: Real, y: Real) -> Real:
-        if isinstance(self._number(x), HeldNumber) and isinstance(self._number(y), HeldNumber):
-            return super().product(x, y)
-        return self._moved(x, y)
+        """Of finite operands the exact product; else a number is moved."""
+        a, b = self._number(x), self._number(y)
+        if a is None or b is None:
+            return self._moved(x, y)
+        code, _ = float_of(product_of(a, b), 32)
+        return self.theory.real(code)
+
+    def whole(self, x: Real, width: int, signed: bool) -> Word:
+        """The whole number toward zero, by its digits."""
+        assert signed and width == x.width == 32
+        field = x.bits.cut(30, 23).extended(width)
+        self.theory.duties.append(("the whole number has 31 bits", field < 127 + 31))
+        digits = self.theory.word(1, 1).joined(x.bits.cut(22, 0)).extended(2 * width)
+        # One digit before the point for the field 127.
+        places = choose(field < 127, field ^ field, field - 126).extended(2 * width)
+        size = ((digits << places) >> 24).cut(width - 1, 0)
+        return choose(x.bits.is_negative, (size ^ size) - size, size)
+
+    def rounded(self, word: Word, width: int, signed: bool, mode: str = "RNE") -> Real:
+        """A whole number as a float, to nearest even or cut."""
+        negative = word.is_negative if signed else self.theory.truth(False)
+        size = choose(negative, (word ^ word) - word, word)
+        number = ScaledNumber(negative, size, self.theory.word(0, 12), 0)
+        if mode not in ("RNE", "RTZ") or width != 32:
+            return word.to_real(width, signed, mode)
+        return self.theory.real(float_of(number, width, cut=mode == "RTZ")[0])
 
     def _moved(self, x: Real, y: Real) -> Real:
         """x times a power of two; a zero times any number."""
