@@ -254,7 +254,9 @@ def _rounded_up(x: Fraction, rules: MacRules) -> Fraction:
     unit = max(Fraction(rules.smallest_subnormal), Fraction(2) ** exponent)
     if x >= unit * 2**rules.precision:
         unit *= 2
-    return math.floor(x / unit + Fraction(1, 2)) * unit if rules.to_nearest else -(-x // unit) * unit
+    if rules.to_nearest:
+        return math.floor(x / unit + Fraction(1, 2)) * unit
+    return -(-x // unit) * unit
 
 
 def _nearest_sums_decide() -> Iterator[Case]:

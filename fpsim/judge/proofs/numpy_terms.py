@@ -187,7 +187,8 @@ class ArrayElement:
 
     def __setitem__(self, where: ArrayElement, value: Any) -> None:
         """The value where the truth value holds; elsewhere what was there."""
-        self.content = numpy_of(self.theory).where(where, value, ArrayElement(self.content)).content
+        before = ArrayElement(self.content)
+        self.content = numpy_of(self.theory).where(where, value, before).content
 
 
 def numpy_of(theory: Theory) -> Any:
@@ -220,7 +221,8 @@ def numpy_of(theory: Theory) -> Any:
 
     minimum, maximum = extreme("<"), extreme(">")
     return SimpleNamespace(
-        where=where, minimum=minimum, maximum=maximum, isnan=is_nan, isinf=is_inf, isfinite=is_finite,
+        where=where, minimum=minimum, maximum=maximum, isnan=is_nan, isinf=is_inf,
+        isfinite=is_finite,
         clip=lambda x, low, high: minimum(maximum(x, low), high),
         zeros=lambda shape, dtype: ArrayElement(theory.word(0, 32)), asarray=lambda x: x,
         float32=np.float32, float64=np.float64, int32=np.int32, uint32=np.uint32, uint8=np.uint8,

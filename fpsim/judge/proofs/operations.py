@@ -61,7 +61,8 @@ def _sum_of(
         digits = 53 if x.digits.width > settings.format.precision else 24
         sums = sum_of(x, y, digits, sign).number
         return result_of(_in_range(sums, settings), sums.negative, settings, word)
-    assert isinstance(x, ExactNumber) and isinstance(y, ExactNumber)
+    assert isinstance(x, ExactNumber)
+    assert isinstance(y, ExactNumber)
     total, is_zero = signed_sum(x, y)
     negative = choose(is_zero, sign, total.negative)
     return result_of(total.magnitude, negative, settings, word)

@@ -54,9 +54,9 @@ def _magnitude(theory: Theory, name: str) -> tuple[Word, Truth]:
 
 
 def _is(element: Any, expected: Real) -> Truth:
-    content = element.content if isinstance(element, ArrayElement) else _number(
-        expected.theory, float(element)
-    )
+    """Whether an element, or a number, is this one."""
+    is_element = isinstance(element, ArrayElement)
+    content: Any = element.content if is_element else _number(expected.theory, float(element))
     truth: Truth = content.same(expected)
     return truth
 
@@ -140,7 +140,7 @@ def _shown(stored: Any, factor: Any, flags: int | None = None) -> str:
 
 def _check_factor(block: Block, point: Point) -> Finding:
     value = _float(point["amax"])
-    got = scales.scales_of(block, np.float32([value]), np.float32(0))
+    got = scales.scales_of(block, np.array([value], np.float32), np.float32(0))
     with np.errstate(all="ignore"):
         stored, factor = block_scale([value], block, 1.0)
     flags = (
@@ -275,14 +275,15 @@ def _follows(
 
 def _check_two_level(block: Block, more: float, point: Point) -> Finding:
     value, tensor = (_float(point[name]) for name in ("amax", "tensor"))
-    of_all = np.float32(tensor)
+    of_all, largest = np.float32(tensor), np.array([value], np.float32)
+    stored: int | float
     with np.errstate(all="ignore"):
         if block.scale_rule.endswith("46"):
-            got = scales.alternatives(block, np.float32([value]), of_all)[_CHOICES.index(more)]
+            got = scales.alternatives(block, largest, of_all)[_CHOICES.index(more)]
             stored, factor = digit_scale(float(np.float32(value) * np.float32(block.headroom)),
                                          tensor, block, more)
         else:
-            got = scales.scales_of(block, np.float32([value]), of_all)
+            got = scales.scales_of(block, largest, of_all)
             stored, factor = block_scale([value], block, tensor)
     return Finding(_shown(got.stored[0], got.factors[0]), _shown(stored, factor))
 
@@ -298,7 +299,9 @@ def _check_tensor(block: Block, point: Point) -> Finding:
 # The choice between two scales ----------------------------------------------------------------
 
 
-def _chosen(choices: list[scales.Scales], errors: list[Any], names: dict[str, Any]) -> scales.Scales:
+def _chosen(
+    choices: list[scales.Scales], errors: list[Any], names: dict[str, Any]
+) -> scales.Scales:
     """What the function chooses of two scales whose errors are these."""
     left, grid = list(errors), SimpleNamespace(tall=1, across=1, whole=16)
     names |= {
@@ -317,25 +320,26 @@ def _choice() -> SolverClaim:
     """The second one where its error is smaller, else (a NaN, too) the first."""
     theory = Theory()
     errors = [theory.variable(name, 32) for name in ("first", "second")]
-    choices = [
-        scales.Scales(*(ArrayElement(theory.real(theory.unnamed(32))) for _ in range(3)))
-        for _ in range(2)
+    either: Any = [
+        [ArrayElement(theory.real(theory.unnamed(32))) for _ in range(3)] for _ in range(2)
     ]
+    choices = [scales.Scales(*parts) for parts in either]
     elements = [ArrayElement(theory.real(error)) for error in errors]
     result = _chosen(choices, elements, functions_of(quantise, theory))
     # An infinite one counts as 2**128, more than any number.
     first, second = (magnitude_of(error).units for error in errors)
     better = (second < first) & both([error <= _INFINITY for error in errors])
+    picked: Any = result
     goal = both([
         choose(better, mine.content.same(b.content), mine.content.same(a.content))
-        for mine, a, b in zip(result, *choices, strict=True)
+        for mine, a, b in zip(picked, *either, strict=True)
     ])
     return SolverClaim(theory, goal, [error < 0x80000000 for error in errors])  # sums of magnitudes
 
 
 def _check_choice(point: Point) -> Finding:
     """The function on numbers: scale, factor and flags say which of the two they are of."""
-    errors = [np.float32([_float(point[name])]) for name in ("first", "second")]
+    errors = [np.array([_float(point[name])], np.float32) for name in ("first", "second")]
     choices = [scales.Scales(*(np.array([i]) for _ in range(3))) for i in range(2)]
     result = _chosen(choices, errors, dict(vars(quantise)))
     better = int(_float(point["second"]) < _float(point["first"]))

@@ -92,7 +92,8 @@ class Theory:
         named = self._functions[kind, width]
         term = manager.mk_term(Kind.APPLY, [named, *(operand.term for operand in operands)])
         result = Word(self, term, width)
-        self.definitions.append(_special(kind, *operands, result))
+        x, y = operands
+        self.definitions.append(_special(kind, x, y, result))
         return result
 
     def evaluate(self, term: Any) -> Any:

@@ -62,7 +62,8 @@ class _Scaled(Contracts):
 
     def whole(self, x: Real, width: int, signed: bool) -> Word:
         """The whole number toward zero, by its digits."""
-        assert signed and width == x.width == 32
+        assert signed
+        assert width == x.width == 32
         field = x.bits.cut(30, 23).extended(width)
         self.theory.duties.append(("the whole number has 31 bits", field < 127 + 31))
         digits = self.theory.word(1, 1).joined(x.bits.cut(22, 0)).extended(2 * width)
