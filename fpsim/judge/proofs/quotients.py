@@ -197,7 +197,9 @@ def _of_tensor(block: Block, tensor: Word) -> Real:
         return one
     quotient = _number(theory, block.element.max * block.bound).divided(theory.real(tensor))
     held = largest.or_else(largest.compared("<", quotient), quotient)
-    return one.or_else((tensor == 0) | (quotient.bits == 0), held)  # of an infinity it is 0
+    # No number is so large that its quotient would underflow to zero.
+    theory.definitions.append((tensor >= _INFINITY) | (quotient.bits != 0))
+    return one.or_else((tensor == 0) | (tensor == _INFINITY), held)
 
 
 def _exact_scale(
@@ -269,8 +271,8 @@ def _follows(
         factor = one.divided(g).divided(scale)
     if block.shrink != 1:
         factor = factor.times(_number(theory, block.shrink))
-    given = nan | done.exact[_CHOICES.index(more)].same(asked)
-    return given & _is(result.factors, factor) & _is(result.stored, scale)
+    is_asked = nan | done.exact[_CHOICES.index(more)].same(asked)
+    return is_asked & _is(result.factors, factor) & _is(result.stored, scale)
 
 
 def _check_two_level(block: Block, more: float, point: Point) -> Finding:

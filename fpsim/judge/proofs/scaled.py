@@ -118,8 +118,8 @@ def float_of(x: ScaledNumber, width: int, cut: bool = False) -> tuple[Word, Scal
     half = 1 << (tail_width - 1)
     up = x.negative.theory.truth(False) if cut else (tail > half) | ((tail == half) & last)
     field = (above - count).extended(width + _BITS)
-    kept = normal.cut(size - 1, tail_width).extended(width + _BITS)
-    body = (field << (p - 1)) + kept
+    leading = normal.cut(size - 1, tail_width).extended(width + _BITS)
+    body = (field << (p - 1)) + leading
     body = choose(x.is_zero, body ^ body, choose(up, body + 1, body))
     infinity = ((1 << exponent_bits) - 1) << (p - 1)
     body = choose(body > infinity, body.theory.word(infinity, body.width), body)

@@ -10,8 +10,8 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.apply import apply
-from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.blocks.quantise import quantise
+from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.judge.verify.block_vectors import of_block
 from fpsim.judge.verify.vectors import (
     COUNTEREXAMPLES,
@@ -86,7 +86,7 @@ def test_rows_of_a_block_are_what_the_core_quantises(block):
         if block.packed:
             codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(-1)
         assert tuple(codes[:n].tolist()) == row[-n:]
-        assert int(core.stored.reshape(-1)[0]) == row[-n - 1]
+        assert int(core.scales.reshape(-1)[0]) == row[-n - 1]
 
 
 def test_blocks_that_make_no_rows_are_told():
