@@ -28,10 +28,12 @@ COMMANDS = {
     "vectors": ("vectors", "Write test vectors for hardware, hard cases first."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "torch": ("programs.torch", "Run a PyTorch program on the simulated machine."),
+    "plan": ("programs.plan", "Say which plan a PyTorch program should have on several IPUs."),
     "diff": ("diff", "Name the first operation at which two runs part."),
     "data": ("data", "Say which data sets are there, or download them."),
     "tf": ("programs.tf", "Run a TensorFlow program on the simulated machine."),
     "poprun": ("programs.poprun", "Run a program in several processes that share replicas."),
+    "doctor": ("doctor", "Say whether this installation computes the bits of its version."),
     "warmup": ("warmup", "Compile the kernels that most programs need."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
-from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+from tests.ipu.ops.dense_law import KINDS, convolution_passes, images, layer_passes, operands
 
 from fpsim.tf import machine  # isort: skip
 from ipu.run.places import Place  # isort: skip
@@ -14,9 +14,9 @@ from ipu.run.places import Place  # isort: skip
 SHAPE = 20, 40, 24
 
 
-def passes(policy, product, shapes=None):
+def passes(policy, product, shapes=None, values=None):
     """y, dx and dw of a product of x with a variable, by a tape in one launch."""
-    x, w, dy = operands(*SHAPE)
+    x, w, dy = values or operands(*SHAPE)
     places = {}
     with machine(policy, seed=3) as run:
         run.watch(lambda event: places.setdefault(
@@ -82,6 +82,43 @@ def test_sequences_are_the_same_layer():
     found, _, _ = passes("nvfp4-plain", lambda x, w: tf.tensordot(x, w, 1), shapes)
     for one, other in zip(found, layer_passes("nvfp4-plain", SHAPE), strict=True):
         np.testing.assert_array_equal(one.reshape(other.shape), other)
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "fp8-current", "nvfp4-plain+wgrad=bf16"])
+def test_a_convolution_has_the_bits_of_the_rows(name):
+    x, w, dy = images((2, 7, 6, 8), (3, 2, 8, 16), 2)
+    found, _, run = passes(name, lambda x, w: tf.nn.conv2d(x, w, 2, "VALID"), values=(x, w, dy))
+    for one, other in zip(found, convolution_passes(name, x, w, dy, stride=2), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert run.device.blocks.outside == {}
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, w: tf.einsum("btk,kn->btn", x, w), lambda x, w: tf.einsum("kn,btk->btn", w, x),
+    lambda x, w: tf.matmul(x, w[None]),
+])
+def test_einsums_and_batches_with_a_variable_are_its_layer(write):
+    shapes = (1, 20, 40), (1, 20, 24)
+    found, _, run = passes("mxfp8", write, shapes)
+    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+        np.testing.assert_array_equal(one.reshape(other.shape), other)
+    assert run.device.blocks.outside == {}
+
+
+def test_depthwise_and_transposed_convolutions_are_told():
+    x, w, _ = images((1, 6, 6, 8), (3, 3, 8, 1), 1)
+
+    def product(x, w):
+        return tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME") + tf.nn.conv2d_transpose(
+            x, tf.reshape(w, (3, 3, 8, 1)) * tf.ones((1, 1, 1, 8)), (1, 6, 6, 8), 1)
+
+    with pytest.warns(RuntimeWarning, match="is none and computes in bfloat16"):
+        _, _, run = passes("mxfp8", product, values=(x, w, np.ones((1, 6, 6, 8), "f4")))
+    assert {operation for _, operation in run.device.blocks.outside} == {
+        "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter", "Conv2D", "Conv2DBackpropInput",
+        "Conv2DBackpropFilter",
+    }
 
 
 def test_products_of_activations_are_told():
