@@ -11,6 +11,7 @@ from fpsim.judge.proofs import (
     conversions,
     instances,
     layouts,
+    odd_sums,
     operations,
     packing,
     quotients,
@@ -22,7 +23,7 @@ from fpsim.judge.proofs.theorem import Theorem
 __all__ = ["find", "theorems"]
 
 _FAMILIES = (
-    conversions, stores, operations, blocks, quotients, packing, windows, instances,
+    conversions, stores, operations, odd_sums, blocks, quotients, packing, windows, instances,
     layouts, bounds,
 )
 

@@ -34,13 +34,13 @@ from fpsim.records.formats import BFLOAT16, BINARY16, E5M2, Format
 from fpsim.records.rounding import SR
 from fpsim.records.settings import Settings
 
-__all__ = ["expected_of", "theorems"]
+__all__ = ["RANDOM_DIGITS", "check", "expected_of", "theorems"]
 
 _NAMES = {"sqrt": ("x",), "fma": ("x", "y", "z")}
 _DIVBYZERO = 8
 
 #: Places below the quantum that random digits look at, and some.
-_RANDOM_DIGITS = 20
+RANDOM_DIGITS = 20
 
 
 def _infinite(like: ExpectedResult, negative: Truth, flags: int = 0) -> ExpectedResult:
@@ -68,19 +68,24 @@ def _sum_of(
     return result_of(total.magnitude, negative, settings, word)
 
 
+def _rounded(total: ExactNumber, settings: Settings, word: Word | None) -> ExpectedResult:
+    return result_of(total.magnitude, total.negative, settings, word)
+
+
 def _in_range(x: ScaledNumber, settings: Settings) -> Magnitude:
     """Digits that a rounding looks at, and numbers that are too large as one of them."""
     grid = grid_of(settings.format)
     quantum = grid.emin - grid.precision + 1
-    return placed(x, quantum - _RANDOM_DIGITS, grid.last_exponent + grid.precision + 1)
+    return placed(x, quantum - RANDOM_DIGITS, grid.last_exponent + grid.precision + 1)
 
 
 def _sum(
-    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None, wide: bool
+    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None, wide: bool,
+    total: ExactNumber | None = None,
 ) -> tuple[ExpectedResult, Truth]:
     """The sum of two numbers or infinities, and where there is none."""
     a, b = (scaled(x), scaled(y)) if wide else (x.number, y.number)
-    finite = _sum_of(a, b, settings, word)
+    finite = _rounded(total, settings, word) if total else _sum_of(a, b, settings, word)
     where = x.is_infinite | y.is_infinite
     negative = choose(x.is_infinite, x.negative, y.negative)
     none = x.is_infinite & y.is_infinite & (x.negative ^ y.negative)
@@ -126,10 +131,11 @@ def _root(
 
 def _fused(
     x: HeldNumber, y: HeldNumber, z: HeldNumber, settings: Settings, word: Word | None,
-    wide: bool,
+    wide: bool, total: ExactNumber | None = None,
 ) -> tuple[ExpectedResult, Truth]:
     exact = product_of(scaled(x), scaled(y)) if wide else product(x, y)[0]
-    finite = _sum_of(exact, scaled(z) if wide else z.number, settings, word)
+    z_number = scaled(z) if wide else z.number
+    finite = _rounded(total, settings, word) if total else _sum_of(exact, z_number, settings, word)
     infinite = x.is_infinite | y.is_infinite
     negative = choose(infinite, exact.negative, z.negative)
     none = (x.is_infinite & y.is_zero) | (x.is_zero & y.is_infinite)
@@ -139,17 +145,19 @@ def _fused(
 
 def expected_of(
     operation: str, operands: Sequence[HeldNumber], settings: Settings, word: Word | None,
-    wide: bool = False,
+    wide: bool = False, total: ExactNumber | None = None,
 ) -> ExpectedResult:
     """What an operation of numbers of the format gives by the rules.
 
-    `wide`: the range stays in exponents, instead of a magnitude as long as the range.
+    `wide`: the range stays in exponents, instead of a magnitude as long as the range. `total`: the
+    sum of finite operands, where it is known.
     """
     rules: dict[str, Callable[..., tuple[ExpectedResult, Truth]]] = {
         "add": _sum, "subtract": _sum, "multiply": _product, "divide": _quotient, "sqrt": _root,
         "fma": _fused,
     }
-    result, none = rules[operation](*operands, settings, word, wide)
+    more = {"total": total} if total else {}
+    result, none = rules[operation](*operands, settings, word, wide, **more)
     nan, loud = operands[0].is_nan, operands[0].is_signalling
     for operand in operands[1:]:
         nan, loud = nan | operand.is_nan, loud | operand.is_signalling
@@ -197,7 +205,8 @@ def _code_of(x: int, fmt: Format) -> int:
     return encode(sign, abs(Fraction(value)), fmt)
 
 
-def _check(operation: str, settings: Settings, point: Point) -> Finding:
+def check(operation: str, settings: Settings, point: Point) -> Finding:
+    """The compiled kernel and the oracle at a point."""
     operands = [point[name] for name in _NAMES.get(operation, ("x", "y"))]
     word, fmt = point.get("word", 0), settings.format
     codes = tuple(_code_of(x, fmt) for x in operands)
@@ -219,7 +228,7 @@ def _operation(
         name, "operation, under contracts" if contracts else "operation",
         f"{operation} of all {fmt.name} numbers is rounded once, with its flags",
         partial(_claim, operation, settings, bool(contracts)),
-        partial(_check, operation, settings), contracts,
+        partial(check, operation, settings), contracts,
         quick=name in ("multiply e5m2 RNE", "add binary16 RNE"),
         about="+, −, ×, ÷, √ and fma of all numbers of the format, with flags",
     )

@@ -101,10 +101,12 @@ def _normalised(digits: Word, most: Word | None = None) -> tuple[Word, Word]:
     return digits, count
 
 
-def float_of(x: ScaledNumber, width: int, cut: bool = False) -> tuple[Word, ScaledNumber]:
+def float_of(
+    x: ScaledNumber, width: int, *, cut: bool = False, odd: bool = False
+) -> tuple[Word, ScaledNumber]:
     """The code of the nearest float, ties to even, and what the float is less than the number.
 
-    cut   toward zero instead.
+    cut, odd   toward zero instead; with an odd last digit where something was cut.
     """
     exponent_bits, p = EXPONENT_BITS[width]
     bias = (1 << (exponent_bits - 1)) - 1
@@ -116,7 +118,11 @@ def float_of(x: ScaledNumber, width: int, cut: bool = False) -> tuple[Word, Scal
     tail_width = size - p
     tail, last = normal.cut(tail_width - 1, 0), normal.cut(tail_width, tail_width) == 1
     half = 1 << (tail_width - 1)
-    up = x.negative.theory.truth(False) if cut else (tail > half) | ((tail == half) & last)
+    up = (tail > half) | ((tail == half) & last)
+    if cut or odd:
+        up = x.negative.theory.truth(False)
+    if odd:
+        normal = choose(tail != 0, normal | 1 << tail_width, normal)
     field = (above - count).extended(width + _BITS)
     leading = normal.cut(size - 1, tail_width).extended(width + _BITS)
     body = (field << (p - 1)) + leading

@@ -6,8 +6,10 @@ accumulator, or a number of bfloat16, is zero or between 2**-40 and 2**40. Taken
 products of few digits are exact in binary32, and a product with a power of two moves the exponent
 (where the result is no normal number all that is used is that it is small).
 
-One addend that is scaled and cut is a theorem of its own; a call takes it for each of its addends
-and has to show that its premises hold: the scale is that of the largest exponent.
+One addend that is scaled and cut is a theorem of its own, with the bound of its whole number; a
+call takes it for each of its addends and has to show that its premises hold: the scale is that of
+the largest exponent. In calls with an accumulator or four terms the whole numbers may then be any
+below the bound.
 
 Source    docs/semantics.md §5; contracts: IEEE 754-2019 §5.4.1.
 """
@@ -54,8 +56,13 @@ class _Aligned(NamedTuple):
 
     code: Word  # of the float that is scaled
     scale: Word  # exponent field of the scale
-    fits: Truth
-    multiple: Word  # signed
+    fits: Truth  # no exponent is larger than the largest
+    size: Word  # of the whole number
+    negative: Truth
+
+    @property
+    def signed(self) -> Word:
+        return choose(self.negative, (self.size ^ self.size) - self.size, self.size)
 
 
 class _Scaled(Contracts):
@@ -131,8 +138,7 @@ class _Scaled(Contracts):
         right = zero | (addend.fits & (power == addend.scale))
         self.theory.duties.append(("the scale is that of the largest exponent", right))
         result = self.theory.real(self.theory.unnamed(32))
-        nothing = addend.multiple ^ addend.multiple
-        self._scaled[id(result)] = choose(zero, nothing, addend.multiple)
+        self._scaled[id(result)] = addend.signed
         self._alive.append(result)
         return result
 
@@ -243,12 +249,14 @@ def _multiple(addend: _Addend, top: Word, digits: int) -> Word:
     return choose(addend.counts, multiple, multiple ^ multiple)
 
 
-def _is_sum(code: Word, addends: list[_Addend], digits: int, rounding: Rounding) -> Truth:
+def _is_sum(
+    code: Word, aligned: list[_Aligned], top: Word, digits: int, rounding: Rounding
+) -> Truth:
     """Whole multiples of 2**(emax - digits), their exact sum, one rounding to 24 digits."""
-    top, width = _largest(addends), 28 + digits
+    width = 28 + digits
     total = top.theory.word(0, width)
-    for addend in addends:
-        multiple = _multiple(addend, top, digits)
+    for addend in aligned:
+        multiple = addend.size.extended(width)
         total = choose(addend.negative, total - multiple, total + multiple)
     negative = total.is_negative
     size = choose(negative, (total ^ total) - total, total)
@@ -292,15 +300,24 @@ def _code_of_product(u: _Operand, v: _Operand) -> Word:
     return float_of(product_of(scaled(u.number), scaled(v.number)), 32)[0]
 
 
-def _aligned(code: Word, addend: _Addend, top: Word, digits: int) -> _Aligned:
-    """What an addend is, scaled by 2**(digits - emax) and cut."""
-    multiple = _multiple(addend, top, digits)
-    fits = ~addend.counts | ((top >= addend.power) & (multiple < 1 << 31))
-    size = multiple.cut(31, 0)
-    signed = choose(addend.negative, (size ^ size) - size, size)
+def _aligned(code: Word, addend: _Addend, top: Word, digits: int, free: bool) -> _Aligned:
+    """What an addend is, scaled by 2**(digits - emax) and cut; `free`: any number below its bound.
+
+    Products are below 4, accumulators below 2.
+    """
+    size = _multiple(addend, top, digits).cut(31, 0)
+    if free:
+        anything = top.theory.unnamed(32)
+        top.theory.definitions.append(anything < _bound(addend, digits))
+        size = choose(addend.counts, anything, anything ^ anything)
+    fits = ~addend.counts | ((top >= addend.exponent) & (top >= addend.power))
     # 127 + digits - emax, of emax in 10 bits, 256 more.
     scale = (top ^ top) - top + (127 + 256 + digits)
-    return _Aligned(code, scale, fits, signed)
+    return _Aligned(code, scale, fits, size, addend.negative)
+
+
+def _bound(addend: _Addend, digits: int) -> int:
+    return 1 << digits + (1 if addend.places == 23 else 2)
 
 
 def _unit(fmt: Format, terms: int, digits: int, rounding: Rounding) -> MatrixUnit:
@@ -327,14 +344,15 @@ def _claim(unit: MatrixUnit, with_start: bool) -> SolverClaim:
         premises.append(fits)
         addends, codes = [start, *addends], [c, *codes]
     top = _largest(addends)
+    free = with_start or unit.terms > 2
     aligned = [
-        _aligned(code, addend, top, unit.window)
+        _aligned(code, addend, top, unit.window, free)
         for code, addend in zip(codes, addends, strict=True)
     ]
     operands = [(o.code, o.number) for pair in pairs for o in pair]
     builder = TermBuilder(theory, _Scaled(theory, operands, grid, aligned))
     code = _called(builder, UnitSettings(unit, fmt, fmt, Settings(BINARY32)), pairs, c)
-    return SolverClaim(theory, _is_sum(code, addends, unit.window, unit.rounding), premises)
+    return SolverClaim(theory, _is_sum(code, aligned, top, unit.window, unit.rounding), premises)
 
 
 def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
@@ -342,7 +360,7 @@ def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
     theory, grid = Theory(), grid_of(fmt or BINARY32)
     power = theory.variable("scale", 8)
     top = (power ^ power).extended(10) - power.extended(10) + (127 + 256 + digits)
-    operands = []
+    operands: list[tuple[Word, HeldNumber]] = []
     if fmt is None:
         code, addend, fits = _accumulator(theory)
         premises = [fits]
@@ -351,13 +369,15 @@ def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
         code, addend, premises = _code_of_product(u, v), _product_addend(u, v), [fits_u, fits_v]
         operands = [(u.code, u.number), (v.code, v.number)]
     builder = TermBuilder(theory, _Scaled(theory, operands, grid))
-    factors = [builder.floats(theory.real(word)) for word, _ in operands or [(code, None)]]
-    scale = builder.floats(theory.real(power.extended(32) << 23))
+    words = [word for word, _ in operands] or [code]
+    factors: list[Any] = [builder.floats(theory.real(word)) for word in words]
+    scale: Any = builder.floats(theory.real(power.extended(32) << 23))
     number = factors[0] * factors[1] if operands else factors[0]
     whole = builder.word(to_whole(number * scale))
-    aligned = _aligned(code, addend, top, digits)
+    aligned = _aligned(code, addend, top, digits, free=False)
     premises += [(power > 0) & (power < 255), aligned.fits]
-    return SolverClaim(theory, whole == aligned.multiple, premises)
+    bounded = _multiple(addend, top, digits) < _bound(addend, digits)
+    return SolverClaim(theory, (whole == aligned.signed) & bounded, premises)
 
 
 def _check(unit: MatrixUnit, point: Point) -> Finding:
