@@ -311,7 +311,8 @@ def _products_are_held() -> Iterator[Case]:
 
 def _sums_are_decided() -> Iterator[Case]:
     """Sums rounded to odd in the lanes keep two digits, and random ones, beyond the format's."""
-    for fmt, rounding in itertools.product(_formats(), (RNE, RTZ, SR(4), SR(8), SR(13), SR(16))):
+    roundings = (*MODES.values(), SR(4), SR(8), SR(13), SR(16))
+    for fmt, rounding in itertools.product(_formats(), roundings):
         try:
             settings = Settings(fmt, rounding)
         except ValueError:

@@ -33,6 +33,9 @@ __all__ = ["theorems"]
 
 _INFINITY, _LARGEST = 0x7F800000, 0x7F7FFFFF
 
+#: A magnitude as others are: 4.6.
+_USUAL = 0x40933333
+
 #: Scales that make 6, and 4, the code of the largest magnitude: what is more than 6's.
 _CHOICES = (1.0, 1.5)
 
@@ -241,7 +244,9 @@ def _two_level(block: Block, more: float) -> SolverClaim:
     for taken, result in ways_of(run, theory):
         goals.append(taken.implies(_follows(block, amax, tensor, more, done, result)))
     # A NaN becomes one, and so does an infinite block where the rule says so.
-    return SolverClaim(theory, both(goals), [fits, fits_tensor, done.scale <= _INFINITY])
+    premises = [fits, fits_tensor, done.scale <= _INFINITY]
+    usual = (amax == _USUAL) & (tensor == _USUAL)
+    return SolverClaim(theory, both(goals), premises, usual)
 
 
 def _follows(
