@@ -27,6 +27,7 @@ from fpsim.records.recipes import OperandRule, ProductRule, Recipe
 from fpsim.records.scaled_units import ScaledUnit
 from fpsim.records.transforms import Transform
 from fpsim.records.units import MatrixUnit, find_unit
+from ipu.machine.cost.blocks import BlockOperand
 from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 
@@ -135,7 +136,10 @@ def _product(
     leaves = unit.partials if unit.partials.precision < to.precision else to
     result: Array = compute(device.context(leaves), a, b, how.recipe, options)
     result = device.cast(result, to)
-    device.units_used[unit.name] = unit
+    device.account_blocks(
+        f"{product.replace('_', ' ')} in blocks", unit, _stored(a, left[1], rule.left, 1),
+        _stored(b, right[1], rule.right, 0), math.prod(shape) * left[0].shape[left[1]], to,
+    )
     return result if result.shape == shape else result[: shape[0], : shape[1]]
 
 
@@ -159,6 +163,12 @@ def _of_weights(
     decoded = device.from_host(blocks.values[: w.shape[0], : w.shape[1]], w.format)
     z: Array = device.matmul(x, decoded.T if right[1] else decoded, to=to)
     return z
+
+
+def _stored(x: Array, axis: int, rule: OperandRule, wanted: int) -> BlockOperand:
+    """An operand as the product has it: what it sums over is this axis."""
+    shape = x.shape if axis == wanted else x.shape[::-1]
+    return BlockOperand(rule.block, shape, wanted)
 
 
 # Whole blocks ---------------------------------------------------------------------------------

@@ -150,3 +150,76 @@ def test_targets_and_steps_of_delayed_scales():
     assert len(scales["x"].history) == 3  # the fourth step's joins when the fifth begins
     assert scales["x"].history == tuple(
         float(np.abs(x[4 * i : 4 * i + 4]).max()) for i in range(3))
+
+
+def keras_model():
+    model = tf.keras.Sequential([
+        tf.keras.layers.Input((40,)), tf.keras.layers.Dense(24, name="only")])
+    model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
+def fitted(model, steps):
+    """Losses of these steps."""
+    losses = []
+    for step in steps:
+        x, *_ = operands(16, 40, 24, seed=step)
+        history = model.fit(8 * x, x[:, :24], batch_size=16, verbose=0)
+        losses += history.history["loss"]
+    return losses
+
+
+def in_strategy():
+    tf.keras.backend.clear_session()
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    return ipu.ipu_strategy.IPUStrategy().scope()
+
+
+def scales_of(run):
+    return {name: (s.scale, s.history) for _, name, s in run.device.blocks.delayed}
+
+
+@pytest.mark.parametrize("keeper", ["checkpoint", "weights"])
+@pytest.mark.parametrize("first", [1, 3])
+def test_delayed_scales_go_on_from_a_checkpoint_of_tensorflow(tmp_path, keeper, first):
+    with machine("fp8-delayed") as run, in_strategy():
+        whole = fitted(keras_model_of(0), range(6))
+        wanted = scales_of(run)
+    with machine("fp8-delayed"), in_strategy():
+        model = keras_model_of(0)
+        begun = fitted(model, range(first))
+        if keeper == "weights":
+            model.save_weights(str(tmp_path / "model"))
+        else:
+            path = tf.train.Checkpoint(model=model).write(str(tmp_path / "model"))
+            assert path == str(tmp_path / "model")
+    assert (tmp_path / "model.delayed-scales.json").is_file()
+    with machine("fp8-delayed") as run, in_strategy():
+        model = keras_model_of(1)
+        if keeper == "weights":
+            model.load_weights(str(tmp_path / "model"))
+        else:
+            tf.train.Checkpoint(model=model).read(str(tmp_path / "model"))
+        rest = fitted(model, range(first, 6))
+        assert scales_of(run) == wanted
+    assert begun + rest == whole
+
+
+def keras_model_of(seed):
+    tf.keras.utils.set_random_seed(seed)
+    return keras_model()
+
+
+def test_weights_in_one_file_have_no_scales_and_say_so(tmp_path):
+    with machine("fp8-delayed"), in_strategy():
+        model = keras_model_of(0)
+        fitted(model, range(1))
+        with pytest.warns(RuntimeWarning, match="holds no delayed scales: a training that goes on"):
+            model.save_weights(str(tmp_path / "model.h5"))
+    with machine("mxfp8"), in_strategy():
+        model = keras_model_of(0)
+        fitted(model, range(1))
+        model.save_weights(str(tmp_path / "model"))
+    assert not list(tmp_path.glob("*scales*"))
