@@ -43,7 +43,7 @@ _QUANTUM = _GRID.emin - _GRID.precision + 1
 _WIDTHS = {"add": 32, "fma": 64}
 
 
-class _Operands(NamedTuple):
+class _SumOperands(NamedTuple):
     """The operands of a sum, the first one a product where there are three."""
 
     codes: list[Word]
@@ -60,10 +60,10 @@ class _Operands(NamedTuple):
         return both(number.is_finite for number in self.numbers)
 
 
-def _operands(theory: Theory, operation: str) -> _Operands:
+def _operands(theory: Theory, operation: str) -> _SumOperands:
     codes = [theory.variable(name, 32) for name in ("xyz" if operation == "fma" else "xy")]
     read = [held(code, _GRID, False) for code in codes]
-    return _Operands(codes, [number for number, _ in read], [fits for _, fits in read])
+    return _SumOperands(codes, [number for number, _ in read], [fits for _, fits in read])
 
 
 def _infinity(width: int) -> int:
@@ -71,7 +71,7 @@ def _infinity(width: int) -> int:
     return ((1 << exponent_bits) - 1) << (digits - 1)
 
 
-def _may_be(code: Word, operands: _Operands) -> Truth:
+def _may_be(code: Word, operands: _SumOperands) -> Truth:
     """What is known of the lanes' sum besides that it is the odd one.
 
     It is a multiple of the addends' unit, or infinite; zero where the exact sum is, and negative
@@ -133,7 +133,7 @@ def _lanes_claim(operation: str, cut: bool) -> SolverClaim:
 # What the step makes of it --------------------------------------------------------------------
 
 
-def _exact(code: Word, settings: Settings, operands: _Operands) -> ExactNumber:
+def _exact(code: Word, settings: Settings, operands: _SumOperands) -> ExactNumber:
     """The lanes' sum as the exact one: its sign where it is zero is that of the mode."""
     theory, width = code.theory, code.width
     a, b = operands.addends
@@ -189,6 +189,7 @@ def theorems() -> Iterator[Theorem]:
             f"sum {how} {operation} bfloat16", "sums in lanes",
             "the exact sum, cut to the digits of the lanes, and whether something is lost",
             partial(_lanes_claim, operation, cut), None, granted[operation],
+            quick=operation == "add" and not cut,
             about="the formulas of sums give the exact sum cut, with an odd last digit where it is "
             "not whole",
         )

@@ -427,6 +427,7 @@ def _addend_theorem(fmt: Format | None, digits: int) -> Theorem:
         f"addend {fmt or 'accumulator'} window {digits}", "unit addends",
         f"one {what}, scaled by any power of two and cut, is its multiple of the unit",
         partial(_addend_claim, fmt, digits), None, (PRODUCT, _POWER),
+        quick=(fmt, digits) == (E5M2, 24),
         about="one addend of a call, scaled by any power of two and cut to a whole number",
     )
 
