@@ -29,7 +29,7 @@ from fpsim.kernels.elementwise.cut import cut_sum
 from fpsim.kernels.lanes.vectors import widen
 from fpsim.kernels.rounding.to_odd import sum_to_odd
 from fpsim.records.formats import BFLOAT16
-from fpsim.records.rounding import SR
+from fpsim.records.rounding import RNE, RTN, SR
 from fpsim.records.settings import Settings
 
 __all__ = ["theorems"]
@@ -194,7 +194,7 @@ def theorems() -> Iterator[Theorem]:
             "not whole",
         )
     for operation in granted:
-        for rounding in ("RNE", "RTN", SR(8)):
+        for rounding in (RNE, RTN, SR(8)):
             settings = Settings(BFLOAT16, rounding)
             mode = repr(settings.rounding).replace("bits=", "")
             yield Theorem(
