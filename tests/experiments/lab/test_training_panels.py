@@ -50,7 +50,7 @@ def test_accuracies_stand_beside_their_own_policy():
     plot_accuracy(axes, result_of(2), LOOKS)
     assert [t.get_text() for t in axes.get_yticklabels()] == list(LOOKS)
     texts = {t.xy[1]: t.get_text() for t in axes.texts}
-    assert texts == {0: "60.0 ± 14.1 %", 1: "85.0 ± 7.1 %"}
+    assert texts == {0: "60.0 ± 127.1 %", 1: "85.0 ± 63.5 %"}
     points = [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "o"]
     assert points == [pytest.approx([50, 70]), pytest.approx([90, 80])]
     plt.close(figure)
