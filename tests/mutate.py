@@ -186,7 +186,7 @@ class Tree:
         if folder is None or self.kernels is None or not self.kernels.exists():
             return
         here = module_of(mutant.path)
-        stale = tuple(f"{m}." for m in (here, *users(here)) if m.startswith("fpsim.kernels."))
+        stale = tuple(f"{m}." for m in (here, *users(here)))
         folder.mkdir(parents=True, exist_ok=True)
         for old in self.kernels.glob("*.nbc"):
             if not old.name.startswith(stale):
