@@ -42,14 +42,14 @@ def costs(plan, stages):
     return cycles, max(peak.bytes for peak in peaks(lives(plan, stages)).values())
 
 
-def faster_by_chance(found: Search, count: int, seed: int = 7):
+def faster_by_chance(result: Search, count: int, seed: int = 7):
     """Plans by chance that are faster than all plans of the front which need no more memory."""
-    rng, chain = random.Random(seed), found.chain
-    plans = list(found.space.plans(chain))
+    rng, chain = random.Random(seed), result.chain
+    plans = list(result.space.plans(chain))
     for _ in range(count):
         plan = rng.choice(plans)
         cuts = sorted(rng.sample(range(1, len(chain)), plan.n_stages - 1))
         cycles, size = costs(plan, chain.stages(cuts))
-        as_small = (row.cycles for row in found.rows if row.bytes <= size)
+        as_small = (row.cycles for row in result.rows if row.bytes <= size)
         if min(as_small, default=float("inf")) > cycles * (1 + 1e-12):
             yield plan, cuts

@@ -141,6 +141,6 @@ def test_no_plan_by_chance_is_faster_for_a_real_network(net):
     if net == "residual":
         layers = [Net() if i % 2 == 0 else torch.nn.Linear(8, 6) for i in range(8)]
     chain, _ = measured(torch.nn.Sequential(*layers))
-    found = search(chain, PlanSpace(4, 32, POPTORCH))
+    result = search(chain, PlanSpace(4, 32, POPTORCH))
     assert len(chain) >= 8
-    assert not list(faster_by_chance(found, 200))
+    assert not list(faster_by_chance(result, 200))
