@@ -43,6 +43,8 @@ _DIGITS = 0.05
 _SWALLOWED = 0.2
 #: Share of the terms of a sum that change nothing, and how many there are at least.
 _ABSORBED, _TERMS = 0.5, 8
+#: Share of its way in binary64 that a tensor moves at least which does not stand still.
+_ARRIVED = 0.5
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
@@ -53,7 +55,7 @@ class Cause:
     """One cause.
 
     kind        "constant", "division", "invalid", "overflow", "gradients overflow", "scale",
-                "diverges", "gradients vanish", "updates", "sums", "integers", "outside".
+                "diverges", "gradients vanish", "updates", "sums", "integers", "drift", "outside".
     sentence    what happened, with the symptom.
     row         of the birth that it begins with; {} where the cause is no single operation.
     harm        1 for numbers that left their range; else the share of digits, updates or terms.
@@ -81,7 +83,7 @@ def find_causes(report: Report) -> list[Cause]:
     if grown is not None:
         return [grown]
     rules: tuple[Callable[[Report, Sequence[Row]], Iterator[Cause]], ...] = (
-        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers,
+        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers, _drifts,
     )
     if symptom is not None:  # what was told by its symptom is no second cause
         rules = (_vanished, _swallowed, _constants)
@@ -358,6 +360,19 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
                     f"terms of {name_of(worst)} left the sum unchanged in {worst['format']} "
                     f"({_where(worst)})", worst, worst["count"] / worst["results"])
+
+
+def _drifts(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """A tensor that stands still while its shadow moves; parameters are told by their updates."""
+    motions = report.get("shadow", {}).get("motions", ())
+    others = [row for row in motions if not row["name"] and row["arrived"] < _ARRIVED]
+    if others:
+        worst = others[0]
+        shape = " × ".join(map(str, worst["shape"])) or "one number"
+        yield Cause("drift", f"Sums are left nearly unchanged: over {worst['steps']} steps a tensor "
+                    f"of {shape} that {worst['operation']} writes ({worst['line']}) moves by "
+                    f"{max(worst['arrived'], 0.0):.0%} of its way in binary64",
+                    {"layer": "", **worst}, 1 - worst["arrived"])
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

@@ -73,6 +73,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")
+@click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
+              help="Carry the values in binary64 beside those of the first K steps; counts.")
 @pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
@@ -81,7 +83,7 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, replicas: int,
+    keep: int | None, shadow: int | None, replicas: int,
     is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -122,7 +124,7 @@ def command(
         nudged() if nudge else nullcontext()
     ):
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    (digest, keep), count=count)
+                    (digest, keep), shadow, count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -164,7 +166,7 @@ def _check(program: str, *, is_module: bool) -> None:
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
     choices: Choices, json_path: Path | None, digest: tuple[Path | None, int | None],
-    *, count: bool,
+    shadow: int | None, *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
     from ipu.frontends.processes.programs import ProgramError
@@ -174,11 +176,14 @@ def _run(
     from ipu.run.patterns import PatternError
 
     check_memory = not choices.pop("no_memory_check")
+    count = count or shadow is not None
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
             changes=way.changes, check_memory=check_memory, **choices,
         )
+        if shadow is not None:
+            session.shadow(shadow)
     try:
         if join_replicas(session) > 1 and out is not None:
             out = folder_of(out, f"replica-{session.replica}")

@@ -21,6 +21,7 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import is_of_lists, one_by_one
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
@@ -79,6 +80,7 @@ class ModeSession(Protocol):
     account: Account
     halves_by_policy: bool
     listing: Listing | None
+    shadowing: Shadowing | None
 
     def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
@@ -130,7 +132,10 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
-            result = way.plan(args, kwargs or {})
+            if program.shadowing is not None and program.shadowing.is_on:
+                result = program.shadowing.run(func, way.written, args, kwargs or {}, way.plan)
+            else:
+                result = way.plan(args, kwargs or {})
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:

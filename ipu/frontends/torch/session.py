@@ -40,6 +40,7 @@ from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import (
@@ -63,6 +64,7 @@ from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
 from ipu.run.policies import PolicyArgument
 from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.shadow import Shadow, check_shadow_steps
 from ipu.run.ways import Way
 
 __all__ = ["Session", "machine"]
@@ -129,6 +131,8 @@ class Session(Run):
         self.replicas: Alone = ALONE
         #: Where the program's operations are listed until its processes have met; see `listed`.
         self.listing: Listing | None = None
+        #: Shadows in binary64, where they are asked for.
+        self.shadowing: Shadowing | None = None
         self._stack: ExitStack | None = None
         self._start_counts()
 
@@ -331,6 +335,7 @@ class Session(Run):
         is_new = module not in self._entered
         if is_new:
             self._entered.add(module)
+        names = self._name_for_shadows(module, layer)
         for parameter in parameters:
             is_first = self._is_first(parameter)
             if is_first:
@@ -338,11 +343,22 @@ class Session(Run):
             if is_new:
                 self.gradients.know(parameter)
                 self.memory.give_role(parameter, WEIGHT)
+            if self.shadowing is not None:
+                self.shadowing.name(parameter, names.get(id(parameter), layer))
             if not self.memory.is_plain:
                 self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
             if is_new:
                 self.changer.follow(parameter)
                 self.observer.note_weights(parameter)
+
+    def _name_for_shadows(self, module: torch.nn.Module, layer: str) -> dict[int, str]:
+        """Names of a module's parameters by identity; its buffers have theirs."""
+        if self.shadowing is None or not self.shadowing.is_on:
+            return {}
+        for name, buffer in module.named_buffers(recurse=False):
+            self.shadowing.name(buffer, f"{layer}.{name}")
+        named = module.named_parameters(recurse=False)
+        return {id(parameter): f"{layer}.{name}" for name, parameter in named}
 
     def _is_first(self, parameter: torch.Tensor) -> bool:
         """Whether a parameter of a module enters for the first time."""
@@ -454,6 +470,8 @@ class Session(Run):
         self.step += 1
         self.replicas.stepped(self.step)
         self._has_stepped = True
+        if self.shadowing is not None:
+            self.shadowing.end_step()
         self._undo = None
         self._may_have_stepped = False
         self._status_of_passes = 0
@@ -482,6 +500,24 @@ class Session(Run):
     def note_result(self, array: Array, operands: Sequence[Array]) -> None:
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands)
+
+    def shadow(self, steps: int = 1) -> Shadow:
+        """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.
+
+        The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
+        Only operations inside of the session are followed: what a tensor holds when it is first
+        read there is its shadow too.
+
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
+                  RuntimeError inside of the session.
+        """
+        if Session._open is self:
+            raise RuntimeError("shadow(steps) is asked for before the session is entered")
+        self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
+        self.shadowing = Shadowing(self._shadow, self)
+        self.roots.on_loss = self.shadowing.loss
+        self.changer.on_scaled = self.shadowing.scaled
+        return self._shadow
 
     # Recomputation --------------------------------------------------------------------------
 
@@ -513,6 +549,8 @@ class Session(Run):
         first_step    steps before this session are in no count either.
         """
         self.step_done(self.step)
+        if self.shadowing is not None:
+            self.shadowing.finish()
         operations = self.account.summary()["operations"]
         has_computed = operations["machine"] or operations["host"]
         return {

@@ -32,6 +32,7 @@ from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import WeightObserver
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
 from ipu.ops.updates.together import UpdateRequest, together_on
@@ -73,6 +74,7 @@ class Stepping(Protocol):
     observer: WeightObserver
     changer: Changer
     is_counting: bool
+    shadowing: Shadowing | None
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -133,6 +135,8 @@ class StepRows:
         if not self._program.layers.in_update or torch.is_grad_enabled():
             return False
         if torch._C._len_torch_dispatch_stack() != 1:
+            return False
+        if self._program.shadowing is not None and self._program.shadowing.is_on:
             return False
         lists = ("params", "grads", *LISTS[name])
         options = arguments.keys() - lists
