@@ -45,6 +45,8 @@ _SWALLOWED = 0.2
 _ABSORBED, _TERMS = 0.5, 8
 #: Share of its way in binary64 that a tensor moves at least which does not stand still.
 _ARRIVED = 0.5
+#: Of a parameter whose lost updates do no harm.
+_FOLLOWS = 0.9
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
@@ -83,12 +85,14 @@ def find_causes(report: Report) -> list[Cause]:
     if grown is not None:
         return [grown]
     rules: tuple[Callable[[Report, Sequence[Row]], Iterator[Cause]], ...] = (
-        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers, _drifts,
+        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers,
     )
     if symptom is not None:  # what was told by its symptom is no second cause
         rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
+    if not causes:  # what broke moves a tensor too
+        causes.extend(_drifts(report))
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
 
 
@@ -316,11 +320,18 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = report.get("swallowed", {})
     nonzero = sum(row["nonzero"] for row in rows.values())
     lost = sum(row["swallowed"] for row in rows.values())
-    if nonzero and lost > _SWALLOWED * nonzero:
+    if nonzero and lost > _SWALLOWED * nonzero and not _all_arrive(report):
         worst = max(rows, key=lambda name: rows[name]["share"])
         yield Cause("updates", f"{lost / nonzero:.0%} of {nonzero:,} updates left their parameter "
                     f"as it was, most of them in {worst} ({rows[worst]['share']:.0%})",
                     {"layer": worst}, lost / nonzero)
+
+
+def _all_arrive(report: Report) -> bool:
+    """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
+    motions = report.get("shadow", {}).get("motions", ())
+    shares = [row["arrived"] for row in motions if row["name"]]
+    return bool(shares) and min(shares) > _FOLLOWS
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -362,17 +373,21 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     f"({_where(worst)})", worst, worst["count"] / worst["results"])
 
 
-def _drifts(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
-    """A tensor that stands still while its shadow moves; parameters are told by their updates."""
+def _drifts(report: Report) -> Iterator[Cause]:
+    """A tensor that stands still while its shadow moves.
+
+    Parameters are told by their updates, and what the states of their optimiser do shows there.
+    """
     motions = report.get("shadow", {}).get("motions", ())
-    others = [row for row in motions if not row["name"] and row["arrived"] < _ARRIVED]
+    others = [row for row in motions if row["arrived"] < _ARRIVED and not (
+        row["name"] or row["is_state"])]
     if others:
         worst = others[0]
         shape = " × ".join(map(str, worst["shape"])) or "one number"
-        yield Cause("drift", f"Sums are left nearly unchanged: over {worst['steps']} steps a tensor "
-                    f"of {shape} that {worst['operation']} writes ({worst['line']}) moves by "
-                    f"{max(worst['arrived'], 0.0):.0%} of its way in binary64",
-                    {"layer": "", **worst}, 1 - worst["arrived"])
+        writer = f"{worst['operation']} writes ({worst['line']})"
+        yield Cause("drift", f"Sums are left nearly unchanged: over {worst['steps']} steps a "
+                    f"tensor of {shape} that {writer} moves by {max(worst['arrived'], 0.0):.0%} "
+                    "of its way in binary64", {"layer": "", **worst}, 1 - worst["arrived"])
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

@@ -43,6 +43,11 @@ Numbers = NDArray[np.float64]
 Key = tuple[str, str, str]
 
 
+def _dot(x: Numbers, y: Numbers) -> float:
+    """The sum of the products; without a library's threads, which wait for each other here."""
+    return float(np.einsum("i,i", x, y))
+
+
 class Motion(NamedTuple):
     """How a tensor moved over steps beside its shadow.
 
@@ -66,11 +71,11 @@ def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) ->
         way, full = machine[1] - machine[0], shadow[1] - shadow[0]
     finite = np.isfinite(way) & np.isfinite(full)
     way, full = way[finite], full[finite]
-    length = float(full @ full)
+    length = _dot(full, full)
     if not length:
         return None
     lost = way - full
-    return Motion(float(way @ full) / length, math.sqrt(float(lost @ lost) / length))
+    return Motion(_dot(way, full) / length, math.sqrt(_dot(lost, lost) / length))
 
 
 def check_shadow_steps(steps: int) -> int:
@@ -86,7 +91,7 @@ def check_shadow_steps(steps: int) -> int:
 
 
 @dataclass
-class _Row:
+class _OperationSums:
     """Sums of one operation of a layer and direction."""
 
     line: str
@@ -140,7 +145,7 @@ class Shadow:
 
     steps: int
     line: Callable[[], str] = str
-    _rows: dict[Key, _Row] = field(default_factory=dict)
+    _rows: dict[Key, _OperationSums] = field(default_factory=dict)
     _branches: dict[Key, _Branch] = field(default_factory=dict)
     _rejoined: dict[str, dict[str, Any]] = field(default_factory=dict)
     _motions: list[dict[str, Any]] = field(default_factory=list)
@@ -156,11 +161,11 @@ class Shadow:
         """
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(self.line())
+            row = self._rows[key] = _OperationSums(self.line())
         with np.errstate(all="ignore"):
             born, inherited = (machine - local).ravel(), (local - shadow).ravel()
             reference = shadow.ravel()
-            squares = [float(x @ x) for x in (reference, born, inherited)]
+            squares = [_dot(x, x) for x in (reference, born, inherited)]
         row.calls += 1
         row.elements += reference.size
         if not math.isfinite(sum(squares)):
@@ -168,12 +173,12 @@ class Shadow:
             born, inherited, reference = born[finite], inherited[finite], reference[finite]
             row.left_out += int(finite.size - reference.size)
             with np.errstate(all="ignore"):
-                squares = [float(x @ x) for x in (reference, born, inherited)]
+                squares = [_dot(x, x) for x in (reference, born, inherited)]
         size = squares[0]
         if not (size and math.isfinite(sum(squares))):
             return operands
         total = born + inherited
-        error = float(total @ total) / size
+        error = _dot(total, total) / size
         row.born += squares[1] / size
         row.inherited += squares[2] / size
         row.total += error
@@ -200,6 +205,8 @@ class Shadow:
         """A tensor moved over the steps that are followed.
 
         name    "" of one that belongs to no layer.
+        about   line, operation and number of steps that wrote it, and whether it is_state of an
+                optimiser.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 

@@ -104,6 +104,9 @@ def command(
         ways = parse_ways(compared) if compared is not None else []
         if out is not None:
             make_folder(out)
+    if shadow is not None and (ways or replicas > 1):
+        raise click.UsageError(
+            "--shadow follows one run in one process; leave --compare and --replicas out")
     line = [*(["-m"] if is_module else []), program, *arguments]
     if replicas > 1:
         if ways:

@@ -123,19 +123,14 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         way = self._ways.get(id(func))
         if way is None:
-            way = self._ways[id(func)] = ResolvedOverload(
-                func, self._plan(func), _written(func), func in _LIKE
-            )
+            way = self._ways[id(func)] = self._resolved(func)
         program, account = self._program, self._program.account
         noted = account.noted
         if program.listing is not None:
             program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
-            if program.shadowing is not None and program.shadowing.is_on:
-                result = program.shadowing.run(func, way.written, args, kwargs or {}, way.plan)
-            else:
-                result = way.plan(args, kwargs or {})
+            result = way.plan(args, kwargs or {})
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:
@@ -161,6 +156,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         return error
 
     # How ------------------------------------------------------------------------------------
+
+    def _resolved(self, func: Any) -> ResolvedOverload:
+        plan, written, shadowing = self._plan(func), _written(func), self._program.shadowing
+        if shadowing is not None:
+            plan = shadowing.beside(func, written, plan)
+        return ResolvedOverload(func, plan, written, func in _LIKE)
 
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""

@@ -7,11 +7,13 @@ for begin anew from the machine's values; the last are told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ipu.frontends.torch.exact import is_exact
 from ipu.frontends.torch.layers import Layers
@@ -22,7 +24,6 @@ from ipu.run.shadow import Shadow, motion
 
 __all__ = ["Shadowing"]
 
-Tensor = torch.Tensor
 #: They write statistics of a batch that their schemas do not tell of.
 _STATISTICS = {"native_batch_norm": (3, 4), "_native_batch_norm_legit": (3, 4)}
 #: The scale of a gradient scaler is a number of the program, as random ones are.
@@ -41,14 +42,16 @@ class _Slot:
     error     relative, of the operation that wrote it last.
     """
 
-    __slots__ = ("before", "dtype", "error", "flat", "line", "operation", "shape", "steps")
+    __slots__ = ("before", "dtype", "error", "flat", "is_state", "line", "operation", "shape", "steps")
 
-    def __init__(self, flat: Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
+    def __init__(self, flat: torch.Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
         self.flat, self.dtype, self.error = flat, dtype, error
         #: The machine's and the shadow's values before the first write in place.
-        self.before: tuple[Tensor, Tensor] | None = None
+        self.before: tuple[torch.Tensor, torch.Tensor] | None = None
         self.shape: tuple[int, ...] = ()
         self.operation = self.line = ""
+        #: An optimiser's step wrote it last.
+        self.is_state = False
         self.steps: set[int] = set()
 
 
@@ -90,29 +93,31 @@ class Shadowing:
 
     # Memory ---------------------------------------------------------------------------------
 
-    def value(self, x: Tensor) -> Tensor:
+    def value(self, x: torch.Tensor) -> torch.Tensor:
         """The shadow of a tensor, as a view of the shadow's memory."""
         return self._slot(x).flat.as_strided(x.size(), x.stride(), x.storage_offset())
 
-    def name(self, x: Tensor, name: str) -> None:
+    def name(self, x: torch.Tensor, name: str) -> None:
         """A parameter or buffer of a module has this name, and these values at first."""
         if self.is_on and _is_real(x):
-            self._slot(x)
+            with _disable_current_modes():
+                self._slot(x)
             self._names.setdefault(x.untyped_storage(), name)
 
-    def scaled(self, source: Tensor, result: Tensor, factor: float) -> None:
+    def scaled(self, source: torch.Tensor, result: torch.Tensor, factor: float) -> None:
         """A tensor that the session made is `factor` times another one."""
         if self.is_on:
-            self._attach(result, self.value(source) * factor, self._slot(source).error)
+            with _disable_current_modes():
+                self._attach(result, self.value(source) * factor, self._slot(source).error)
 
-    def _slot(self, x: Tensor) -> _Slot:
+    def _slot(self, x: torch.Tensor) -> _Slot:
         storage = x.untyped_storage()
         slot = self._slots.get(storage)
         if slot is None or slot.flat.numel() != storage.nbytes() // x.element_size():
             slot = self._slots[storage] = _Slot(_flat(storage, x.dtype), x.dtype)
         return slot
 
-    def _attach(self, x: Tensor, shadow: Tensor, error: float) -> None:
+    def _attach(self, x: torch.Tensor, shadow: torch.Tensor, error: float) -> None:
         """A new tensor has this shadow."""
         storage = x.untyped_storage()
         n = storage.nbytes() // x.element_size()
@@ -125,15 +130,28 @@ class Shadowing:
 
     # Operations -----------------------------------------------------------------------------
 
-    def run(
+    def beside(
+        self, func: Any, written: Sequence[int | str], compute: Callable[[Any, Any], Any]
+    ) -> Callable[[Any, Any], Any]:
+        """How an overload runs whose shadow is computed beside it.
+
+        compute    gives the machine's result.
+        """
+        base = func._schema.name.partition("::")[2]
+        written = (*written, *_STATISTICS.get(base, ()))
+
+        def run(args: Any, kwargs: Any) -> Any:
+            if self._is_inside or not self.is_on:
+                return compute(args, kwargs)
+            return self._run(func, written, args, kwargs, compute)
+
+        return run
+
+    def _run(
         self, func: Any, written: Sequence[int | str], args: Any, kwargs: Any,
         compute: Callable[[Any, Any], Any],
     ) -> Any:
-        """The machine's result of an operation, beside which its shadow is computed."""
-        if self._is_inside:
-            return compute(args, kwargs)
         base = func._schema.name.partition("::")[2]
-        written = (*written, *_STATISTICS.get(base, ()))
         targets = [x for x in tensors_of(*_written_of(written, args, kwargs)) if _is_real(x)]
         operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
@@ -161,7 +179,7 @@ class Shadowing:
 
     def _twin(
         self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
-        operands: Sequence[Tensor],
+        operands: Sequence[torch.Tensor],
     ) -> _Twin | None:
         """The operation in float64; None, and told, where torch has no kernel for it."""
         error = max(self._slot(x).error for x in operands)
@@ -177,8 +195,8 @@ class Shadowing:
         return _Twin(local, shadow, error)
 
     def _take(
-        self, func: Any, base: str, twin: _Twin | None, result: Any, targets: Sequence[Tensor],
-        operands: Sequence[Tensor],
+        self, func: Any, base: str, twin: _Twin | None, result: Any,
+        targets: Sequence[torch.Tensor], operands: Sequence[torch.Tensor],
     ) -> None:
         """Results have their shadows; what they are beside them is told."""
         results = list(_results(result))
@@ -193,6 +211,8 @@ class Shadowing:
             shadows, locals_ = (
                 [x[0] * results[1] / (1 - x[1]), results[1]] for x in (twin.shadow, twin.local))
         for x, shadow, local in zip(results or targets, shadows, locals_, strict=False):
+            if x.is_complex():
+                self.account.rejoined(str(func), "complex numbers have no shadow")
             if not _is_real(x):
                 self._choices(key, x, shadow)
                 continue
@@ -217,20 +237,20 @@ class Shadowing:
         """
         base = func._schema.name.partition("::")[2]
         takes = any(a.name == "dtype" for a in func._schema.arguments)
-        if not takes or "empty" in base or not isinstance(result, Tensor):
+        if not takes or "empty" in base or not isinstance(result, torch.Tensor):
             return
         wide = {**kwargs, "dtype": torch.float64}
         self._attach(result, func(*args, **wide), 0.0)
 
     def _choices(self, key: tuple[str, str, str], machine: Any, shadow: Any) -> None:
         """Whole numbers or truth values of the machine, and of the shadow."""
-        if not isinstance(machine, Tensor) or machine.shape != getattr(shadow, "shape", None):
+        if not isinstance(machine, torch.Tensor) or machine.shape != getattr(shadow, "shape", None):
             return
         if not (shadow.is_floating_point() or is_abstract(machine)):
             differing = int((machine != shadow).sum())
             self.account.branched(key, self._session.step, differing, machine.numel())
 
-    def _drop(self, tensors: Sequence[Tensor] | Iterator[Tensor]) -> None:
+    def _drop(self, tensors: Sequence[torch.Tensor] | Iterator[torch.Tensor]) -> None:
         """The shadows of these begin anew from the machine's values."""
         for x in tensors:
             slot = self._slots.get(x.untyped_storage())
@@ -249,19 +269,58 @@ class Shadowing:
         direction = "backward" if in_pass else "optimizer" if layers.in_update else "forward"
         return layers.stack[-1] if layers.stack else "", direction, operation
 
+    # Updates --------------------------------------------------------------------------------
+
+    @contextmanager
+    def updating(
+        self, operation: str, function: Callable[..., None], arguments: Mapping[str, Any],
+        lists: Sequence[str],
+    ) -> Iterator[None]:
+        """Inside, an update of the machine computes what torch's function of a step does.
+
+        lists    the arguments that are lists of parameters, gradients and slots, in that order.
+        """
+        with _disable_current_modes():
+            for name in (*lists[:1], *lists[2:]):
+                for x in filter(_is_real, arguments[name]):
+                    self._note_write(x, operation)
+            local, shadow = (
+                _stepped(function, arguments, lists, read) for read in (_wide, self.value))
+        yield
+        with _disable_current_modes():
+            for name in (*lists[:1], *lists[2:]):
+                for x, near, far in zip(arguments[name], local[name], shadow[name], strict=True):
+                    if _is_real(x):
+                        self._updated(operation, x, near, far)
+
+    def _updated(
+        self, operation: str, x: torch.Tensor, local: torch.Tensor, shadow: torch.Tensor
+    ) -> None:
+        """A parameter or slot after its update."""
+        slot = self._slots.get(x.untyped_storage())
+        error = self.account.compared(
+            ("optimizer", "optimizer", operation), _wide(x).numpy(), local.numpy(),
+            shadow.numpy(), 0.0 if slot is None else slot.error)
+        if slot is None:
+            self._attach(x, shadow, error)
+        else:
+            slot.error = error
+
     # Steps ----------------------------------------------------------------------------------
 
-    def loss(self, root: Tensor) -> None:
+    def loss(self, root: torch.Tensor) -> None:
         """A backward pass begins at a tensor of one element."""
         if self.is_on and _is_real(root):
-            machine, shadow = float(root.detach()), float(self.value(root.detach()))
+            with _disable_current_modes(), torch.no_grad():
+                machine, shadow = float(root.detach()), float(self.value(root.detach()))
             self.account.loss(self._session.step, machine, shadow)
 
-    def _note_write(self, x: Tensor, operation: str) -> None:
+    def _note_write(self, x: torch.Tensor, operation: str) -> None:
         slot = self._slot(x)
         if slot.before is None:
             slot.before = _flat(x.untyped_storage(), x.dtype), slot.flat.clone()
         slot.steps.add(self._session.step)
+        slot.is_state = self._session.layers.in_update
         slot.shape, slot.operation = tuple(x.shape), operation
         slot.line = self.account.line() if not slot.line else slot.line
 
@@ -275,6 +334,12 @@ class Shadowing:
         if not self.is_on:
             return
         self.is_on = False
+        with _disable_current_modes():
+            self._tell_motions()
+        self._slots.clear()
+        self._names.clear()
+
+    def _tell_motions(self) -> None:
         several = min(2, self.account.steps)
         for storage, slot in list(self._slots.items()):
             if slot.before is None or len(slot.steps) < several:
@@ -287,9 +352,7 @@ class Shadowing:
             if how is not None:
                 self.account.moved(
                     self._names.get(storage, ""), slot.shape, how, line=slot.line,
-                    operation=slot.operation, steps=len(slot.steps))
-        self._slots.clear()
-        self._names.clear()
+                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state)
 
 
 # Tensors ----------------------------------------------------------------------------------------
@@ -298,24 +361,37 @@ class Shadowing:
 def _is_real(x: Any) -> bool:
     """Whether a value is a tensor of real numbers in memory."""
     return (
-        isinstance(x, Tensor) and x.dtype.is_floating_point and x.layout is torch.strided
+        isinstance(x, torch.Tensor) and x.dtype.is_floating_point and x.layout is torch.strided
         and not is_abstract(x)
     )
 
 
-def _wide(x: Tensor) -> Tensor:
+def _wide(x: torch.Tensor) -> torch.Tensor:
     """A copy in float64."""
     return x.detach().to(torch.float64, copy=True)
 
 
-def _flat(storage: Any, dtype: torch.dtype) -> Tensor:
+def _flat(storage: Any, dtype: torch.dtype) -> torch.Tensor:
     """All of a piece of memory in float64."""
     numbers = torch.empty(0, dtype=dtype)
     numbers.set_(storage, 0, (storage.nbytes() // numbers.element_size(),), (1,))
     return numbers.to(torch.float64, copy=True)
 
 
-def _all_tensors(args: Any, kwargs: Any) -> Iterator[Tensor]:
+def _stepped(
+    function: Callable[..., None], arguments: Mapping[str, Any], lists: Sequence[str],
+    read: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, Any]:
+    """The arguments of torch's function of a step after it, with real tensors as `read` gives."""
+    twins = {
+        name: [read(x) if _is_real(x) else x for x in value] if name in lists else value
+        for name, value in arguments.items()
+    }
+    function(**twins)
+    return twins
+
+
+def _all_tensors(args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     yield from tensors_of(args, kwargs)
 
 
@@ -324,7 +400,7 @@ def _results(result: Any) -> Iterator[Any]:
     for x in result if isinstance(result, (tuple, list)) else (result,):
         if isinstance(x, (tuple, list)):
             yield from _results(x)
-        elif isinstance(x, Tensor):
+        elif isinstance(x, torch.Tensor):
             yield x
 
 
@@ -341,14 +417,14 @@ def _written_of(
 
 def _call(
     func: Any, written: Sequence[int | str], args: Any, kwargs: Any,
-    read: Callable[[Tensor], Tensor],
+    read: Callable[[torch.Tensor], torch.Tensor],
 ) -> Any:
     """The operation in float64, with real tensors as `read` gives them."""
 
     def mapped(x: Any, *, is_written: bool) -> Any:
         if _is_real(x):
             return read(x)
-        if isinstance(x, Tensor):
+        if isinstance(x, torch.Tensor):
             return x.clone() if is_written else x
         if isinstance(x, (list, tuple)):
             return type(x)(mapped(item, is_written=is_written) for item in x)
@@ -361,13 +437,13 @@ def _call(
     return func(*places, **names)
 
 
-def _unscale(gradients: Sequence[Tensor], found: Tensor, inverse: Tensor) -> None:
+def _unscale(gradients: Sequence[torch.Tensor], is_infinite: torch.Tensor, inverse: torch.Tensor) -> None:
     """Of a gradient scaler: the gradients are divided; what it found is the machine's."""
     for gradient in gradients:
         gradient.mul_(inverse)
 
 
-def _dropout(x: Tensor, p: float, train: bool | None = None) -> tuple[Tensor, float]:
+def _dropout(x: torch.Tensor, p: float, train: bool | None = None) -> tuple[torch.Tensor, float]:
     """What is dropped out later, by the machine's mask."""
     return x, p if train is None or train else 0.0
 

@@ -121,10 +121,15 @@ class StepRows:
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
             arguments = dict(zip(names, args, strict=False)) | kwargs
-            if self.takes(name, row, arguments):
-                self._run(name, row, arguments)
-            else:
+            shadowing = self._program.shadowing
+            if not self.takes(name, row, arguments):
                 torchs(*args, **kwargs)
+            elif shadowing is not None and shadowing.is_on:
+                lists = ("params", "grads", *LISTS[name])
+                with shadowing.updating(f"torch.optim.{name}", torchs, arguments, lists):
+                    self._run(name, row, arguments)
+            else:
+                self._run(name, row, arguments)
 
         return step
 
@@ -135,8 +140,6 @@ class StepRows:
         if not self._program.layers.in_update or torch.is_grad_enabled():
             return False
         if torch._C._len_torch_dispatch_stack() != 1:
-            return False
-        if self._program.shadowing is not None and self._program.shadowing.is_on:
             return False
         lists = ("params", "grads", *LISTS[name])
         options = arguments.keys() - lists
