@@ -28,6 +28,11 @@ __all__ = ["Shadowing"]
 _STATISTICS = {"native_batch_norm": (3, 4), "_native_batch_norm_legit": (3, 4)}
 #: The scale of a gradient scaler is a number of the program, as random ones are.
 _OF_HOST = frozenset(("_amp_update_scale_",))
+#: What fills memory anew: where a motion begins.
+_FILLING = frozenset((
+    "zero_", "fill_", "uniform_", "normal_", "bernoulli_", "exponential_", "log_normal_",
+    "cauchy_", "geometric_", "random_",
+))
 #: Selections whose result is an operand or a limit: where it is which, is a choice.
 _CLIPPING = frozenset((
     "relu", "relu_", "clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_",
@@ -42,10 +47,15 @@ class _Slot:
     error     relative, of the operation that wrote it last.
     """
 
-    __slots__ = ("before", "dtype", "error", "flat", "is_state", "line", "operation", "shape", "steps")
+    __slots__ = (
+        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "operation", "shape",
+        "steps",
+    )
 
     def __init__(self, flat: torch.Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
         self.flat, self.dtype, self.error = flat, dtype, error
+        #: Its numbers are of the program; False of memory that nothing was written to yet.
+        self.is_filled = True
         #: The machine's and the shadow's values before the first write in place.
         self.before: tuple[torch.Tensor, torch.Tensor] | None = None
         self.shape: tuple[int, ...] = ()
@@ -171,6 +181,9 @@ class Shadowing:
             return result
         if is_random:
             self._drop(targets or _results(result))
+        elif "empty" in base:
+            for x in filter(_is_real, _results(result)):
+                self._slot(x).is_filled = False
         elif operands:
             self._take(func, base, twin, result, targets, operands)
         else:
@@ -231,13 +244,9 @@ class Shadowing:
                 self._attach(x, shadow, error)
 
     def _made(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Numbers were made of whole numbers or of constants: in float64 none of them is rounded.
-
-        Memory that is not filled yet has none.
-        """
-        base = func._schema.name.partition("::")[2]
+        """Numbers were made of whole numbers or of constants: in float64 none is rounded."""
         takes = any(a.name == "dtype" for a in func._schema.arguments)
-        if not takes or "empty" in base or not isinstance(result, torch.Tensor):
+        if not takes or not isinstance(result, torch.Tensor):
             return
         wide = {**kwargs, "dtype": torch.float64}
         self._attach(result, func(*args, **wide), 0.0)
@@ -317,6 +326,10 @@ class Shadowing:
 
     def _note_write(self, x: torch.Tensor, operation: str) -> None:
         slot = self._slot(x)
+        if not slot.is_filled or operation in _FILLING:
+            slot.is_filled, slot.before = True, None
+            slot.steps.clear()
+            return
         if slot.before is None:
             slot.before = _flat(x.untyped_storage(), x.dtype), slot.flat.clone()
         slot.steps.add(self._session.step)
@@ -437,7 +450,9 @@ def _call(
     return func(*places, **names)
 
 
-def _unscale(gradients: Sequence[torch.Tensor], is_infinite: torch.Tensor, inverse: torch.Tensor) -> None:
+def _unscale(
+    gradients: Sequence[torch.Tensor], is_infinite: torch.Tensor, inverse: torch.Tensor
+) -> None:
     """Of a gradient scaler: the gradients are divided; what it found is the machine's."""
     for gradient in gradients:
         gradient.mul_(inverse)

@@ -147,10 +147,10 @@ def test_choices_that_differ_are_told_and_the_machines_goes_on():
     assert "test_shadowing.py" in row["line"]
 
 
-@pytest.mark.parametrize("sr", [False, True])
-def test_an_average_of_weights_stands_still_in_binary16(sr):
+@pytest.mark.parametrize("policy", ["fp16", "fp32"])
+def test_an_average_of_weights_stands_still_in_binary16(policy):
     torch.manual_seed(0)
-    run = machine("fp16", sr=sr)
+    run = machine(policy)
     run.shadow(4)
     with run:
         net = nn.Linear(64, 32)
@@ -164,9 +164,31 @@ def test_an_average_of_weights_stands_still_in_binary16(sr):
                 average.mul_(1 - 1e-4).add_(net.weight, alpha=1e-4)
     motions = run.report()["shadow"]["motions"]
     (row,) = [row for row in motions if row["shape"] == [32, 64] and not row["name"]]
-    assert (row["arrived"] < 0.2) == (not sr)
+    assert row["arrived"] < 0.2 if policy == "fp16" else row["arrived"] == pytest.approx(1, abs=0.1)
+    assert "test_shadowing.py" in row["line"]
     named = {row["name"]: row["arrived"] for row in motions}
     assert named["Linear.weight"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_motions_of_new_memory_begin_where_it_is_filled():
+    """A parameter made inside moves as one that was made before."""
+    motions = []
+    for is_inside in (True, False):
+        torch.manual_seed(0)
+        net = nn.Linear(8, 4)
+        run = machine("fp16")
+        run.shadow(3)
+        with run:
+            torch.manual_seed(0)
+            net = nn.Linear(8, 4) if is_inside else net
+            optimiser = torch.optim.SGD(net.parameters(), lr=1e-4)
+            for _ in range(3):
+                optimiser.zero_grad()
+                net(torch.ones(2, 8)).square().mean().backward()
+                optimiser.step()
+        named = {row["name"]: row for row in run.report()["shadow"]["motions"]}
+        motions.append(named["Linear.weight"]["arrived"])
+    assert motions[0] == motions[1] < 0.9
 
 
 def test_dropout_is_the_machines():
