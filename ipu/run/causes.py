@@ -91,8 +91,8 @@ def find_causes(report: Report) -> list[Cause]:
         rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
-    if not causes:  # what broke moves a tensor too
-        causes.extend(_drifts(report))
+    if all(cause.kind == "updates" for cause in causes):  # what else broke moves a tensor too
+        causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
 
 
