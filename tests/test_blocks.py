@@ -122,6 +122,7 @@ FILES = {
     "distributed.md": {"train.py": _POPTORCH},
     "block-scaled.md": {"train.py": _TORCH},
     "compare-runs.md": {"train.py": _TORCH},
+    "which-plan.md": {"train.py": _TORCH},
 }
 
 _SCHEDULER = """$(python -c 'import json; print(json.load(open("s.json"))["address"])')"""
@@ -211,7 +212,7 @@ class Task:
         text = self.text
         if ("tf " in text and "fpsim tf" in text) or "fpsim.tf" in text:
             return "tensorflow"
-        if "torch" in text:
+        if "torch" in text or "fpsim plan" in text:
             return "torch"
         if "verify proof" in text:
             return "bitwuzla"

@@ -23,7 +23,7 @@ from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
 from ipu.machine import FpCtl
 from ipu.plan.cycles import Event, Rates, timeline
-from ipu.plan.memory import Live, StageFigures, lives
+from ipu.plan.memory import Holding, Live, StageFigures, lives
 from ipu.plan.plan import Plan
 from ipu.plan.trace import account, trace_events
 from ipu.plan.trainer import PlanTrainer
@@ -101,7 +101,7 @@ def measure(plan: Plan, seed: int, steps: int = 1, optimizer: Optimizer | None =
 
 
 def rows_of_figures(figures: Sequence[StageFigures]) -> list[Row]:
-    """A row a stage; the sizes of a state's tensors are one word, the largest variables JSON.
+    """A row a stage; the sizes of a state's tensors are one word, variables JSON.
 
     >>> figures = StageFigures(state_bytes=12, state_tensors=(8, 4), forward_cycles=3)
     >>> figures_of_rows(rows_of_figures([figures])) == (figures,)
@@ -114,6 +114,7 @@ def rows_of_figures(figures: Sequence[StageFigures]) -> list[Row]:
             row[one.name] = getattr(stage_figures, one.name)
         row["state_tensors"] = " ".join(["sizes", *map(str, stage_figures.state_tensors)])
         row["largest"] = json.dumps(stage_figures.largest)
+        row["variables"] = json.dumps(stage_figures.variables)
         rows.append(row)
     return rows
 
@@ -127,6 +128,10 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
         }
         numbers["state_tensors"] = tuple(map(int, str(row["state_tensors"]).split()[1:]))
         numbers["largest"] = tuple((name, size) for name, size in json.loads(str(row["largest"])))
+        numbers["variables"] = tuple(
+            Holding(values, accumulator, tuple(state), itemsize, name)
+            for values, accumulator, state, itemsize, name in json.loads(str(row["variables"]))
+        )
         read.append(StageFigures(**numbers))
     return tuple(read)
 

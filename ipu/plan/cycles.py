@@ -9,10 +9,13 @@ The bandwidths are ASSUMED: no source of ours gives one that a program reaches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine.target import MK2, Target
@@ -20,7 +23,7 @@ from ipu.plan.memory import (
     StageFigures,
     Transfer,
     figures_of,
-    transfers,
+    transfers_of,
     update_program,
 )
 from ipu.plan.plan import Entry, Plan
@@ -28,7 +31,8 @@ from ipu.plan.schedule import Phase, Program
 
 __all__ = [
     "HOST", "LANES", "LINK", "REMOTE", "Copy", "Event", "Rates", "Share", "compute_cycles",
-    "copies", "program_cycles", "remote_share", "shares", "timeline", "waits",
+    "copies", "program_cycles", "remote_share", "shares", "slots_time", "timeline",
+    "update_time", "waits",
 ]
 
 _ASSUMED = Evidence.ASSUMED
@@ -36,6 +40,8 @@ LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; declared")
 REMOTE = Fact(20e9, _ASSUMED, "bytes per second from and to remote memory; declared")
 HOST = Fact(20e9, _ASSUMED, "bytes per second from and to the host; declared")
 
+#: Entry and figures of each stage and branch.
+Table = Mapping[tuple[int, int], tuple[Entry, StageFigures]]
 #: Where an event stands in a picture: the IPU's tiles, its links, its transfers.
 LANES = ("compute", "exchange", "remote", "host")
 
@@ -90,7 +96,8 @@ class Rates:
     def cycles(self, n_bytes: float, by: str) -> float:
         """Cycles of that many bytes over the "link", from "remote" memory or the "host"."""
         fact: Fact = {"link": self.link, "remote": self.remote, "host": self.host}[by]
-        return float(n_bytes * self.target.clock.value / fact.value)
+        cycles: float = n_bytes * self.target.clock.value / fact.value
+        return cycles
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -115,12 +122,13 @@ def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Pro
 
     def cycles_of(program: Program) -> float:
         stage = table[program.stage, program.branch][1]
-        again = stage.recompute_cycles
+        if program.phase is Phase.UPDATE:
+            return -(-stage.update_cycles // shards)
+        if program.phase is Phase.RECOMPUTE and stage.recompute_cycles is not None:
+            return stage.recompute_cycles
         return {
-            Phase.FORWARD: stage.forward_cycles,
+            Phase.FORWARD: stage.forward_cycles, Phase.RECOMPUTE: stage.forward_cycles,
             Phase.BACKWARD: stage.backward_cycles,
-            Phase.RECOMPUTE: stage.forward_cycles if again is None else again,
-            Phase.UPDATE: -(-stage.update_cycles // shards),
         }.get(program.phase, 0)
 
     return cycles_of
@@ -129,45 +137,63 @@ def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Pro
 def copies(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Copy, ...]:
     """Copies between IPUs: outputs of F to the next position, gradients of B to the one before."""
     table = figures_of(plan, figures)
-    by_stage: dict[int, list[tuple[Entry, StageFigures]]] = {}
-    for entry, stage in table.values():
-        by_stage.setdefault(entry.stage, []).append((entry, stage))
+    return tuple(copy for program in plan.programs for copy in _copies_of(table, program))
+
+
+def _copies_of(table: Table, program: Program) -> list[Copy]:
+    """Those of one program."""
+    step = {Phase.FORWARD: 1, Phase.BACKWARD: -1}.get(program.phase, 0)
+    if not step:
+        return []
+    stage = table[program.stage, program.branch][1]
     rows = []
-    for program in plan.programs:
-        stage = table[program.stage, program.branch][1]
-        step = {Phase.FORWARD: 1, Phase.BACKWARD: -1}.get(program.phase, 0)
-        for entry, neighbour in by_stage.get(program.stage + step, ()) if step else ():
+    for entry, neighbour in table.values():
+        if entry.stage == program.stage + step and entry.ipu != program.ipu:
             size = stage.output_bytes if step > 0 else neighbour.output_bytes
-            if entry.ipu != program.ipu and size:
+            if np.any(size):
                 rows.append(Copy(program, entry.ipu, size))
-    return tuple(rows)
+    return rows
+
+
+def _latest(ends: Iterable[Any]) -> Any:
+    """The last of several ends; of arrays, element by element."""
+    rows = list(ends)
+    if any(isinstance(end, np.ndarray) for end in rows):
+        return reduce(np.maximum, rows)
+    return max(rows)
 
 
 class _Clock:
-    """Events of a plan, slot by slot."""
+    """One plan, slot by slot.
 
-    def __init__(self, plan: Plan, figures: Sequence[StageFigures], rates: Rates) -> None:
-        self.plan, self.rates = plan, rates
-        self.table = figures_of(plan, figures)
-        self.cycles_of = program_cycles(plan, figures)
-        self.now = 0.0
-        self.events: list[Event] = []
+    events    of the slots so far; None: only the time counts, and figures may be arrays, of as
+              many plans at once.
+    """
 
-    def put(self, start: float, cycles: float, program: Program, lane: str, kind: str) -> float:
+    def __init__(
+        self, plan: Plan, table: Table, cycles_of: Callable[[Program], float], rates: Rates,
+        events: list[Event] | None,
+    ) -> None:
+        self.plan, self.table, self.rates, self.events = plan, table, rates, events
+        self.cycles_of = cycles_of
+        self.now: Any = 0.0
+
+    def put(self, start: Any, cycles: Any, program: Program, lane: str, kind: str) -> Any:
         """The end of an event of a program, which is kept when it takes time."""
-        if cycles:
+        if self.events is not None and cycles:
             where = (program.slot, program.ipu, lane, kind, program.stage, program.micro_batch)
             self.events.append(Event(start, cycles, *where))
         return start + cycles
 
-    def moved(self, start: float, rows: Iterable[Transfer]) -> float:
-        """The end of transfers of one IPU, one after the other."""
+    def moved(self, start: Any, rows: Iterable[Transfer], direction: str) -> Any:
+        """The end of transfers of one IPU in a direction, one after the other."""
         for row in rows:
-            cycles = self.rates.cycles(row.bytes, "remote")
-            start = self.put(start, cycles, row.program, "remote", f"{row.kind} {row.direction}")
+            if row.direction == direction:
+                cycles = self.rates.cycles(row.bytes, "remote")
+                start = self.put(start, cycles, row.program, "remote", f"{row.kind} {direction}")
         return start
 
-    def fed(self, program: Program, start: float, kind: str) -> float:
+    def fed(self, program: Program, start: Any, kind: str) -> Any:
         """The end of the transfer that feeds a program, or takes its results."""
         stage = self.table[program.stage, program.branch][1]
         size = stage.infeed_bytes if kind == "infeed" else stage.outfeed_bytes
@@ -176,16 +202,15 @@ class _Clock:
         cycles = self.rates.cycles(size, "host")
         return self.put(start, cycles, program, "host", kind)
 
-    def slot(self, work: Sequence[Program], moves: Sequence[Transfer]) -> None:
-        """Programs of a slot: IPUs side by side, each one thing after the other."""
+    def slot(self, work: Sequence[Program]) -> None:
+        """A slot: IPUs side by side, each one thing after the other; then copies."""
         io = (Phase.INFEED, Phase.OUTFEED)
-        beside = self.now
-        lanes: dict[int, float] = {}
+        lanes: dict[int, Any] = {}
         for program in work:
             if program.phase in io:
                 start = lanes.get(program.ipu, self.now)
                 lanes[program.ipu] = self.fed(program, start, program.phase.value)
-                beside = max(beside, lanes[program.ipu])
+        beside = list(lanes.values())
         rest = [p for p in work if p.phase not in io]
         groups = [rest]
         if self.plan.sync == "group":
@@ -193,47 +218,48 @@ class _Clock:
         for group in groups:
             ends = dict.fromkeys(self.plan.ipus, self.now)
             for program in group:
-                ends[program.ipu] = self.run(program, ends[program.ipu], moves)
-            self.now = max(ends.values())
-        self.now = max(self.now, beside)
+                ends[program.ipu] = self.run(program, ends[program.ipu])
+            self.now = _latest(ends.values())
+        self.now = _latest([self.now, *beside])
+        self.exchange([copy for program in work for copy in _copies_of(self.table, program)])
 
-    def run(self, program: Program, start: float, moves: Sequence[Transfer]) -> float:
+    def run(self, program: Program, start: Any) -> Any:
         """The end of a program with what it waits for on its own IPU."""
         streams = not self.plan.io_tiles and program.phase is Phase.FORWARD
-        waits = [m for m in moves if m.program == program]
+        moves = transfers_of(self.plan, program, self.table[program.stage, program.branch][1])
         if streams:
             start = self.fed(program, start, "infeed")
-        start = self.moved(start, [m for m in waits if m.direction == "in"])
+        start = self.moved(start, moves, "in")
         start = self.put(start, self.cycles_of(program), program, "compute", program.phase.value)
-        start = self.moved(start, [m for m in waits if m.direction == "out"])
+        start = self.moved(start, moves, "out")
         return self.fed(program, start, "outfeed") if streams else start
 
     def exchange(self, rows: Sequence[Copy]) -> None:
         """Copies of a slot: an IPU's own ones, as sender or as receiver, follow each other."""
-        ends: dict[int, float] = {}
+        ends: dict[int, Any] = {}
         for row in rows:
-            start = max(ends.get(ipu, self.now) for ipu in (row.program.ipu, row.target))
+            start = _latest(ends.get(ipu, self.now) for ipu in (row.program.ipu, row.target))
             cycles = self.rates.cycles(row.bytes, "link")
             end = self.put(start, cycles, row.program, "exchange", Phase.COPY.value)
             ends[row.program.ipu] = ends[row.target] = end
-        self.now = max(ends.values(), default=self.now)
+        self.now = _latest([self.now, *ends.values()])
 
-    def update(self, moves: Sequence[Transfer]) -> None:
+    def update(self) -> None:
         """Sum over the replicas, then state in, update, state out, on every IPU."""
         slot, replicas = self.plan.slots, self.plan.replicas
-        sums = dict.fromkeys(self.plan.ipus, 0.0)
+        sums: dict[int, Any] = dict.fromkeys(self.plan.ipus, 0.0)
         for entry, stage in self.table.values():
             # A ring sends 2(R-1)/R of the bytes over each link; with shards as much.
             sent = 2 * (replicas - 1) * stage.accumulator_bytes / replicas
-            sums[entry.ipu] += self.rates.cycles(sent, "link")
+            sums[entry.ipu] = sums[entry.ipu] + self.rates.cycles(sent, "link")
         for ipu, cycles in sums.items():
             program = Program(slot, ipu, Phase.REDUCE, -1, -1)
             self.put(self.now, cycles, program, "exchange", Phase.REDUCE.value)
-        start = self.now + max(sums.values())
+        start = self.now + _latest(sums.values())
         ends = dict.fromkeys(self.plan.ipus, start)
         for entry, _ in self.table.values():
-            ends[entry.ipu] = self.run(update_program(self.plan, entry), ends[entry.ipu], moves)
-        self.now = max(ends.values())
+            ends[entry.ipu] = self.run(update_program(self.plan, entry), ends[entry.ipu])
+        self.now = _latest(ends.values())
 
 
 def timeline(
@@ -243,19 +269,48 @@ def timeline(
 
     Without copies and transfers its end is `Plan.cycles` and the longest update.
     """
-    clock = _Clock(plan, figures, rates or Rates())
-    moves: dict[int, list[Transfer]] = {}
-    for move in transfers(plan, figures):
-        moves.setdefault(move.program.slot, []).append(move)
-    sent = {
-        slot: tuple(rows) for slot, rows in groupby(copies(plan, figures), lambda c: c.program.slot)
-    }
-    for slot, work in groupby(plan.programs, key=lambda p: p.slot):
-        clock.slot(tuple(work), moves.get(slot, ()))
-        clock.exchange(sent.get(slot, ()))
+    events: list[Event] = []
+    clock = _clock(plan, figures, rates, events)
+    for _, work in groupby(plan.programs, key=lambda p: p.slot):
+        clock.slot(tuple(work))
     if plan.training:
-        clock.update(moves.get(plan.slots, ()))
-    return tuple(clock.events)
+        clock.update()
+    return tuple(events)
+
+
+def update_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None) -> Any:
+    """Cycles of one update: the end of its `timeline`, to the last bits of binary64.
+
+    figures    whose numbers may be arrays, of as many plans with the same programs; so is the time.
+    """
+    slots = slots_time(plan, figures, rates)
+    if not plan.training:
+        return slots
+    clock = _clock(plan, figures, rates, None)
+    clock.update()
+    return slots + clock.now
+
+
+def slots_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None) -> Any:
+    """Cycles of all slots of an update, as `update_time`; each kind of slot is computed once."""
+    kinds: dict[tuple[Any, ...], tuple[tuple[Program, ...], int]] = {}
+    for _, work in groupby(plan.programs, key=lambda p: p.slot):
+        slot = tuple(work)
+        kind = tuple((p.ipu, p.phase, p.stage, p.branch, plan.sends(p)) for p in slot)
+        kinds[kind] = slot, kinds.get(kind, (slot, 0))[1] + 1
+    total: Any = 0.0
+    for slot, count in kinds.values():
+        clock = _clock(plan, figures, rates, None)
+        clock.slot(slot)
+        total = total + count * clock.now
+    return total
+
+
+def _clock(
+    plan: Plan, figures: Sequence[StageFigures], rates: Rates | None, events: list[Event] | None
+) -> _Clock:
+    table, cycles_of = figures_of(plan, figures), program_cycles(plan, figures)
+    return _Clock(plan, table, cycles_of, rates or Rates(), events)
 
 
 def shares(events: Iterable[Event]) -> dict[int, Share]:

@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from fpsim.records.evidence import Evidence, Fact
 from ipu.machine.target import Target
 from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
 
 __all__ = [
-    "KINDS", "LIVES", "REMOTE_MINIMUM", "Live", "OutOfMemoryError", "Peak", "StageFigures",
-    "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles", "io_tiles_for",
-    "kept_bytes", "lives", "peaks", "remote_bytes", "state_bytes", "transfers", "update_program",
+    "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load", "OutOfMemoryError", "Peak",
+    "StageFigures", "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles",
+    "io_tiles_for", "kept_bytes", "lives", "loaded_bytes", "loads", "peaks", "remote_bytes",
+    "transfers", "transfers_of", "update_program",
 ]
 
 KINDS = (
@@ -45,6 +48,24 @@ IO_CODE = Fact(105, Evidence.DOCUMENTED, "the maker's guide: about 5 % for excha
 POPTORCH_IO_TILES = (32, 192)
 
 
+class Holding(NamedTuple):
+    """Bytes that a variable holds: its values, its accumulator, each tensor of its state.
+
+    itemsize    of an element of the state.
+    """
+
+    values: int
+    accumulator: int = 0
+    state: tuple[int, ...] = ()
+    itemsize: int = 4
+    name: str = ""
+
+    @property
+    def total(self) -> int:
+        """Of all that belongs to the variable."""
+        return self.values + self.accumulator + sum(self.state)
+
+
 class OutOfMemoryError(ValueError):
     """A program needs more memory than an IPU has."""
 
@@ -63,6 +84,8 @@ class StageFigures:
     state_tensors                bytes of each tensor of the state; empty: it is one tensor.
     state_itemsize               bytes of one element of the state.
     infeed_bytes, outfeed_bytes  from and to the host.
+    variables                    of the stage: an update brings them on the chip one after the
+                                 other. Empty: they are one variable.
     largest                      names and bytes of its largest variables, with their accumulators
                                  and state.
     recompute_cycles             of forward, run again; None: those of forward.
@@ -84,6 +107,7 @@ class StageFigures:
     backward_cycles: int = 0
     update_cycles: int = 0
     recompute_cycles: int | None = None
+    variables: tuple[Holding, ...] = ()
     largest: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -97,6 +121,24 @@ class StageFigures:
     def tensors_of_state(self) -> tuple[int, ...]:
         """Bytes of each tensor of the state."""
         return self.state_tensors or ((self.state_bytes,) if self.state_bytes else ())
+
+    def state_in(self, plan: Plan) -> tuple[int, int]:
+        """Bytes of the state on the chip and in remote memory, of one replica.
+
+        A sharded tensor counts ceil(elements/R) elements; one below 128 bytes stays on the chip.
+        """
+        return _state_in(plan, self.tensors_of_state, self.state_itemsize)
+
+    def brought(self, plan: Plan) -> dict[str, int]:
+        """Bytes by kind that come from remote memory at once, in the update.
+
+        Variables are updated one after the other: those of the one that brings most.
+        """
+        variables = self.variables or (Holding(
+            self.parameter_bytes, self.accumulator_bytes, self.tensors_of_state,
+            self.state_itemsize,
+        ),)
+        return max((_brought(plan, v) for v in variables), key=lambda row: sum(row.values()))
 
 
 class Live(NamedTuple):
@@ -151,17 +193,22 @@ def kept_bytes(plan: Plan, stage: int, figures: StageFigures) -> int:
     return figures.saved_bytes
 
 
-def state_bytes(plan: Plan, figures: StageFigures) -> tuple[int, int]:
-    """Bytes of a stage's state on the chip and in remote memory, of one replica.
+def _brought(plan: Plan, variable: Holding) -> dict[str, int]:
+    """Bytes of a variable that live in remote memory, by kind."""
+    sizes = {
+        "weights": variable.values, "accumulators": variable.accumulator,
+        "state": _state_in(plan, variable.state, variable.itemsize)[1],
+    }
+    return {kind: size for kind, size in sizes.items() if kind in plan.offloaded}
 
-    A sharded tensor counts ceil(elements/R) elements; one below 128 bytes stays on the chip.
-    """
+
+def _state_in(plan: Plan, tensors: Iterable[int], itemsize: int) -> tuple[int, int]:
     chip = remote = 0
-    for size in figures.tensors_of_state:
-        elements = -(-size // figures.state_itemsize)
+    for size in tensors:
+        elements = -(-size // itemsize)
         mine = size
         if plan.is_sharded(elements):
-            mine = -(-elements // plan.replicas) * figures.state_itemsize
+            mine = -(-elements // plan.replicas) * itemsize
         if "state" in plan.offloaded and size >= REMOTE_MINIMUM.value:
             remote += mine
         else:
@@ -169,82 +216,116 @@ def state_bytes(plan: Plan, figures: StageFigures) -> tuple[int, int]:
     return chip, remote
 
 
+class Load(NamedTuple):
+    """What a slot asks of the memory of one callable's IPU.
+
+    held, tapes    micro-batches whose activations, or tapes of a recomputation, are there at once.
+    uses, adds     programs that use the weights, or add to the accumulators, run.
+    updates        it is the slot of the update.
+    comes, leaves  elements of the feeds.
+    """
+
+    held: int
+    tapes: int
+    uses: bool
+    adds: bool
+    updates: bool
+    comes: int
+    leaves: int
+
+
 class _Tally:
-    """What one callable holds, walked through the programs of a slot."""
+    """The loads of one callable, walked through the slots."""
 
-    def __init__(self, plan: Plan, entry: Entry, figures: StageFigures) -> None:
-        self.figures, self.ipu, self.stage = figures, entry.ipu, entry.stage
-        self.activations = kept_bytes(plan, entry.stage, figures)
-        self.remote = plan.offloaded
-        self.recomputed = bool(plan.recomputation) and entry.stage < plan.n_stages - 1
-        self.training = plan.training
-        self.depth = plan.stash.fifo[entry.stage] if "activations" not in plan.offloaded else 0
-        self.state, self.remote_state = state_bytes(plan, figures) if plan.training else (0, 0)
-        self.held = self.tapes = 0
+    def __init__(self, plan: Plan, entry: Entry) -> None:
+        self._plan, self._stage, self._key = plan, entry.stage, (entry.stage, entry.branch)
+        self._recomputed = bool(plan.recomputation) and entry.stage < plan.n_stages - 1
+        self._held = self._tapes = 0
 
-    def slot(self, work: Sequence[Program], update: bool, fed: int) -> dict[str, int]:
-        """Bytes by kind in a slot in which these programs of the callable run."""
-        held, tapes = self.held, self.tapes
-        for program in work:
+    def slot(self, work: Sequence[Program], updates: bool) -> Load:
+        """The load of a slot with these programs, of all IPUs."""
+        comes, leaves = _fed(self._plan, work, self._stage)
+        mine = [p for p in work if (p.stage, p.branch) == self._key and p.phase not in _IO]
+        held, tapes = self._held, self._tapes
+        for program in mine:
             if program.phase is Phase.FORWARD:
-                self.held += 1
+                self._held += 1
             elif program.phase is Phase.RECOMPUTE:
-                self.tapes += 1
-            held, tapes = max(held, self.held), max(tapes, self.tapes)
+                self._tapes += 1
+            held, tapes = max(held, self._held), max(tapes, self._tapes)
             if program.phase is Phase.BACKWARD:
-                self.held -= 1
-                self.tapes -= self.recomputed
-        phases = [p.phase for p in work]
-        if "activations" in self.remote:
-            held = min(held, len(work))
-        uses = bool(phases) or update
-        adds = Phase.BACKWARD in phases or update
-        figures = self.figures
-        return {
-            "weights": figures.parameter_bytes * (uses or "weights" not in self.remote),
-            "accumulators": figures.accumulator_bytes
-            * (self.training and (adds or "accumulators" not in self.remote)),
-            "state": self.state + self.remote_state * update,
-            "fifo": self.depth * self.activations,
-            "activations": max(held - self.depth, 0) * self.activations,
-            "tape": tapes * figures.saved_bytes,
-            "work": figures.work_bytes * bool(phases),
-            "io": fed,
-        }
+                self._held -= 1
+                self._tapes -= self._recomputed
+        if "activations" in self._plan.offloaded:
+            held = min(held, len(mine))
+        adds = any(p.phase is Phase.BACKWARD for p in mine)
+        return Load(held, tapes, bool(mine), adds, updates, comes, leaves)
 
 
-def _fed(plan: Plan, slot: Sequence[Program], stage: int, figures: StageFigures) -> int:
-    """Bytes of the feeds in a slot: of its programs, and of transfers on I/O tiles beside them."""
-    last = stage == plan.n_stages - 1
-    forwards = sum(p.phase is Phase.FORWARD and p.stage == stage and not p.branch for p in slot)
-    incoming = sum(p.phase is Phase.INFEED and p.stage == stage and not p.branch for p in slot)
-    outgoing = sum(
-        p.phase in (Phase.OUTFEED, Phase.FORWARD) and p.stage == stage and not p.branch
-        and plan.sends(p) for p in slot
+_IO = (Phase.INFEED, Phase.OUTFEED)
+
+
+def _fed(plan: Plan, slot: Sequence[Program], stage: int) -> tuple[int, int]:
+    """Elements of the feeds in a slot: of its programs, and of transfers on I/O tiles beside."""
+    mine = [p for p in slot if p.stage == stage and not p.branch]
+    comes = sum(p.phase in (Phase.FORWARD, Phase.INFEED) for p in mine)
+    leaves = sum(p.phase in (Phase.OUTFEED, Phase.FORWARD) and plan.sends(p) for p in mine)
+    return comes, leaves * (stage == plan.n_stages - 1)
+
+
+def loads(plan: Plan) -> tuple[dict[tuple[int, int], Load], ...]:
+    """The loads of every stage and branch, slot by slot; the last is the update's, in training."""
+    slots = {slot: tuple(work) for slot, work in groupby(plan.programs, key=lambda p: p.slot)}
+    tallies = {(entry.stage, entry.branch): _Tally(plan, entry) for entry in plan.entries}
+    return tuple(
+        {key: tally.slot(slots.get(slot, ()), slot == plan.slots) for key, tally in tallies.items()}
+        for slot in range(plan.slots + plan.training)
     )
-    return figures.infeed_bytes * (forwards + incoming) + figures.outfeed_bytes * last * outgoing
+
+
+def loaded_bytes(plan: Plan, stage: int, figures: StageFigures, load: Load) -> dict[str, int]:
+    """Bytes by kind that a stage holds under a load.
+
+    What is offloaded comes for the programs that use it, and variable by variable in the update.
+    """
+    training, remote = plan.training, plan.offloaded
+    waiting = kept_bytes(plan, stage, figures)
+    depth = plan.stash.fifo[stage] if "activations" not in remote else 0
+    state = figures.state_in(plan)[0] if training else 0
+    brought = figures.brought(plan) if load.updates else {}
+    stays = {
+        "weights": load.uses or "weights" not in remote,
+        "accumulators": training and (load.adds or "accumulators" not in remote),
+    }
+    return {
+        "weights": figures.parameter_bytes if stays["weights"] else brought.get("weights", 0),
+        "accumulators": figures.accumulator_bytes if stays["accumulators"]
+        else brought.get("accumulators", 0),
+        "state": state + brought.get("state", 0),
+        "fifo": depth * waiting,
+        "activations": max(load.held - depth, 0) * waiting,
+        "tape": load.tapes * figures.saved_bytes,
+        "work": figures.work_bytes * load.uses,
+        "io": figures.infeed_bytes * load.comes + figures.outfeed_bytes * load.leaves,
+    }
 
 
 def lives(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Live, ...]:
     """Bytes by slot, IPU and kind; slot `plan.slots` is the update."""
     table = figures_of(plan, figures)
-    tallies = {key: _Tally(plan, entry, of_stage) for key, (entry, of_stage) in table.items()}
-    slots = {slot: tuple(work) for slot, work in groupby(plan.programs, key=lambda p: p.slot)}
-    io = (Phase.INFEED, Phase.OUTFEED)
+    sizes: dict[tuple[tuple[int, int], Load], dict[str, int]] = {}
     rows = []
-    for slot in range(plan.slots + plan.training):
-        work = slots.get(slot, ())
+    for slot, of_slot in enumerate(loads(plan)):
         sums: dict[tuple[int, str], int] = {}
-        temporary: dict[int, int] = {}
-        for key, tally in tallies.items():
-            mine = [p for p in work if (p.stage, p.branch) == key and p.phase not in io]
-            fed = _fed(plan, work, tally.stage, tally.figures)
-            for kind, size in tally.slot(mine, slot == plan.slots, fed).items():
-                place = (tally.ipu, kind)
-                if kind == "work":
-                    temporary[tally.ipu] = max(temporary.get(tally.ipu, 0), size)
-                    size = temporary[tally.ipu] - sums.get(place, 0)
-                sums[place] = sums.get(place, 0) + size
+        for key, load in of_slot.items():
+            entry, stage = table[key]
+            if (key, load) not in sizes:
+                sizes[key, load] = loaded_bytes(plan, entry.stage, stage, load)
+            for kind, size in sizes[key, load].items():
+                place = entry.ipu, kind
+                before = sums.get(place, 0)
+                # Temporaries of stages on one IPU share their room.
+                sums[place] = max(before, size) if kind == "work" else before + size
         rows += [Live(slot, ipu, kind, size) for (ipu, kind), size in sums.items() if size]
     return tuple(rows)
 
@@ -280,7 +361,7 @@ def remote_bytes(plan: Plan, figures: Sequence[StageFigures]) -> dict[str, int]:
     sums = dict.fromkeys(sorted(plan.offloaded), 0)
     for entry, stage in figures_of(plan, figures).values():
         sizes = {
-            "state": state_bytes(plan, stage)[1],
+            "state": stage.state_in(plan)[1],
             "weights": stage.parameter_bytes,
             "accumulators": stage.accumulator_bytes,
             "activations": plan.stash.fifo[entry.stage] * kept_bytes(plan, entry.stage, stage),
@@ -308,49 +389,49 @@ def transfers(plan: Plan, figures: Sequence[StageFigures]) -> tuple[Transfer, ..
     a stage without a queue keeps them.
     """
     table = figures_of(plan, figures)
-    rows = []
-    for program in plan.programs:
-        if program.phase in (Phase.INFEED, Phase.OUTFEED):
-            continue
-        entry, stage = table[program.stage, program.branch]
-        queued = plan.stash.fifo[entry.stage] > 0
-        sizes = {
-            "weights": stage.parameter_bytes,
-            "accumulators": stage.accumulator_bytes,
-            "activations": kept_bytes(plan, entry.stage, stage) * queued,
+    updates = [update_program(plan, entry) for entry, _ in table.values() if plan.training]
+    rows: list[Transfer] = []
+    for program in (*plan.programs, *updates):
+        rows += transfers_of(plan, program, table[program.stage, program.branch][1])
+    return tuple(rows)
+
+
+def transfers_of(plan: Plan, program: Program, figures: StageFigures) -> list[Transfer]:
+    """Those of one program, of a stage with these figures."""
+    if program.phase in _IO:
+        return []
+    if program.phase is Phase.UPDATE:
+        moves = {
+            "state": (figures.state_in(plan)[1], ("in", "out")),
+            "weights": (figures.parameter_bytes, ("in", "out")),
+            "accumulators": (figures.accumulator_bytes, ("in",)),
         }
-        for kind, size in sizes.items():
-            if kind not in plan.offloaded or not size:
-                continue
-            reads = _READS[kind]
-            if kind == "activations" and plan.recomputation and entry.stage < plan.n_stages - 1:
-                reads = (Phase.RECOMPUTE,)
-            for phases, way in ((reads, "in"), (_WRITES.get(kind, ()), "out")):
-                if program.phase in phases:
-                    rows.append(Transfer(program, kind, way, size))
-    return (*rows, *_update_transfers(plan, table.values()))
+    else:
+        recomputed = plan.recomputation and program.stage < plan.n_stages - 1
+        is_queued = plan.stash.fifo[program.stage] > 0
+        sizes = {
+            "weights": figures.parameter_bytes,
+            "accumulators": figures.accumulator_bytes,
+            "activations": kept_bytes(plan, program.stage, figures) * is_queued,
+        }
+        reads = _READS | ({"activations": (Phase.RECOMPUTE,)} if recomputed else {})
+        moves = {
+            kind: (size, tuple(
+                way for way, phases in (("in", reads[kind]), ("out", _WRITES.get(kind, ())))
+                if program.phase in phases
+            ))
+            for kind, size in sizes.items()
+        }
+    return [
+        Transfer(program, kind, way, size)
+        for kind, (size, ways) in moves.items() if kind in plan.offloaded and np.any(size)
+        for way in ways
+    ]
 
 
 def update_program(plan: Plan, entry: Entry) -> Program:
     """The update of a stage's variables, behind the last slot."""
     return Program(plan.slots, entry.ipu, Phase.UPDATE, entry.stage, -1, entry.branch)
-
-
-def _update_transfers(
-    plan: Plan, table: Iterable[tuple[Entry, StageFigures]]
-) -> tuple[Transfer, ...]:
-    rows = []
-    for entry, stage in table if plan.training else ():
-        sizes = {
-            "state": (state_bytes(plan, stage)[1], ("in", "out")),
-            "weights": (stage.parameter_bytes, ("in", "out")),
-            "accumulators": (stage.accumulator_bytes, ("in",)),
-        }
-        program = update_program(plan, entry)
-        for kind, (size, ways) in sizes.items():
-            if kind in plan.offloaded and size:
-                rows += [Transfer(program, kind, way, size) for way in ways]
-    return tuple(rows)
 
 
 def capacity(plan: Plan, target: Target) -> int:

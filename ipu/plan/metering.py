@@ -21,12 +21,12 @@ from ipu.machine.device import Device
 from ipu.machine.target import Target
 from ipu.ops.saved import memory
 from ipu.plan.loop import MicroBatchLoop, Spent
-from ipu.plan.memory import StageFigures
+from ipu.plan.memory import Holding, StageFigures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, Program
 from ipu.plan.stage import Flight, used_variables
 
-__all__ = ["CYCLES", "Costs", "Holding", "StageMeter", "put_spent", "stage_figures"]
+__all__ = ["CYCLES", "Costs", "StageMeter", "put_spent", "stage_figures"]
 
 #: Variables that figures name.
 _LARGEST = 3
@@ -143,24 +143,6 @@ class Costs(NamedTuple):
     figures: tuple[StageFigures, ...]
 
 
-class Holding(NamedTuple):
-    """Bytes that a variable holds: its values, its accumulator, each tensor of its state.
-
-    itemsize    of an element of the state.
-    """
-
-    values: int
-    accumulator: int = 0
-    state: tuple[int, ...] = ()
-    itemsize: int = 4
-    name: str = ""
-
-    @property
-    def total(self) -> int:
-        """Of all that belongs to the variable."""
-        return self.values + self.accumulator + sum(self.state)
-
-
 def stage_figures(
     plan: Plan, measured: Mapping[tuple[int, int], Mapping[str, Any]],
     holdings: Mapping[tuple[int, int], Mapping[Any, Holding]], update_cycles: int,
@@ -191,6 +173,7 @@ def stage_figures(
             parameter_bytes=values, state_bytes=sum(state), state_tensors=state,
             state_itemsize=next((h.itemsize for h in first.values() if h.state), 4),
             accumulator_bytes=sum(holding.accumulator for holding in first.values()),
+            variables=tuple(first.values()),
             update_cycles=-(-update_cycles * values // total) if total else 0,
             largest=tuple(
                 (holding.name or str(name), holding.total) for name, holding in

@@ -145,7 +145,7 @@ class Plan:
             put(offload=read_offload(self.offload, self.remote_buffers))
         _check_shards(self)
 
-    @property
+    @cached_property
     def positions(self) -> tuple[tuple[Stage, ...], ...]:
         """The callables of each stage position."""
         return tuple(p if isinstance(p, tuple) else (p,) for p in self.stages)
@@ -166,7 +166,7 @@ class Plan:
         numbers = iter(range(sum(map(len, self.positions))))
         return tuple(tuple(next(numbers) for _ in position) for position in self.positions)
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """Every callable with its place, forward order."""
         rows = zip(self.positions, self.places, strict=True)
@@ -198,7 +198,7 @@ class Plan:
         """Whether a program is of the last of its concurrent stages."""
         return program.branch + 1 == len(self.places[program.stage])
 
-    @property
+    @cached_property
     def ipus(self) -> tuple[int, ...]:
         """IPUs of one replica."""
         return tuple(sorted({entry.ipu for entry in self.entries}))
@@ -240,7 +240,7 @@ class Plan:
             recompute=self.recompute, training=self.training, io_overlap=self.io_tiles > 0,
         )
 
-    @property
+    @cached_property
     def slots(self) -> int:
         """Slots of one update."""
         return schedules.n_slots(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
@@ -273,6 +274,15 @@ def programs(
     schedule = Schedule.parse(schedule)
     where = check(schedule, n_stages, mapping, count, training=training, io_overlap=io_overlap)
     mode = recompute_mode(schedule, recompute) if training else None
+    return _programs(schedule, where, count, mode, training, io_overlap)
+
+
+@lru_cache(maxsize=256)
+def _programs(
+    schedule: Schedule, where: Places, count: int, mode: str | None, training: bool,
+    io_overlap: bool,
+) -> tuple[Program, ...]:
+    n_stages = len(where)
     start = _start(schedule, where, training)
     last = n_stages - 1
     turn = 2 * n_stages - 1 - (schedule is Schedule.POPART)

@@ -97,7 +97,7 @@ def command(
     before a step, and the program takes its share of the data by popdist.getInstanceIndex().
     """
     with bad_input():
-        _check(program, is_module=is_module)
+        check_program(program, is_module=is_module)
         from ipu.run.ways import Way, parse_ways
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
@@ -151,7 +151,7 @@ def _name_of_replica() -> str | None:
     return f"replica-{getInstanceIndex()}" if getNumInstances() > 1 else None
 
 
-def _check(program: str, *, is_module: bool) -> None:
+def check_program(program: str, *, is_module: bool) -> None:
     from ipu.frontends.processes.programs import check_module
 
     if is_module:

@@ -287,9 +287,12 @@ def splat_register(typingctx: Any, array: Any, index: Any) -> Any:
 
 @instruction
 def spread_like(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
-    """pointer[index] in as many lanes as `like` has: floats of a float array, else unsigned."""
-    kind = "f" if isinstance(pointer.dtype, types.Float) else "u"
-    lanes = Lanes(kind, pointer.dtype.bitwidth, like.n)
+    """pointer[index] all over a vector as large as `like`: floats of a float array, else unsigned.
+
+    A word of two numbers of 16 bits fills half as many lanes as they will.
+    """
+    kind, width = "f" if isinstance(pointer.dtype, types.Float) else "u", pointer.dtype.bitwidth
+    lanes = Lanes(kind, width, like.n * like.width // width)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)

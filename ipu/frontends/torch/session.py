@@ -33,6 +33,7 @@ from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.listing import described
+from ipu.frontends.torch.metering import LayerMeter
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import WeightObserver, following_losses
 from ipu.frontends.torch.outside import Outside, watching
@@ -122,6 +123,8 @@ class Session(Run):
             options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
         )
+        #: What measures the program's first step; see `measure`.
+        self.meter: LayerMeter | None = None
         self._form = OneByOne()
         #: Steps of optimisers tried before this session.
         self.first_step = self._first
@@ -161,6 +164,16 @@ class Session(Run):
         self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
         self._has_unmade = False
 
+    def measure(self) -> LayerMeter:
+        """Measure the program's first step, and end the program behind it by StepMeasured.
+
+        Raises    RuntimeError for a session that is open.
+        """
+        if Session._open is self:
+            raise RuntimeError("a session is open; call measure() before it begins")
+        self.meter = LayerMeter(self.device, self.memory, self.layers)
+        return self.meter
+
     # Context manager ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
@@ -183,6 +196,8 @@ class Session(Run):
             stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))
+            if self.meter is not None:
+                stack.enter_context(self.meter.following())
             stack.enter_context(MachineMode(self))
             self._stack = stack.pop_all()
         return self
@@ -225,6 +240,8 @@ class Session(Run):
         if self._may_have_stepped and where.direction == "forward":
             self._end_last_step()
             where = layers.where(operation)
+        if self.meter is not None:
+            self.meter.at(where)
         key = where, layers.is_replaying, self.replica
         calls = self._block_calls if where.direction == "evaluation" else self._calls
         entry = calls.get(key)
@@ -378,6 +395,8 @@ class Session(Run):
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         self._check_patterns()
+        if self.meter is not None:
+            self.meter.start_update(optimiser)
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
         for parameter in parameters:
@@ -415,6 +434,8 @@ class Session(Run):
             self.device.status_word = self._status_of_passes
 
     def _end_backward(self) -> None:
+        if self.meter is not None:
+            self.meter.end_backward()
         self._status_of_passes |= self.device.status_word
 
     def scale_updated(self) -> None:
@@ -478,6 +499,8 @@ class Session(Run):
         self.memory.of_passes.clear()
         self.gradients.end_step()
         self._forget_places()
+        if self.meter is not None:
+            self.meter.finish_step()
 
     # Observation ----------------------------------------------------------------------------
 

@@ -18,12 +18,13 @@ from ipu.experiments.execution.measured_plans import (
     rows_of_figures,
 )
 from ipu.experiments.lab.result import Result, rows_from_csv
-from ipu.plan.memory import StageFigures
+from ipu.plan.memory import Holding, StageFigures
 from ipu.plan.plan import Plan
 
 OWN = StageFigures(
     parameter_bytes=400, state_bytes=8, state_tensors=(8,), accumulator_bytes=400, input_bytes=64,
     output_bytes=6400, saved_bytes=128, forward_cycles=1000, backward_cycles=2000, update_cycles=3,
+    variables=(Holding(300, 300, (8,), 4, "kernel, all"), Holding(100, 100)),
     largest=(("dense/kernel, all", 400), ("bias", 8)),
 )
 

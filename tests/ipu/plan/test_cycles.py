@@ -22,6 +22,7 @@ from ipu.plan.cycles import (
     remote_share,
     shares,
     timeline,
+    update_time,
     waits,
 )
 from ipu.plan.memory import StageFigures
@@ -43,7 +44,7 @@ def plan_of(n=4, schedule="grouped", count=8, **choices):
 
 
 def end(events):
-    return max(e.start + e.cycles for e in events)
+    return max((e.start + e.cycles for e in events), default=0)
 
 
 @given(
@@ -188,3 +189,37 @@ def test_a_prefetch_buffer_never_holds_more_than_its_depth(produce, consume, dep
 def test_a_slow_host_is_waited_for():
     assert waits(5, 2, 3, 4) == ([5, 3, 3, 3], 1)
     assert waits(1, 2, 3, 5) == ([1, 0, 0, 0, 0], 3)
+
+
+FIGURES = st.builds(
+    StageFigures, **{
+        name: st.integers(0, 10**6) for name in (
+            "parameter_bytes", "state_bytes", "accumulator_bytes", "input_bytes", "output_bytes",
+            "saved_bytes", "checkpoint_bytes", "infeed_bytes", "outfeed_bytes", "forward_cycles",
+            "backward_cycles", "update_cycles",
+        )
+    },
+)
+
+
+@given(
+    st.sampled_from(["grouped", "popart", "interleaved", "sequential"]),
+    st.lists(st.lists(FIGURES, min_size=4, max_size=4), min_size=2, max_size=3),
+    st.booleans(),
+    st.sets(st.sampled_from(["state", "activations", "accumulators", "weights"])),
+    st.sampled_from([1, 3, 16]),
+    st.sampled_from([1, 2]),
+)
+def test_the_time_of_an_update_is_the_end_of_its_timeline(
+    schedule, rows, again, away, period, replicas
+):
+    plan = plan_of(
+        schedule=schedule, count=16, recompute=again, offload=away, output_period=period,
+        replicas=replicas,
+    )
+    ends = [end(timeline(plan, row)) for row in rows]
+    assert [update_time(plan, row) for row in rows] == pytest.approx(ends, rel=1e-12)
+
+
+def test_an_idle_plan_takes_no_time():
+    assert update_time(plan_of(), [StageFigures()] * 4) == 0

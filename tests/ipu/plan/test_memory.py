@@ -11,6 +11,7 @@ from ipu.machine.target import MK1, MK2
 from ipu.plan.memory import (
     KINDS,
     REMOTE_MINIMUM,
+    Holding,
     Live,
     Peak,
     StageFigures,
@@ -23,7 +24,6 @@ from ipu.plan.memory import (
     lives,
     peaks,
     remote_bytes,
-    state_bytes,
     transfers,
     update_program,
 )
@@ -120,7 +120,7 @@ def test_variables_live_always_and_state_in_remote_memory_at_the_update_only():
 def test_state_moves_twice_for_an_update_and_small_tensors_stay():
     own = StageFigures(state_bytes=1000 + 127 + 128, state_tensors=(1000, 127, 128))
     plan = plan_of(offload=None)
-    assert state_bytes(plan, own) == (127, 1128)
+    assert own.state_in(plan) == (127, 1128)
     moves = transfers(plan, [own] * 4)
     assert len(moves) == 2 * 4
     assert [(m.program.slot, m.program.phase, m.kind, m.direction, m.bytes) for m in moves[:2]] == [
@@ -136,10 +136,10 @@ def test_state_moves_twice_for_an_update_and_small_tensors_stay():
 def test_sharded_state_takes_the_rth_part():
     own = StageFigures(state_bytes=4 * 1001 + 40, state_tensors=(4 * 1001, 40))
     plan = plan_of(offload=("state",), replicas=4, shard_state=True)
-    assert state_bytes(plan, own) == (12, 4 * 251)
-    assert state_bytes(plan_of(replicas=4), own) == (4044, 0)
+    assert own.state_in(plan) == (12, 4 * 251)
+    assert own.state_in(plan_of(replicas=4)) == (4044, 0)
     large = plan_of(offload=("state",), replicas=4, shard_state=True, shard_minimum=8192)
-    assert state_bytes(large, own) == (40, 4004)
+    assert own.state_in(large) == (40, 4004)
 
 
 def test_activations_in_remote_memory_go_out_behind_forward_and_come_before_backward():
@@ -259,3 +259,22 @@ def test_outputs_that_stay_on_the_device_are_no_transfer():
     for period, sent in ((1, 4), (2, 2), (4, 1)):
         plan = Plan([abs], count=4, output_period=period, training=False)
         assert sum(row.bytes for row in lives(plan, [own]) if row.kind == "io") == 100 * sent
+
+
+@pytest.mark.source("S0-68")
+def test_an_update_brings_one_variable_after_the_other():
+    """Offloading lowers the peak: the update holds the state of one variable, not of all."""
+    variables = tuple(Holding(size, size, (size, size)) for size in (4000, 2000, 1000, 1000))
+    own = StageFigures(
+        parameter_bytes=8000, accumulator_bytes=8000, state_bytes=16000,
+        state_tensors=tuple(s for v in variables for s in v.state), variables=variables,
+    )
+    chip, away = (
+        peaks(lives(plan_of(offload=offload), [own] * 4))[0] for offload in ((), ("state",))
+    )
+    assert chip.by_kind == {"weights": 8000, "accumulators": 8000, "state": 16000}
+    assert away.by_kind == {"weights": 8000, "accumulators": 8000, "state": 8000}
+    everything = plan_of(offload=("state", "accumulators", "weights"))
+    update = {r.kind: r.bytes for r in lives(everything, [own] * 4) if (r.slot, r.ipu) == (15, 2)}
+    assert update == {"weights": 4000, "accumulators": 4000, "state": 8000}
+    assert remote_bytes(everything, [own] * 4)["state"] == 4 * 16000

@@ -17,7 +17,7 @@ from typing import Any
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.machine.target import Target
 from ipu.plan.cycles import Rates
-from ipu.plan.memory import StageFigures, state_bytes
+from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 
 __all__ = ["Executables", "switched_bytes"]
@@ -73,7 +73,7 @@ class Executables:
 def switched_bytes(plan: Plan, figures: tuple[StageFigures, ...]) -> int:
     """Weights and state on the chips of all replicas."""
     here = sum(
-        stage.parameter_bytes * ("weights" not in plan.offloaded) + state_bytes(plan, stage)[0]
+        stage.parameter_bytes * ("weights" not in plan.offloaded) + stage.state_in(plan)[0]
         for stage in figures
     )
     return here * plan.replicas

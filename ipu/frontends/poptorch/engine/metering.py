@@ -19,8 +19,8 @@ from ipu.frontends.poptorch.optim import slots_of
 from ipu.frontends.poptorch.outputs import flatten
 from ipu.plan.explain import check_fit
 from ipu.plan.loop import MicroBatchLoop, Spent
-from ipu.plan.memory import StageFigures
-from ipu.plan.metering import Costs, Holding, put_spent, stage_figures
+from ipu.plan.memory import Holding, StageFigures
+from ipu.plan.metering import Costs, put_spent, stage_figures
 from ipu.plan.plan import Plan
 
 __all__ = ["Meter"]

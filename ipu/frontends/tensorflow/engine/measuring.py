@@ -26,8 +26,8 @@ from ipu.frontends.tensorflow.reports.layers import OPTIMIZER
 from ipu.frontends.tensorflow.settings import system
 from ipu.plan.explain import check_fit
 from ipu.plan.loop import Key, Spent
-from ipu.plan.memory import StageFigures
-from ipu.plan.metering import Costs, Holding, put_spent, stage_figures
+from ipu.plan.memory import Holding, StageFigures
+from ipu.plan.metering import Costs, put_spent, stage_figures
 from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase
 

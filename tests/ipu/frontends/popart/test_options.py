@@ -6,7 +6,7 @@ import pytest
 
 from ipu.frontends import popart, popdist
 from ipu.frontends.popdist.popart import configureSessionOptions
-from ipu.plan.memory import StageFigures, state_bytes
+from ipu.plan.memory import StageFigures
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_documents_listing_shards_the_state_above_its_threshold(of_poprun):
     assert plan.is_sharded(2)
     assert not plan.is_sharded(1)
     figures = StageFigures(state_bytes=4 * 64 + 4, state_tensors=(4 * 64, 4))
-    assert state_bytes(plan, figures) == (4 * 16 + 4, 0)
+    assert figures.state_in(plan) == (4 * 16 + 4, 0)
 
 
 @pytest.mark.source("S3-37")

@@ -1,0 +1,67 @@
+"""The page of a search for a plan: its front as a picture and a table, the plan as a sheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipu.experiments.pictures.sheet import draw_sheet
+from ipu.plan.cycles import Rates
+from ipu.plan.explain import few_rounds
+from ipu.plan.search import Search
+from ipu.plan.written import HEADS, cells, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_front", "write_plan_page"]
+
+
+def write_plan_page(folder: Path, search: Search, title: str, code: str = "") -> Path:
+    """Write index.html, front.png and plan.png of a search into a folder; returns the page's path.
+
+    code    that makes the plan, in a front end's own words.
+
+    Raises    OSError where the folder cannot be written.
+    """
+    from ipu.run.pages.rendering import write_figures, write_page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    best = search.best or search.smallest
+    sheet = draw_sheet(few_rounds(best.plan), best.figures(search.chain), search.target)
+    images = write_figures(folder, {"front": draw_front(search), "plan": sheet})
+    content = {
+        "title": title, "target": search.target.name, "ipus": search.space.ipus,
+        "micro_batches": search.space.micro_batches, "verdict": list(verdict(search)),
+        "images": images, "heads": HEADS, "rows": [cells(search, row) for row in search.rows],
+        "tried": f"{search.tried:,}", "of_all": f"{search.of_all:,}", "code": code,
+        "facts": list(map(str, Rates(search.target).facts)),
+    }
+    return write_page(folder / "index.html", "plan", content)
+
+
+def draw_front(search: Search) -> Figure:
+    """Time against memory of the plans on the front, with the memory that an IPU has."""
+    from ipu.run.pages import drawing
+
+    figure, (axes,) = drawing.new_figure(7.0, 3.6)
+    clock = search.target.clock.value / 1e3
+    points = [(row.bytes / 1e6, row.cycles / clock) for row in search.rows]
+    axes.step(*zip(*points, strict=True), where="pre", color=drawing.GREY, linewidth=0.9)
+    fits = [row.bytes <= search.room for row in search.rows]
+    for is_fitting, colour, label in (
+        (True, drawing.BLUE, "fits"), (False, drawing.RED, "does not fit"),
+    ):
+        rows = [point for point, fit in zip(points, fits, strict=True) if fit is is_fitting]
+        if rows:
+            axes.plot(*zip(*rows, strict=True), "o", color=colour, label=label)
+    if search.best is not None:
+        best = search.best
+        axes.plot([best.bytes / 1e6], [best.cycles / clock], "*", markersize=15,
+                  color=drawing.ORANGE, label="the plan", zorder=4)
+    if not all(fits):
+        axes.axvline(search.room / 1e6, label="memory of an IPU", **drawing.THEORY)
+    axes.set(xlabel="largest peak of an IPU in MB", ylabel="ms for an update", xscale="log",
+             ylim=(0, 1.08 * max(time for _, time in points)))
+    axes.legend(fontsize=8.5)
+    return figure

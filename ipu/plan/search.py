@@ -1,0 +1,342 @@
+"""Which plan: a search over cuts, schedules, recomputation, offload, shards and replicas.
+
+Every plan of a search makes the same update, of the same micro-batches. Plans of one number of
+replicas have the same bits; another number moves the order of a sum. Time is that of
+`ipu.plan.cycles`, memory the largest peak of an IPU by `ipu.plan.memory`: declared models both.
+
+Every choice but the cuts is tried. Of cuts all are tried where they are few; else first those at a
+few boundaries that divide the work evenly, then what lies around the best of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ipu.machine.target import MK2, Target
+from ipu.plan.arguments import OFFLOADS
+from ipu.plan.chain import ChainRanges, Integers, LayerChain
+from ipu.plan.cycles import Rates, update_time
+from ipu.plan.memory import Load, StageFigures, capacity, loaded_bytes, loads
+from ipu.plan.plan import Plan
+
+__all__ = ["POPTORCH", "TENSORFLOW", "PlanRow", "PlanSpace", "Search", "front", "search"]
+
+#: What front ends can choose: schedules with their modes of recomputation.
+TENSORFLOW: Mapping[str, Sequence[str | None]] = {
+    "grouped": (None, "then", "interleaved"), "interleaved": (None, "then"),
+    "sequential": (None, "interleaved"),
+}
+POPTORCH: Mapping[str, Sequence[str | None]] = {"popart": ("interleaved",), "sequential": (None,)}
+#: Plans with the same choices that are computed at once; where there are more, boundaries are few.
+_MOST = 3000
+#: Rounds of a search around the best cuts, and layers that a cut moves by.
+_ROUNDS, _MOVES = 8, (-8, -3, -2, -1, 1, 2, 3, 8)
+
+
+class PlanRow(NamedTuple):
+    """A plan of a search.
+
+    plan      without stages of its own; cuts: numbers of the layers that begin one.
+    cycles    of one update; bytes: the largest peak of an IPU.
+    """
+
+    plan: Plan
+    cuts: tuple[int, ...]
+    cycles: float
+    bytes: int
+
+    def figures(self, chain: LayerChain) -> tuple[StageFigures, ...]:
+        """Of its stages."""
+        return chain.stages(self.cuts)
+
+
+@dataclass(frozen=True)
+class PlanSpace:
+    """What may be chosen.
+
+    ipus             at most.
+    micro_batches    of one update, of all replicas.
+    schedules        that are tried, each with its modes of recomputation.
+    offloads         kinds of tensors in remote memory.
+    replicas         exactly so many; None: all numbers that divide the micro-batches.
+    shard_minimum    elements of the smallest tensor that is sharded.
+    """
+
+    ipus: int
+    micro_batches: int
+    schedules: Mapping[str, Sequence[str | None]] = field(default_factory=lambda: TENSORFLOW)
+    offloads: Sequence[tuple[str, ...]] = tuple(
+        kinds for n in range(len(OFFLOADS) + 1) for kinds in combinations(OFFLOADS, n)
+    )
+    replicas: int | None = None
+    shard_minimum: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("ipus", "micro_batches", "replicas"):
+            value = getattr(self, name)
+            if name == "replicas" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r} is no number of them; use 1 or more")
+        replicas = self.replicas or 1
+        if self.micro_batches % replicas or replicas > self.ipus:
+            raise ValueError(
+                f"replicas={replicas} do not share micro_batches={self.micro_batches} on "
+                f"ipus={self.ipus}; use a divisor of the micro-batches, at most {self.ipus}"
+            )
+
+    def plans(self, chain: LayerChain) -> Iterator[Plan]:
+        """Every plan but for its cuts."""
+        for n_stages, mapping in _mappings(chain, self.ipus):
+            most = self.ipus // len(set(mapping))
+            for replicas in range(1, most + 1):
+                if self.micro_batches % replicas == 0 and self.replicas in (None, replicas):
+                    yield from self._of(n_stages, mapping, replicas)
+
+    def _of(self, n_stages: int, mapping: Sequence[int], replicas: int) -> Iterator[Plan]:
+        count = self.micro_batches // replicas
+        schedules = self.schedules
+        if n_stages == 1:  # PopART has one slot for both passes of an only stage
+            schedules = {"popart" if "popart" in schedules else "sequential": (None,)}
+        for schedule, modes in schedules.items():
+            for recompute in modes:
+                try:
+                    plan = Plan(
+                        [_stage] * n_stages, mapping=mapping, schedule=schedule, count=count,
+                        recompute=recompute, replicas=replicas, offload=(),
+                    )
+                except ValueError:
+                    continue  # the schedule refuses this combination
+                for offload in self.offloads:
+                    yield replace(plan, offload=offload)
+                    if replicas > 1:
+                        yield replace(
+                            plan, offload=offload, shard_state=True,
+                            shard_minimum=self.shard_minimum,
+                        )
+
+
+def _stage(*arguments: Any) -> Any:
+    raise AssertionError("a plan of a search has no stages of its own; it is never run")
+
+
+def _mappings(chain: LayerChain, ipus: int) -> Iterator[tuple[int, list[int]]]:
+    """Stages and their IPUs; where layers share a variable the last stage may join the first."""
+    for n in range(1, min(ipus, len(chain)) + 1):
+        yield n, list(range(n))
+        if chain.shared and n > 1 and n + 1 <= len(chain):
+            yield n + 1, [*range(n), 0]
+
+
+class Search(NamedTuple):
+    """What a search has found.
+
+    rows      the front: no plan that was tried is both faster and smaller.
+    tried     plans, of all that there are.
+    room      bytes of an IPU.
+    """
+
+    chain: LayerChain
+    target: Target
+    space: PlanSpace
+    rows: tuple[PlanRow, ...]
+    tried: int
+    of_all: int
+    room: int
+
+    @property
+    def best(self) -> PlanRow | None:
+        """The fastest plan that fits, of equally fast ones the smallest; None: none fits."""
+        fitting = [row for row in self.rows if row.bytes <= self.room]
+        return min(fitting, key=lambda row: (row.cycles, row.bytes), default=None)
+
+    @property
+    def smallest(self) -> PlanRow:
+        """The plan that needs the least memory."""
+        return min(self.rows, key=lambda row: (row.bytes, row.cycles))
+
+
+def front(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
+    """The rows that no other beats in both, the fastest first.
+
+    >>> plan = Plan([abs])
+    >>> rows = [PlanRow(plan, (), cycles, size) for cycles, size in [(3, 1), (1, 9), (4, 1)]]
+    >>> [(row.cycles, row.bytes) for row in front(rows)]
+    [(1, 9), (3, 1)]
+    """
+    best: list[PlanRow] = []
+    for row in sorted(rows, key=lambda row: (row.cycles, row.bytes, row.plan.n_ipus)):
+        if not best or row.bytes < best[-1].bytes:
+            best.append(row)
+    return tuple(best)
+
+
+def evaluate(
+    plan: Plan, ranges: ChainRanges, cuts: Integers, rates: Rates, asked: Asked | None = None
+) -> tuple[NDArray[np.float64], Integers]:
+    """Cycles of an update and the largest peak of an IPU, for each row of cuts.
+
+    asked    of the memory of each IPU; None: it is found from the plan.
+    """
+    stages: Any = ranges.stages(cuts)
+    cycles = update_time(plan, stages, rates) + np.zeros(len(cuts))
+    peak = _peak(plan, stages, asked_of(plan) if asked is None else asked)
+    return cycles, peak + np.zeros(len(cuts), np.int64)
+
+
+#: Numbers of the stages of each IPU, and the different loads that its slots put on them.
+Asked = Sequence[tuple[list[int], set[tuple[Load, ...]]]]
+
+
+def asked_of(plan: Plan) -> Asked:
+    """What the slots of a plan ask of each IPU's memory, each once."""
+    rows, asked = loads(plan), []
+    for ipu in plan.ipus:
+        numbers = [entry.stage for entry in plan.entries if entry.ipu == ipu]
+        asked.append((numbers, {tuple(row[number, 0] for number in numbers) for row in rows}))
+    return asked
+
+
+def _peak(plan: Plan, stages: Sequence[Any], asked: Asked) -> Any:
+    """The largest peak of an IPU."""
+    sizes: dict[Any, tuple[Any, Any]] = {}
+    peaks = []
+    for numbers, slots in asked:
+        for of_slot in slots:
+            total, work = 0, 0
+            for number, load in zip(numbers, of_slot, strict=True):
+                if (number, load) not in sizes:
+                    rows = loaded_bytes(plan, number, stages[number], load)
+                    temporary = rows.pop("work")
+                    sizes[number, load] = sum(rows.values()), temporary
+                more, temporary = sizes[number, load]
+                total, work = total + more, np.maximum(work, temporary)
+            peaks.append(total + work)
+    return np.maximum.reduce(np.broadcast_arrays(*peaks)) if peaks else 0
+
+
+def _allowed(plan: Plan, chain: LayerChain, cuts: Integers) -> NDArray[np.bool_]:
+    """Rows of cuts in which layers that share a variable are on one IPU."""
+    allowed = np.ones(len(cuts), bool)
+    ipus = np.array([place[0] for place in plan.places])
+    for layers in chain.shared:
+        stages = [(cuts <= layer).sum(axis=1) for layer in layers]
+        for stage in stages[1:]:
+            allowed &= ipus[stage] == ipus[stages[0]]
+    return allowed
+
+
+class _Tried:
+    """Rows of one plan, each row of cuts once."""
+
+    def __init__(self, plan: Plan, ranges: ChainRanges, rates: Rates, asked: Asked) -> None:
+        self.plan, self._ranges, self._rates, self._asked = plan, ranges, rates, asked
+        self.rows: dict[tuple[int, ...], PlanRow] = {}
+        self.tried = 0
+
+    def try_all(self, cuts: Iterable[tuple[int, ...]]) -> None:
+        """Compute these, but for those that were."""
+        rows = [row for row in cuts if row not in self.rows]
+        new = np.array(rows, np.int64).reshape(len(rows), self.plan.n_stages - 1)
+        new = new[_allowed(self.plan, self._ranges.chain, new)]
+        self.tried += len(new)
+        if not len(new):
+            return
+        cycles, sizes = evaluate(self.plan, self._ranges, new, self._rates, self._asked)
+        self.rows |= {
+            tuple(row): PlanRow(self.plan, tuple(row), time, size)
+            for row, time, size in zip(new.tolist(), cycles.tolist(), sizes.tolist(), strict=True)
+        }
+
+    @property
+    def front(self) -> tuple[PlanRow, ...]:
+        return front(self.rows.values())
+
+
+def search(
+    chain: LayerChain, space: PlanSpace, target: Target = MK2, rates: Rates | None = None
+) -> Search:
+    """The front of time and memory of all plans that were tried.
+
+    Raises    ValueError for a chain without layers, and where no schedule takes the micro-batches.
+    """
+    if not len(chain):
+        raise ValueError("chain has no layers; measure a program that runs a model")
+    ranges, rates = ChainRanges(chain), rates or Rates(target)
+    tables = []
+    of_all = 0
+    slots: dict[Any, Asked] = {}
+    for plan in space.plans(chain):
+        kind = (
+            plan.schedule, plan.places, plan.count, plan.recomputation,
+            "activations" in plan.offloaded,
+        )
+        if kind not in slots:
+            slots[kind] = asked_of(plan)
+        table = _Tried(plan, ranges, rates, slots[kind])
+        of_all += comb(len(chain) - 1, plan.n_stages - 1)
+        table.try_all(combinations(_boundaries(chain, plan.n_stages), plan.n_stages - 1))
+        tables.append(table)
+    if not any(table.rows for table in tables):
+        raise ValueError(_no_plan(chain, space))
+    best = front(row for table in tables for row in table.front)
+    for _ in range(_ROUNDS):
+        by_plan: dict[int, list[PlanRow]] = {}
+        for row in best:
+            by_plan.setdefault(id(row.plan), []).append(row)
+        for table in tables:
+            table.try_all(_around(by_plan.get(id(table.plan), ()), len(chain)))
+        better = front((*best, *(row for table in tables for row in table.front)))
+        if better == best:
+            break
+        best = better
+    tried = sum(table.tried for table in tables)
+    room = capacity(Plan([abs]), target)
+    return Search(chain, target, space, best, tried, of_all, room)
+
+
+def _no_plan(chain: LayerChain, space: PlanSpace) -> str:
+    """Why there is no plan at all."""
+    return (
+        f"micro_batches={space.micro_batches} on ipus={space.ipus}, replicas={space.replicas}: no "
+        f"schedule of {', '.join(space.schedules)} takes them; use a multiple of {2 * space.ipus}"
+    )
+
+
+def _boundaries(chain: LayerChain, n_stages: int) -> list[int]:
+    """Layers at which a stage may begin: all, or so many that their combinations are few.
+
+    Boundaries fall one by one: that between the two neighbours which have the least work together.
+    """
+    edges = list(range(1, len(chain)))
+    work = [layer.forward_cycles + layer.backward_cycles for layer in chain.layers]
+    runs = [float(cycles) for cycles in work]
+    while comb(len(edges), n_stages - 1) > _MOST:
+        pairs = [a + b for a, b in pairwise(runs)]
+        least = min(range(len(pairs)), key=lambda i: (pairs[i], -chain.crossing(edges[i])))
+        runs[least : least + 2] = [pairs[least]]
+        del edges[least]
+    return edges
+
+
+def _around(rows: Iterable[PlanRow], n_layers: int) -> Iterator[tuple[int, ...]]:
+    """Rows of cuts of which one or two neighbouring cuts are moved."""
+    moved = set()
+    for row in rows:
+        cuts = row.cuts
+        for i in range(len(cuts)):
+            for move in _MOVES:
+                one = (*cuts[:i], cuts[i] + move, *cuts[i + 1 :])
+                moved.add(one)
+                for other in _MOVES if i + 1 < len(cuts) else ():
+                    moved.add((*one[: i + 1], one[i + 1] + other, *one[i + 2 :]))
+    for cuts in moved:
+        if all(a < b for a, b in zip((0, *cuts), (*cuts, n_layers), strict=True)):
+            yield cuts
