@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -35,7 +36,7 @@ from ipu.frontends.torch.layers import Layers, Where
 from ipu.frontends.torch.listing import described
 from ipu.frontends.torch.metering import LayerMeter
 from ipu.frontends.torch.mode import MachineMode
-from ipu.frontends.torch.observing import WeightObserver, following_losses
+from ipu.frontends.torch.observing import WeightObserver, following_losses, host_values
 from ipu.frontends.torch.outside import Outside, watching
 from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
@@ -54,27 +55,34 @@ from ipu.frontends.torch.values import (
     stored,
     tensors_of,
 )
+from ipu.learn.policy import Policy
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
+from ipu.run.diagnosis import Diagnosis
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
 from ipu.run.policies import PolicyArgument
+from ipu.run.restoring import NOTHING_RESTORED, PARAMETERS, PrecisionSite, Restoring, nudged
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.shadow import Shadow, check_shadow_steps
 from ipu.run.ways import Way
 
-__all__ = ["Session", "machine"]
+__all__ = ["EnoughError", "Session", "machine"]
 
 #: What a program lacks of which nothing reaches the machine.
 _UNREACHED = (
     "A session sees operations of PyTorch on floating-point tensors of the CPU, in this process "
     "and inside of `with machine(...)`: compute with those"
 )
+
+
+class EnoughError(BaseException):
+    """A run has made the steps that were asked for; programs that catch exceptions let it pass."""
 
 
 class Session(Run):
@@ -134,6 +142,8 @@ class Session(Run):
         self.replicas: Alone = ALONE
         #: Where the program's operations are listed until its processes have met; see `listed`.
         self.listing: Listing | None = None
+        #: The step before which the program is stopped, or -1.
+        self._last_step = -1
         #: Shadows in binary64, where they are asked for.
         self.shadowing: Shadowing | None = None
         self._stack: ExitStack | None = None
@@ -253,14 +263,22 @@ class Session(Run):
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
         device.tensor = name
+        self.memory.is_moved = call.is_moved
         return call
+
+    def _policy_of(self, layer: str, direction: str) -> Policy:
+        """The policy of operations of a layer and direction; see `ipu.run.restoring`."""
+        restoring, policy = self.options.restoring, self.policy.of(layer)
+        return policy if restoring.is_empty else restoring.policy(policy, layer, direction)
 
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         if self._patterns:
             self.layer_names.add(layer)
-        call = Call(self, self.policy.of(layer), layer, direction, self.memory)
+        policy = self._policy_of(layer, direction)
+        call = Call(self, policy, layer, direction, self.memory)
+        call.is_moved = self.options.restoring.moves(layer, direction)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
@@ -363,7 +381,11 @@ class Session(Run):
             if self.shadowing is not None:
                 self.shadowing.name(parameter, names.get(id(parameter), layer))
             if not self.memory.is_plain:
-                self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
+                param = self._policy_of(layer, "optimizer").param
+                self.memory.enter(parameter, param, is_first=is_first)
+                if is_first and PrecisionSite(layer, PARAMETERS) in self.options.restoring.moved:
+                    values = host_values(parameter)
+                    values[...] = nudged(values, param)
             if is_new:
                 self.changer.follow(parameter)
                 self.observer.note_weights(parameter)
@@ -493,6 +515,8 @@ class Session(Run):
         self._has_stepped = True
         if self.shadowing is not None:
             self.shadowing.end_step()
+        if self.step == self._last_step:
+            raise EnoughError
         self._undo = None
         self._may_have_stepped = False
         self._status_of_passes = 0
@@ -523,6 +547,10 @@ class Session(Run):
     def note_result(self, array: Array, operands: Sequence[Array]) -> None:
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands)
+
+    def stop_after(self, steps: int) -> None:
+        """The program is stopped by `EnoughError` after so many steps of an optimiser."""
+        self._last_step = self.first_step + steps
 
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.
@@ -590,6 +618,22 @@ class Session(Run):
 
     # Trials ---------------------------------------------------------------------------------
 
+    def diagnose(self, step: Step, steps: int = 10, seconds: float = 60.0) -> Diagnosis:
+        """What hurts a program and what mends it, each statement tested; see `ipu.run.diagnosis`.
+
+        step      as of `advise`: makes model, optimiser and data from a seed, and trains.
+        steps     of an optimiser, after which each run stops.
+        seconds   after which no further run begins.
+
+        Raises    TypeError for a step that is no function; RuntimeError inside of the session.
+        """
+        from ipu.frontends.torch.replaying import diagnose_step
+
+        if not callable(step):
+            raise TypeError(f"step={step!r} is no function; give one that trains once")
+        self.check_closed()
+        return diagnose_step(self, step, check_shadow_steps(steps), seconds)
+
     def check_closed(self) -> None:
         """Refuse trials inside of a session.
 
@@ -598,9 +642,15 @@ class Session(Run):
         if Session._open is not None:
             raise RuntimeError("advise(step) opens sessions of its own; leave this one first")
 
-    def again(self, way: Way, seed: int) -> Session:
-        """A session like this one, in another way and with another seed, that counts."""
-        return _make(self.options.in_way(way, seed), self._unit, self._first)
+    def again(
+        self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED
+    ) -> Session:
+        """A session like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
+        options = replace(self.options.in_way(way, seed), restoring=restoring)
+        return _make(options, self._unit, self._first)
 
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this session; torch's generator is as it was before."""
