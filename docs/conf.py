@@ -27,6 +27,7 @@ extensions = [
     "docstrings",
     "recorded_outputs",
     "operator_table",
+    "formats_for_scripts",
 ]
 exclude_patterns = ["_build", "extensions"]
 nitpicky = True

@@ -34,6 +34,7 @@ COMMANDS = {
     "data": ("data", "Say which data sets are there, or download them."),
     "tf": ("programs.tf", "Run a TensorFlow program on the simulated machine."),
     "poprun": ("programs.poprun", "Run a program in several processes that share replicas."),
+    "doctor": ("doctor", "Say whether this installation computes the bits of its version."),
     "warmup": ("warmup", "Compile the kernels that most programs need."),
     "bench": ("bench", "Time the arithmetic, beside np.copyto and other tools."),
 }

@@ -11,6 +11,7 @@ A Context makes Arrays, so this file does not know its class: `context` is a `fp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +22,7 @@ from fpsim.array_functions import NumpyProtocols
 from fpsim.array_moves import check_alike, find_storage_format, is_type_of
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
+from fpsim.records.drawings import bars
 from fpsim.records.formats import Format
 from fpsim.records.types import Axis, Carrier
 from fpsim.state.processor import usual_arithmetic_in
@@ -241,6 +243,14 @@ class Array(NumpyProtocols):
         if self.size == 0 and self.shape != (0,):
             text += f", shape={self.shape}"
         return f"Array({text}, {self.format.name})"
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: its numbers, and their exponents beside the format's range."""
+        finite = self.carrier[np.isfinite(self.carrier) & (self.carrier != 0)]
+        exponents, counts = np.unique(np.frexp(finite)[1] - 1, return_counts=True)
+        picture = bars(list(zip(exponents.tolist(), counts.tolist(), strict=True)), self.format)
+        numbers = f"<pre>{escape(repr(self))}</pre>"
+        return f"<div>{numbers}{picture if self.size > 1 else ''}</div>"
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -177,7 +177,7 @@ def _check_operand(unit: MatrixUnit, name: str, x: BlockArray, axis: int) -> Non
             f"fpsim.quantize({name}, …, axis={axis})"
         )
     is_whole = x.block.elements is None and x.block.scale == BINARY32
-    if not isinstance(unit, ScaledUnit) and not (is_whole and unit.partials == BINARY32):
+    if not isinstance(unit, ScaledUnit) and not is_whole:
         raise TypeError(
             f"unit {unit} takes numbers, and a and b are blocks; use a unit of blocks, as "
             "B200_TC05_MXF8_F32 (fpsim list units)"

@@ -144,7 +144,7 @@ INSTEAD = {
     "pytorch.md": [
         ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
     ],
-    "README.md": [
+    "experiments.md": [
         (".venv/bin/python experiments/", "python -m ipu.experiments.", "names in the wheel"),
         ("rounding.py ", "rounding ", "names in the wheel"),
         ("updates.py ", "updates ", "names in the wheel"),

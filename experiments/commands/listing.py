@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from fpsim.records.recipes import OperandRule
 from ipu.experiments.commands.options import completing, echo_json, with_json
 from ipu.experiments.lab.catalogue import catalogue
 
@@ -100,6 +101,31 @@ def scaled_unit_lines() -> Iterator[str]:
                   f"{unit.accumulator} {unit.rounding}", evidence, unit.instruction + how)
 
 
+def recipe_lines() -> Iterator[str]:
+    """Recipes of training in blocks, and what can follow their names."""
+    from fpsim.records.recipes import ADDITIONS, PRODUCTS, RECIPES
+
+    row = "{:<13} {:<32} {:<32} {:<32} {:<20} {}".format
+    yield row("recipe", *PRODUCTS, "unit of fprop", "source")
+    for name, recipe in RECIPES.items():
+        rules = [recipe.rules[product] for product in PRODUCTS.values()]
+        products = [f"{_operand(rule.left)} x {_operand(rule.right)}" for rule in rules]
+        yield row(name, *products, rules[0].unit, recipe.source)
+    yield ""
+    yield "what follows a name:"
+    for addition, meaning in ADDITIONS.items():
+        yield f"  {addition if addition[0] == '-' else '+' + addition:<18} {meaning}"
+    yield f"  {'+LAYER=bf16':<18} a policy of layers by a pattern of their names"
+
+
+def _operand(rule: OperandRule | None) -> str:
+    """What an operand becomes, in a word."""
+    if rule is None:
+        return "as it is"
+    turned = "" if rule.transform is None else f" {rule.transform}"
+    return f"{rule.block}{' SR' if rule.rounding.stochastic else ''}{turned}"
+
+
 def bench_lines() -> Iterator[str]:
     """Topics of benchmarks."""
     from ipu.experiments.bench import TOPICS
@@ -162,6 +188,16 @@ def scaled_unit_rows() -> Iterator[dict[str, object]]:
                "evidence": {c: str(fact.evidence) for c, fact in unit.facts.items()}}
 
 
+def recipe_rows() -> Iterator[dict[str, object]]:
+    from fpsim.records.recipes import RECIPES
+
+    for name, recipe in RECIPES.items():
+        yield {"name": name, "source": recipe.source, "history": recipe.history} | {
+            product: {"left": _operand(rule.left), "right": _operand(rule.right), "unit": rule.unit}
+            for product, rule in recipe.rules.items()
+        }
+
+
 def bench_rows() -> Iterator[dict[str, object]]:
     from ipu.experiments.bench import TOPICS
 
@@ -192,6 +228,7 @@ def published_rows() -> Iterator[dict[str, object]]:
 KINDS = {
     "experiments": (experiment_lines, experiment_rows), "formats": (format_lines, format_rows),
     "units": (unit_lines, unit_rows), "bench": (bench_lines, bench_rows),
+    "recipes": (recipe_lines, recipe_rows),
     "published": (published_lines, published_rows),
 }
 
@@ -201,7 +238,8 @@ KINDS = {
                 shell_complete=completing(lambda: list(KINDS)))
 @with_json
 def command(kind: str, as_json: bool) -> None:
-    """Show what there is: experiments (default), formats, units, benchmarks, published claims."""
+    """Show what there is: experiments (default), formats, units, recipes, benchmarks,
+    published claims."""
     if kind not in KINDS:
         raise click.UsageError(f"kind={kind!r} is not known; use one of {', '.join(KINDS)}")
     lines, rows = KINDS[kind]

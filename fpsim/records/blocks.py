@@ -13,13 +13,14 @@ mae46, mse46                4 or 6 as the largest code, by the error      fourov
 amax, amax_down             a binary32 factor; a power of two             TransformerEngine
 clamped, clamped_up         at least 1e-4 / max; a power of two           DeepGEMM
 wide, wide_down             the quotient in binary64; a power of two      torchao float8
+one                         no scale: 1                                   unit-scaling
 
 Where sources disagree: an infinite amax gives the largest scale and saturated elements
 (TransformerEngine, torchao 0.18) or a block of NaN (later torchao, microxcaling): `infinite` says
 which, ASSUMED to be NaN where a row does not follow TransformerEngine.
 
 Source    OCP Microscaling Formats 1.0; NVIDIA TransformerEngine d0067d0; torchao 36027d8;
-          DeepGEMM 54e2261; fouroversix dadfad6; docs/semantics.md §3.
+          DeepGEMM 54e2261; fouroversix dadfad6; unit-scaling 18c3f50; docs/semantics.md §3.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from fpsim.records.formats import (
     E4M3FN,
     E5M2,
     E8M0,
+    F143,
+    F152,
     UE4M3,
     UE5M3,
     Format,
@@ -86,6 +89,7 @@ class ScaleRule:
 
 _OCP, _AO = "OCP MX 1.0 §6.3", "torchao 36027d8, to_mx"
 _TE, _DG, _46 = "TransformerEngine d0067d0", "DeepGEMM 54e2261", "fouroversix dadfad6"
+_US = "unit-scaling 18c3f50, formats.py"
 
 #: Every rule by name.
 SCALE_RULES = {
@@ -109,6 +113,7 @@ SCALE_RULES = {
         ScaleRule("clamped_up", "power", "the same, up to a power of two", _DG),
         ScaleRule("wide", "factor", "max / amax in binary64, amax at least 1e-12", _AO),
         ScaleRule("wide_down", "factor", "the same, down to a power of two", _AO),
+        ScaleRule("one", "factor", "1: numbers are rounded as they are", _US),
     )
 }
 
@@ -305,6 +310,8 @@ BLOCKS = {
         _fp8("e4m3-tensor", (None, None), "amax", f"{_TE}, current scaling"),
         _fp8("e5m2-tensor", (None, None), "amax", f"{_TE}, current scaling", E5M2),
         _fp8("e4m3-row", (1, None), "wide_down", "torchao 36027d8, rowwise"),
+        _fp8("f143-unit", (None, None), "one", _US, F143),
+        _fp8("f152-unit", (None, None), "one", _US, F152),
     )
 }
 

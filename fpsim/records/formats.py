@@ -20,6 +20,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
+from fpsim.records.drawings import draw_format
+
 __all__ = [
     "BFLOAT16",
     "BINARY16",
@@ -316,6 +318,10 @@ class Format:
         return (
             f"<Format {self.name}: {self.exponent_bits} exponent bits, precision {self.precision}>"
         )
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return draw_format(self, SPECIALS[self.specials])
 
 
 @dataclass(frozen=True)

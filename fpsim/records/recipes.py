@@ -14,6 +14,9 @@ fp8-delayed    TransformerEngine d0067d0: a scale for each tensor, from 1024 ste
                forward, E5M2 gradients; sums of the forward product stay in the unit
 fp8-current    the same with scales of the tensors as they are
 fp8-rowwise    torchao 36027d8: a power of two for each row, E4M3 everywhere
+fp8-unit       unit-scaling 18c3f50, simulate_fp8: no scale at all, all stochastically; the model
+               keeps its numbers near 1. Its E4M3 and E5M2 are F143 and F152; the library multiplies
+               in binary32, the unit here is the IPU's for them. Each product draws anew
 fp8-deepseek   1 x 128 and, for weights, 128 x 128 (arXiv 2412.19437), added up as DeepGEMM does
 
 A name goes on with additions, as `mxfp4+sr34+rht64` or `nvfp4+wgrad=bf16`; see `ADDITIONS`.
@@ -131,6 +134,17 @@ def _fp8(name: str, history: int | None) -> Recipe:
     )
 
 
+def _fp8_unit() -> Recipe:
+    """As many random bits as binary32 has digits more than the element."""
+    x = OperandRule(find_block("f143-unit"), SR(bits=20))
+    dy = OperandRule(find_block("f152-unit"), SR(bits=21))
+    unit = "AMP_F8_F16"
+    return Recipe(
+        "fp8-unit", ProductRule(x, x, unit), ProductRule(dy, x, unit), ProductRule(dy, x, unit),
+        source="unit-scaling 18c3f50, simulate_fp8",
+    )
+
+
 _TE = "TransformerEngine d0067d0"
 
 #: Every recipe by name.
@@ -147,6 +161,7 @@ RECIPES = {
         _plain("fp8-rowwise", "e4m3-row", "e4m3-row", "H100_E4M3_F32", "torchao 36027d8"),
         _plain("fp8-deepseek", "e4m3-128", "e4m3-128x128", "H100_E4M3X128_F32",
                "arXiv 2412.19437; DeepGEMM 54e2261"),
+        _fp8_unit(),
     )
 }
 

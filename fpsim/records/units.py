@@ -18,6 +18,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from fpsim.records.drawings import table
 from fpsim.records.evidence import Evidence, Fact, weakest
 from fpsim.records.formats import BINARY32, Format, find_number_format
 from fpsim.records.rounding import RNE, RTN, RTZ, Rounding
@@ -208,6 +209,10 @@ class MatrixUnit:
 
     def __str__(self) -> str:
         return self.name
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return table(self.facts, self.name)
 
 
 def _unit(*arguments: Any) -> MatrixUnit:

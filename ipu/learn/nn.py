@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from fpsim.elementwise.sizes import checked_count, checked_number
 from fpsim.records.formats import Format
@@ -74,22 +75,33 @@ def _in_format(fmt: Format, x: Tensor) -> Tensor:
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor:
     """x @ y, of quarters or by a recipe where the policy says so."""
-    policy = current_policy()
-    if policy is not None and policy.recipe is not None:
-        moment = moment_of(x.device.clock.operation)
-        return ops.matmul(x, y, recipe=LayerRecipe(policy.recipe, _layer_of(x.device), moment))
-    return (fp8.matmul if _in_quarters(policy) else ops.matmul)(x, y)
+    recipe = _recipe_of(x)
+    if recipe is not None:
+        return ops.matmul(x, y, recipe=recipe)
+    return (fp8.matmul if _in_quarters(current_policy()) else ops.matmul)(x, y)
 
 
 def _conv2d(
     x: Tensor, w: Tensor, *, stride: Stride = 1, padding: Padding = "SAME", groups: int = 1
 ) -> Tensor:
-    """Images with kernels, of quarters where the policy says so; no recipe covers them."""
+    """Images with kernels, of quarters or by a recipe where the policy says so."""
+    extents: dict[str, Any] = {"stride": stride, "padding": padding, "groups": groups}
+    recipe = _recipe_of(x)
+    if recipe is None:
+        return (fp8.conv2d if _in_quarters(current_policy()) else ops.conv2d)(x, w, **extents)
+    if groups == 1:
+        return ops.conv2d(x, w, recipe=recipe, **extents)
+    x.device.blocks.note_outside(recipe.layer, "conv2d in groups", recipe.recipe, x.dtype)
+    return ops.conv2d(x, w, **extents)
+
+
+def _recipe_of(x: Tensor) -> LayerRecipe | None:
+    """The recipe of the layer that computes, at this moment."""
     policy = current_policy()
-    if policy is not None and policy.recipe is not None:
-        x.device.blocks.note_outside(_layer_of(x.device), "conv2d", policy.recipe, x.dtype)
-    convolve = fp8.conv2d if _in_quarters(policy) else ops.conv2d
-    return convolve(x, w, stride=stride, padding=padding, groups=groups)
+    if policy is None or policy.recipe is None:
+        return None
+    moment = moment_of(x.device.clock.operation)
+    return LayerRecipe(policy.recipe, _layer_of(x.device), moment)
 
 
 def _layer_of(device: Device) -> str:

@@ -102,6 +102,21 @@ class DelayedScales:
             tensor.record(moment, amax)
         return factor
 
+    def begin_anew(self) -> None:
+        """Steps count from 0 again: what the last moment recorded joins the histories now.
+
+        >>> from fpsim import E4M3FN
+        >>> scales = DelayedScales()
+        >>> scales.factor("head", "x", E4M3FN, 2, Moment(), 1000.0)
+        1.0
+        >>> scales.begin_anew()
+        >>> scales.factor("head", "x", E4M3FN, 2, Moment(), 1000.0)
+        0.4480000138282776
+        """
+        for tensor in self._tensors.values():
+            tensor.end(None)
+            tensor.used.clear()
+
     def __iter__(self) -> Iterator[tuple[str, str, DelayedScale]]:
         """Layer, operand and state of each tensor."""
         for (layer, operand), tensor in self._tensors.items():

@@ -65,6 +65,7 @@ from ipu.machine.choice import (
 )
 from ipu.machine.contexts import MachineContext, MachineCore
 from ipu.machine.control import DENORMALS, POWER_ON, RULES, FpCtl, FpSts, dump
+from ipu.machine.cost.blocks import BlockOperand, block_row
 from ipu.machine.cost.ledger import Ledger, LedgerRow
 from ipu.machine.cost.planner import Planner
 from ipu.machine.cost.rows import ledger_row
@@ -758,6 +759,15 @@ class Device:
     def check_blocks(self, recipe: object) -> None:
         """Refuse a recipe where no unit takes blocks; see `Target.check_blocks`."""
         self.target.check_blocks(recipe)
+
+    def account_blocks(
+        self, verb: str, unit: MatrixUnit, left: BlockOperand, right: BlockOperand, useful: int,
+        result: Format,
+    ) -> None:
+        """A product in blocks that was computed, for the ledger; see `ipu.machine.cost.blocks`."""
+        self.units_used[unit.name] = unit
+        row = block_row(verb, unit, left, right, useful, result, self.target, self.planner)
+        self.ledger.add(self._tensor, row)
 
     # How products are computed --------------------------------------------------------------
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.machine.device import Device
+from ipu.ops.dense import LayerRecipe
+from ipu.ops.passes import DensePass, product
 from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.products import matmul
 from ipu.ops.rules import Saved, sum_to
 
-__all__ = ["einsum"]
+__all__ = ["DenseEinsum", "einsum"]
 
 #: Labels that stand for the axes of an ellipsis, its last axis first.
 _HIDDEN = "ZYXWVUTSRQPONMLKJIHGFEDCBA"
@@ -28,16 +30,27 @@ _HIDDEN = "ZYXWVUTSRQPONMLKJIHGFEDCBA"
 Term = tuple[Array, str]
 
 
+class DenseEinsum(NamedTuple):
+    """An einsum as a pass of a dense layer, by its recipe."""
+
+    of: DensePass
+    how: LayerRecipe
+
+
 def _einsum(
-    device: Device, *operands: Array, equation: str, partials: Format | None = None
+    device: Device, *operands: Array, equation: str, partials: Format | None = None,
+    dense: DenseEinsum | None = None,
 ) -> tuple[Array, Saved]:
     left, _, result = equation.replace(" ", "").partition("->")
     terms, wanted = _labels(left.split(","), result, [x.ndim for x in operands])
     pairs = list(zip(operands, terms, strict=True))
-    return _of_terms(device, pairs, wanted, partials), (*operands, terms, wanted, partials)
+    return _of_terms(device, pairs, wanted, partials, dense), (*operands, terms, wanted, partials)
 
 
-def _of_terms(device: Device, terms: Sequence[Term], wanted: str, partials: Format | None) -> Array:
+def _of_terms(
+    device: Device, terms: Sequence[Term], wanted: str, partials: Format | None,
+    dense: DenseEinsum | None = None,
+) -> Array:
     """The einsum of operands with their labels, an ellipsis spelt out."""
     unique = "".join(dict.fromkeys(wanted))
     pairs = [_plain(x, labels) for x, labels in terms]
@@ -48,7 +61,7 @@ def _of_terms(device: Device, terms: Sequence[Term], wanted: str, partials: Form
         (x, a), (y, b) = pairs
         x, a = _summed(device, x, a, unique + b)
         y, b = _summed(device, y, b, unique + a)
-        y = _product(device, (x, a), (y, b), unique, partials)
+        y = _product(device, (x, a), (y, b), unique, partials, dense)
     return y if unique == wanted else _on_diagonal(device, y, unique, wanted)
 
 
@@ -121,7 +134,8 @@ def _ordered(x: Array, labels: str, wanted: str) -> Array:
 
 
 def _product(
-    device: Device, left: Term, right: Term, wanted: str, partials: Format | None
+    device: Device, left: Term, right: Term, wanted: str, partials: Format | None,
+    dense: DenseEinsum | None,
 ) -> Array:
     (x, a), (y, b) = left, right
     shared = [label for label in a if label in b]
@@ -137,13 +151,14 @@ def _product(
                 sizes)
     counts = [math.prod(sizes[label] for label in group) for group in (batch, rows, inner, columns)]
     b_count, m, k, n = counts
-    x, y = x.reshape(b_count, m, k), y.reshape(b_count, k, n)
+    shapes = ((b_count, m, k), (b_count, k, n)) if batch or not inner else ((m, k), (k, n))
+    x, y = x.reshape(*shapes[0]), y.reshape(*shapes[1])
     if not inner:
         z = device.multiply(x, y)
-    elif batch:
-        z = matmul.value(device, x, y, partials=partials)
+    elif dense is not None:
+        z = product(device, x, y, dense.of, dense.how, partials=partials)
     else:
-        z = matmul.value(device, x.reshape(m, k), y.reshape(k, n), partials=partials)
+        z = matmul.value(device, x, y, partials=partials)
     labels = [*batch, *rows, *columns]
     return _ordered(z.reshape([sizes[label] for label in labels]), "".join(labels), wanted)
 
@@ -170,7 +185,8 @@ def _cost(arrays: Sequence[Array], output: Array) -> OperationCost:
     return OperationCost(macs=math.isqrt(x.size * y.size * output.size))
 
 
-#: The einsum of one operand or two, by its `equation`; option `partials` of the product.
+#: The einsum of one operand or two, by its `equation`; options `partials` of the product and
+#: `dense`, where it is a pass of a dense layer.
 einsum = Primitive(
     "einsum", _einsum, (_einsum_x, _einsum_y), "AMP", _cost,
     rounding="sums of one operand once; the product as the unit's record says",

@@ -27,6 +27,7 @@ from fpsim.records.recipes import OperandRule, ProductRule, Recipe
 from fpsim.records.scaled_units import ScaledUnit
 from fpsim.records.transforms import Transform
 from fpsim.records.units import MatrixUnit, find_unit
+from ipu.machine.cost.blocks import BlockOperand
 from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 
@@ -65,26 +66,52 @@ class OperandEvent(NamedTuple):
 
 
 def forward(device: Device, x: Array, w: Array, how: LayerRecipe, to: Format) -> Array | None:
-    """x wᵀ in a format; None: the recipe leaves this product out."""
-    return _product(device, "forward", (x, 1), (w, 1), how, to)
+    """x wᵀ in a format; None: the recipe leaves this product out.
+
+    Shapes    matrices, or batches of them that broadcast, whose products come one after the other.
+    """
+    return _products(device, "forward", (x, 1), (w, 1), how, to)
 
 
 def input_gradient(
     device: Device, dy: Array, w: Array, how: LayerRecipe, to: Format
 ) -> Array | None:
     """dy w, likewise."""
-    return _product(device, "input_gradient", (dy, 1), (w, 0), how, to)
+    return _products(device, "input_gradient", (dy, 1), (w, 0), how, to)
 
 
 def weight_gradient(
     device: Device, dy: Array, x: Array, how: LayerRecipe, to: Format
 ) -> Array | None:
     """dyᵀ x, likewise."""
-    return _product(device, "weight_gradient", (dy, 0), (x, 0), how, to)
+    return _products(device, "weight_gradient", (dy, 0), (x, 0), how, to)
 
 
 #: An operand and its axis that the product sums over.
 Operand = tuple[Array, int]
+
+
+def _products(
+    device: Device, product: str, left: Operand, right: Operand, how: LayerRecipe, to: Format
+) -> Array | None:
+    """A product, or one for each matrix of a batch; all of a layer have its scales."""
+    (a, i), (b, j) = left, right
+    if a.ndim == b.ndim == 2:
+        return _product(device, product, left, right, how, to)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    stacks = [
+        np.broadcast_to(x.carrier, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+        for x in (a, b)
+    ]
+    results = [
+        _product(device, product, (a.like(x), i), (b.like(y), j), how, to)
+        for x, y in zip(*stacks, strict=True)
+    ]
+    matrices = [z.carrier for z in results if z is not None]
+    if not results or results[0] is None:
+        return None
+    stack = results[0].like(np.stack(matrices))
+    return stack.reshape(*batch, *stack.shape[1:])
 
 
 def _product(
@@ -106,8 +133,13 @@ def _product(
         publishes=False,
     )
     compute = getattr(recipe_products, product)
-    result: Array = compute(device.context(to), a, b, how.recipe, options)
-    device.units_used[unit.name] = unit
+    leaves = unit.partials if unit.partials.precision < to.precision else to
+    result: Array = compute(device.context(leaves), a, b, how.recipe, options)
+    result = device.cast(result, to)
+    device.account_blocks(
+        f"{product.replace('_', ' ')} in blocks", unit, _stored(a, left[1], rule.left, 1),
+        _stored(b, right[1], rule.right, 0), math.prod(shape) * left[0].shape[left[1]], to,
+    )
     return result if result.shape == shape else result[: shape[0], : shape[1]]
 
 
@@ -131,6 +163,12 @@ def _of_weights(
     decoded = device.from_host(blocks.values[: w.shape[0], : w.shape[1]], w.format)
     z: Array = device.matmul(x, decoded.T if right[1] else decoded, to=to)
     return z
+
+
+def _stored(x: Array, axis: int, rule: OperandRule, wanted: int) -> BlockOperand:
+    """An operand as the product has it: what it sums over is this axis."""
+    shape = x.shape if axis == wanted else x.shape[::-1]
+    return BlockOperand(rule.block, shape, wanted)
 
 
 # Whole blocks ---------------------------------------------------------------------------------

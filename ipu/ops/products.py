@@ -20,9 +20,9 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.records.evidence import Evidence
 from fpsim.records.formats import Format, find_number_format
-from fpsim.records.geometry import Padding, Stride
+from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from ipu.machine.device import Device
-from ipu.ops import dense
+from ipu.ops import dense, dense_images
 from ipu.ops.dense import LayerRecipe
 from ipu.ops.phases import Phases
 from ipu.ops.primitive import OperationCost, Primitive
@@ -114,9 +114,9 @@ def _matmul_x(
         fmt = _format(to, gradient)
         in_blocks = dense.input_gradient(device, gradient, _turned(y), recipe, fmt)
         if in_blocks is not None:
-            return in_blocks
+            return _unbroadcast(device, in_blocks, x)
     slope = _of_matrices(device, gradient, _turned(y), partials=partials, scale=scale, to=to)
-    return slope if slope.ndim == 2 else sum_to(device, slope, x.shape, slope.format)
+    return _unbroadcast(device, slope, x)
 
 
 def _matmul_y(
@@ -127,11 +127,18 @@ def _matmul_y(
     if recipe is not None:
         in_blocks = dense.weight_gradient(device, gradient, x, recipe, _format(to, gradient))
         if in_blocks is not None:
-            return _turned(in_blocks)
+            return _unbroadcast(device, _turned(in_blocks), y)
     slope = _of_matrices(
         device, _turned(x), gradient, partials=partials, scale=scale, to=to, late=True
     )
-    return slope if slope.ndim == 2 else sum_to(device, slope, y.shape, slope.format)
+    return _unbroadcast(device, slope, y)
+
+
+def _unbroadcast(device: Device, slope: Array, operand: Array | None) -> Array:
+    """What flows to an operand whose batch was broadcast; None: it was not."""
+    if slope.ndim == 2 or operand is None:
+        return slope
+    return sum_to(device, slope, operand.shape, slope.format)
 
 
 def matmul_cost(arrays: Sequence[Array], output: Array) -> OperationCost:
@@ -199,6 +206,19 @@ class _How(NamedTuple):
     partials: Format | str
     scale: int
     to: Format | str | None
+    recipe: LayerRecipe | None = None
+
+    def extents(self, image: Shape, kernel: Shape) -> Geometry:
+        """Of images of this shape and a kernel of that shape."""
+        (_, rows, columns, _), (height, width, *_) = image, kernel
+        return geometry(
+            (rows, columns), (height, width), self.stride, self.padding, self.dilation
+        )
+
+    @property
+    def is_in_blocks(self) -> bool:
+        """Whether a recipe may cover it, which is for one group."""
+        return self.recipe is not None and self.groups == 1
 
     @property
     def is_dilated(self) -> bool:
@@ -247,30 +267,50 @@ def _to_kernel(device: Device, x: Array, gradient: Array, shape: Shape, how: _Ho
 def _conv2d(
     device: Device, x: Array, w: Array, *, stride: Stride = 1, padding: Padding = "SAME",
     groups: int = 1, dilation: Stride = 1, partials: Format | str | None = None, scale: int = 0,
-    to: Format | str | None = None,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None,
 ) -> tuple[Array, Saved]:
     partials = partials or device.partials_for(x.format, "conv2d")
-    how = _How(stride, padding, groups, dilation, partials, scale, to)
-    return _forward(device, x, w, how), (x, w, partials, x.shape)
+    how = _How(stride, padding, groups, dilation, partials, scale, to, recipe)
+    saved = (x, w, partials, x.shape)
+    if recipe is not None and how.is_in_blocks:
+        extents = how.extents(x.shape, w.shape)
+        y = dense_images.forward(device, x, w, extents, recipe, _format(to, x))
+        if y is not None:
+            return y, saved
+    return _forward(device, x, w, how), saved
 
 
 def _conv2d_x(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | str | None = None, **_: Any,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None, **_: Any,
 ) -> Array:
     w, partials, shape = saved[1:]
-    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    how = _How(stride, padding, groups, dilation, partials, scale, to, recipe)
+    if recipe is not None and how.is_in_blocks:
+        extents = how.extents(shape, w.shape)
+        dx = dense_images.images_gradient(
+            device, gradient, w, extents, recipe, _format(to, gradient)
+        )
+        if dx is not None:
+            return dx
     return _to_images(device, gradient, w, shape, how)
 
 
 def _conv2d_w(
     device: Device, gradient: Array, saved: Saved, *, stride: Stride = 1,
     padding: Padding = "SAME", groups: int = 1, dilation: Stride = 1, scale: int = 0,
-    to: Format | str | None = None, **_: Any,
+    to: Format | str | None = None, recipe: LayerRecipe | None = None, **_: Any,
 ) -> Array:
     x, w, partials = saved[:3]
-    how = _How(stride, padding, groups, dilation, partials, scale, to)
+    how = _How(stride, padding, groups, dilation, partials, scale, to, recipe)
+    if recipe is not None and how.is_in_blocks:
+        extents = how.extents(x.shape, w.shape)
+        dw = dense_images.kernel_gradient(
+            device, gradient, x, w.shape, extents, recipe, _format(to, gradient)
+        )
+        if dw is not None:
+            return dw
     return _to_kernel(device, x, gradient, w.shape, how)
 
 
@@ -331,7 +371,7 @@ matmul_bias = Primitive(
     gradient=f"alpha or beta, then {AS_UNIT}; the bias as a sum", source=_SOURCE,
 )
 #: Images NHWC with kernels HWIO; options `stride`, `padding`, `groups`, `dilation`, and those of
-#: `matmul`.
+#: `matmul`; a recipe holds for one group.
 conv2d = Primitive(
     "conv2d", _conv2d, (_conv2d_x, _conv2d_w), "by rule", conv2d_cost, rounding=AS_UNIT,
     gradient=AS_UNIT, evidence=Evidence.DOCUMENTED, source=_SOURCE,

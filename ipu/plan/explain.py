@@ -52,12 +52,15 @@ class Alternative(NamedTuple):
 
 
 class Technique(NamedTuple):
-    """What the maker's guide says a technique is good for, and whether a plan uses it."""
+    """What the maker's guide says a technique is good for, and whether a plan uses it.
+
+    used    None: a plan does not know; it is told where memory is short.
+    """
 
     name: str
     good_for: str
     not_for: str
-    used: Callable[[Plan], bool]
+    used: Callable[[Plan], bool] | None
 
 
 TECHNIQUES = (
@@ -77,6 +80,15 @@ TECHNIQUES = (
         "sharded state", "very large models, large optimiser states",
         "models without replicas, or whose exchange is busy with data",
         lambda plan: plan.shard_state,
+    ),
+    Technique(
+        "reduced precision", "most deep learning models",
+        "critical parts of a model, whose layers may need more digits", None,
+    ),
+    Technique(
+        "other schemes (domain sharding, tensor parallelism)",
+        "very large models or code, stages that depend on each other",
+        "frameworks, which generally do not support them: a last resort", None,
     ),
 )
 
@@ -243,8 +255,10 @@ def _memory(plan: Plan, figures: Sequence[StageFigures], target: Target) -> list
 def _advice(
     plan: Plan, figures: Sequence[StageFigures], events: Sequence[Event], target: Target
 ) -> list[str]:
+    is_short = _most(plan, figures).bytes > (1 - _NOTABLE) * capacity(plan, target)
     lines = [
-        f"{t.name}: good for {t.good_for}; not for {t.not_for}" for t in TECHNIQUES if t.used(plan)
+        f"{t.name}: good for {t.good_for}; not for {t.not_for}" for t in TECHNIQUES
+        if (is_short if t.used is None else t.used(plan))
     ]
     ramp = 1 - len(full_slots(plan.programs)) / plan.slots
     if plan.n_stages > 1 and plan.schedule is not Schedule.SEQUENTIAL and ramp > _NOTABLE:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.records.evidence import Evidence, Fact
+from ipu.machine.memory import OutOfMemoryError, room_of
 from ipu.machine.target import Target
 from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
@@ -64,10 +65,6 @@ class Holding(NamedTuple):
     def total(self) -> int:
         """Of all that belongs to the variable."""
         return self.values + self.accumulator + sum(self.state)
-
-
-class OutOfMemoryError(ValueError):
-    """A program needs more memory than an IPU has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,9 +433,7 @@ def update_program(plan: Plan, entry: Entry) -> Program:
 
 def capacity(plan: Plan, target: Target) -> int:
     """Bytes of an IPU's tiles that compute."""
-    tiles: int = target.tiles.value - plan.io_tiles
-    size: int = target.tile_memory.value
-    return tiles * size
+    return room_of(target, plan.io_tiles)
 
 
 def io_tiles_for(n_bytes: int, target: Target, poptorch: bool = False) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ipu.experiments.cli import commands
+
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "reference"
 SITE = Path(os.environ.get("FPSIM_SITE", ""))
@@ -44,6 +46,16 @@ def test_every_page_has_a_place_in_the_navigation() -> None:
     }
     missing = {page for page in pages - {"index"} if not re.search(f"^{page}$", index, re.M)}
     assert missing == set()
+
+
+def test_every_command_has_its_help_on_the_page_of_commands() -> None:
+    page = (PAGES / "commands.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{program-output\} fpsim (.*) --help$", page, re.M)
+    names = []
+    for name in commands.list_commands(None):
+        command = commands.get_command(None, name)
+        names += [name, *(f"{name} {sub}" for sub in getattr(command, "commands", ()))]
+    assert sorted(shown) == sorted(names)
 
 
 @built

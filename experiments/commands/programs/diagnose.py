@@ -53,7 +53,7 @@ def command(
         # Tensors that the program makes float16 are sites as well.
         way = replace(way, changes=replace(way.changes, halves_by_policy=True))
         from ipu.frontends.torch import machine
-        from ipu.frontends.torch.replaying import diagnose_program
+        from ipu.frontends.torch.program import diagnose_program
 
         session = machine(way.policy, sr=way.sr, seed=seed, count=True, changes=way.changes)
     started = program if is_module else Path(program)

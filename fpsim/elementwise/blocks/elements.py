@@ -85,7 +85,6 @@ def _constants(settings: Settings) -> NDArray[np.uint32]:
         per_quantum=lane.bits(math.ldexp(1.0, -quantum)),
         per_digit=lane.bits(math.ldexp(1.0, random - quantum)),
         largest=body,
-        over=rule.over_pos,
         tiny=rule.tiny_pos,
         nan=int(to_codes(np.float32(np.nan), fmt)) if fmt.has_nan else body,
         nan_flags=0 if fmt.has_nan else int(Flags.INVALID),

@@ -264,6 +264,9 @@ def _wide(block: Block, amax: Magnitudes) -> Magnitudes:
 
 def _factors(block: Block, amax: Magnitudes, _: np.float32) -> Scales:
     rule = block.scale_rule
+    if rule == "one":
+        ones = np.ones(amax.shape, np.float32)
+        return Scales(ones, ones, _flagged(amax, ones != 1, ones != 1, np.isnan(amax)))
     if rule == "clamped":
         stored = np.maximum(amax, np.float32(1e-4)) / np.float32(block.element.max)
         factors = _ONE / stored

@@ -154,6 +154,8 @@ def digit_scale(a: float, tensor: float, block: Block, more: float = 1.0) -> tup
 
 def factor_scale(a: float, block: Block) -> tuple[float, float]:
     top, rule = block.element.max, block.scale_rule
+    if rule == "one":
+        return 1.0, 1.0
     if rule == "clamped":
         scale = over(most(a, fl(Fraction(1e-4))), top)
         return scale, over(1.0, scale)
@@ -227,7 +229,7 @@ def element_code(x: float, factor: float, block: Block, rounding: Rounding, word
     if math.isnan(y):
         if not fmt.has_nan:
             return _stored(encode(0, Fraction(fmt.max), fmt), block)
-        return 0x7F if fmt.specials == "fn" else 0x7E
+        return {"fn": 0x7F, "fnuz": 0x80}.get(fmt.specials, 0x7E)
     sign = int(math.copysign(1, y) < 0)
     if math.isinf(y):
         return _stored(encode(sign, Fraction(fmt.max), fmt), block)

@@ -50,7 +50,6 @@ class ElementRule(NamedTuple):
     per_quantum: int  # 1 / quantum
     per_digit: int  # 2**random / quantum
     largest: int  # code of the largest finite value
-    over: int  # smallest magnitude that overflows to nearest
     tiny: int  # smaller magnitudes are tiny
     nan: int  # code of NaN, or of what stands for it
     nan_flags: int
@@ -89,19 +88,17 @@ def _stochastic(a, word, k):
     return select(a < k.normal, small, normal - k.offset)
 
 
-def _flags(stochastic, t, a, body, k):
+def _flags(t, a, body, k):
     """Flags of elements, and what their block is told."""
-    none = a ^ a
+    none, size, is_small = a ^ a, t & 0x7FFFFFFF, a < k.normal
     counted = as_float(a) * as_float(k.per_quantum)
-    normal_lost = (a & ((none + 1 << k.drop) - 1)) != 0
-    lost = select(a < k.normal, select(trunc(counted) != counted, none + 1, none),
-                  select(normal_lost, none + 1, none))
-    over = (body > k.largest) if stochastic else (a >= k.over)
-    flags = select((a < k.tiny) & (lost != 0), none + 3, lost)
+    of_normal = (a & ((none + 1 << k.drop) - 1)) != 0
+    lost = (is_small & (trunc(counted) != counted)) | (~is_small & of_normal)
+    over = body > k.largest
+    flags = select(lost, select(a < k.tiny, none + 3, none + 1), none)
     flags = select(over, none + 5, flags)
-    told = select(over, none + CLIPPED, none)
-    size = t & 0x7FFFFFFF
-    told = told | select((body == 0) & (size != 0), none + FLUSHED, none)
+    told = select((body == 0) & (size != 0), none + FLUSHED, none)
+    told = select(over, none + CLIPPED, told)
     is_nan = a > 0x7F800000
 
     def of_nan(flags, told):
@@ -132,7 +129,7 @@ def _step(what, x, i, factor, words, wi, codes, at, element_flags, k, raised_bef
         store_low(codes, at, code)
     if flags == FLAGS_NONE:
         return raised_before, told
-    raised, of_block = _flags(stochastic, t, a, body, k)
+    raised, of_block = _flags(t, a, body, k)
     if flags == FLAGS_EACH:
         store_low(element_flags, i, raised)
     return raised_before | raised, told | of_block
@@ -173,8 +170,9 @@ def encoder(variant: EncoderVariant) -> Any:
         across = columns // width
         what = STOCHASTIC, FLAGS, NIBBLES, INTEGERS
         for row in range(begin, end):
+            first_factor = (row if tall == 1 else row // tall) * across  # a division is slow
             for block in range(across):
-                factor = as_float(splat_item(factors, row // tall * across + block))
+                factor = as_float(splat_item(factors, first_factor + block))
                 at, told = row * columns + block * width, nothing
                 for i in range(at, at + width, 16):
                     p, wi = pw, i
@@ -187,8 +185,7 @@ def encoder(variant: EncoderVariant) -> Any:
                         what, px, i, factor, p, wi, pc, to, pf, k, raised, told
                     )
                 if FLAGS == FLAGS_EACH:
-                    clipped, flushed = any_lane((told & CLIPPED) != 0), any_lane(told > CLIPPED)
-                    block_flags[row * across + block] = clipped | flushed << 1
+                    block_flags[row * across + block] = or_lanes(told)
         return np.int64(or_lanes(raised))
 
     return loop

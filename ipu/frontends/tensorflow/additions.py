@@ -54,6 +54,7 @@ def add_names() -> None:
     kinds = importlib.import_module(f"{_OURS}.keras.optimizer_v2")
     importlib.import_module(_OPTIMIZER_V2).OptimizerV2 = kinds.OptimizerV2  # type: ignore[attr-defined]
     importlib.import_module(f"{_OURS}.keras.functions").extend_models()
+    importlib.import_module(f"{_OURS}.checkpoints").extend_checkpoints()
     for module in (tf, tf.compat.v1):
         module.estimator = _Estimator("tensorflow.estimator")
     keras: Any

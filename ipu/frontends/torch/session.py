@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -25,6 +26,8 @@ import fpsim
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
+from ipu.frontends.processes.programs import ProgramError
+from ipu.frontends.processes.seeding import seeded
 from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
@@ -62,7 +65,8 @@ from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
-from ipu.run.diagnosis import Diagnosis
+from ipu.run.diagnosis import Diagnosis, Replay, diagnose
+from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
@@ -627,12 +631,46 @@ class Session(Run):
 
         Raises    TypeError for a step that is no function; RuntimeError inside of the session.
         """
-        from ipu.frontends.torch.replaying import diagnose_step
-
         if not callable(step):
             raise TypeError(f"step={step!r} is no function; give one that trains once")
         self.check_closed()
-        return diagnose_step(self, step, check_shadow_steps(steps), seconds)
+
+        def body(again: Session) -> None:
+            again.tried(step, 0)
+
+        replay = self.replaying(check_shadow_steps(steps), body)
+        return diagnose(replay, self.way, steps, seconds)
+
+    def replaying(self, steps: int, body: Callable[[Session], None]) -> Replay:
+        """Runs for a diagnosis: from the same seeds, of so many steps, without output.
+
+        body    runs the program in a session, which it enters.
+        """
+
+        def run(way: Way, restoring: Restoring, has_shadow: bool) -> Outcome:
+            wide = way.changes.wide_states or restoring.widens_updates
+            way = replace(way, changes=replace(way.changes, wide_states=wide))
+            again = self.again(way, self.options.seed, restoring)
+            if has_shadow:
+                again.shadow(steps)
+            again.stop_after(steps)
+            error = ""
+            with ExitStack() as stack:
+                stack.enter_context(seeded(0))
+                stack.enter_context(warnings.catch_warnings())
+                stack.enter_context(redirect_stdout(io.StringIO()))
+                stack.enter_context(redirect_stderr(io.StringIO()))
+                warnings.simplefilter("ignore")
+                try:
+                    body(again)
+                except EnoughError:
+                    pass
+                except (ProgramError, ValueError, NotImplementedError, ArithmeticError) as stopped:
+                    error = str(stopped).partition("\n")[0]
+            report = again.report()
+            return Outcome(report["losses"], report, error)
+
+        return run
 
     def check_closed(self) -> None:
         """Refuse trials inside of a session.

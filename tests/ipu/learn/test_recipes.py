@@ -11,9 +11,9 @@ from ipu.learn.checkpoint import load, save
 from ipu.learn.tensor import Tensor, gradients
 from ipu.learn.variables import Variable
 from ipu.machine import Device
-from ipu.ops.products import matmul
+from ipu.ops.products import conv2d, matmul
 from ipu.run import machine
-from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+from tests.ipu.ops.dense_law import KINDS, convolution_passes, images, layer_passes, operands
 
 from fpsim.records.recipes import find_recipe  # isort: skip
 from ipu.ops.dense import LayerRecipe  # isort: skip
@@ -31,6 +31,31 @@ def test_the_tape_has_the_bits_of_the_rows(name):
     for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
         np.testing.assert_array_equal(one.values, other)
     assert isinstance(y, Tensor)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "fp8-current"])
+def test_the_tape_has_the_bits_of_the_rows_of_convolutions(name):
+    device = Device("hypothetical", seed=3)
+    x, w, dy = images((2, 7, 6, 8), (3, 2, 8, 16), 2)
+    arrays = {"x": x, "w": w}
+    sources = [
+        Variable(device.from_host(v, fp.BFLOAT16), device, n) for n, v in arrays.items()
+    ]
+    y = conv2d(*sources, stride=2, padding="VALID", recipe=LayerRecipe(find_recipe(name), "layer"))
+    found = [y.array, *gradients(y, sources, device.from_host(dy, fp.BFLOAT16))]
+    for one, other in zip(found, convolution_passes(name, x, w, dy, stride=2), strict=True):
+        np.testing.assert_array_equal(one.values, other)
+
+
+def test_a_layer_of_convolutions_is_in_blocks():
+    run = machine("mxfp8", count=True)
+
+    def images(x):
+        return dense(flatten(conv(x, 4, 3, "conv")), 4, "head")
+
+    Trainer(images, SGD(0.01), run=run).step(np.ones((4, 5, 5, 3)), np.arange(4))
+    assert {row["layer"] for row in run.report()["operands"]} == {"conv", "head"}
+    assert run.report()["uncovered"] == []
 
 
 def network(x):
@@ -71,11 +96,12 @@ def test_layers_by_pattern_and_what_no_recipe_covers():
     run = machine("nvfp4")
 
     def images(x):
-        return dense(flatten(conv(x, 4, 3, "conv")), 4, "head")
+        return dense(flatten(conv(x, 4, 3, "conv", groups=2)), 4, "head")
 
-    with pytest.warns(RuntimeWarning, match="conv2d of conv is none and computes in bfloat16"):
-        Trainer(images, SGD(0.01), run=run).step(np.ones((4, 5, 5, 3)), np.arange(4))
-    assert run.report()["uncovered"] == [{"layer": "conv", "operation": "conv2d", "times": 1}]
+    with pytest.warns(RuntimeWarning, match="conv2d in groups of conv is none and computes in"):
+        Trainer(images, SGD(0.01), run=run).step(np.ones((4, 5, 5, 4)), np.arange(4))
+    row = {"layer": "conv", "operation": "conv2d in groups", "times": 1}
+    assert run.report()["uncovered"] == [row]
     with pytest.raises(ValueError, match="recipe=nvfp4 with target=mk2"):
         machine("nvfp4", target="mk2")
 

@@ -17,7 +17,7 @@ from ipu.machine import Device
 from ipu.ops.dense import LayerRecipe
 from ipu.run.places import PlaceClock
 
-__all__ = ["layer_bits", "layer_passes", "operands"]
+__all__ = ["convolution_passes", "images", "layer_bits", "layer_passes", "operands"]
 
 #: A recipe of each kind: to nearest, stochastic, turned, with scales of tensors and of rows.
 KINDS = ["mxfp8", "nvfp4", "mxfp4+sr34+rht64", "fp8-delayed", "fp8-current", "fp8-rowwise",
@@ -51,3 +51,23 @@ def layer_bits(name, shape):
     """A digest of all three passes."""
     codes = [np.asarray(v, np.float32).tobytes() for v in layer_passes(name, shape)]
     return hashlib.sha256(b"".join(codes)).hexdigest()[:12]
+
+
+def images(shape, kernel, stride, seed=5):
+    """x NHWC, w HWIO and dy for no padding; bfloat16 values, some of them far from the others."""
+    rng = np.random.default_rng(seed)
+    rows, columns = ((n - k) // stride + 1 for n, k in zip(shape[1:3], kernel[:2], strict=True))
+    shapes = shape, kernel, (shape[0], rows, columns, kernel[3])
+    values = [rng.standard_normal(s) * 2.0 ** rng.integers(-4, 3, s) for s in shapes]
+    return [np.asarray(fp.round_to(v, fp.BFLOAT16), np.float32) for v in values]
+
+
+def convolution_passes(name, x, w, dy, order=(0, 1), padding="VALID", **options):
+    """y, dx and dw of the row of convolutions; the gradients in this order, None for others."""
+    machine = Device("hypothetical", seed=3)
+    a, b, c = (machine.from_host(v, fp.BFLOAT16) for v in (x, w, dy))
+    how = None if name is None else LayerRecipe(find_recipe(name), "layer")
+    options |= {"padding": padding, "recipe": how}
+    y, saved = ops.conv2d.forward(machine, a, b, **options)
+    slopes = {i: ops.conv2d.pull(i, machine, c, saved, **options).values for i in order}
+    return y.values, slopes.get(0), slopes.get(1)

@@ -53,11 +53,12 @@ class Meter:
 
     def forward_done(
         self, tape: Tape, loss: torch.Tensor | None, arguments: Any, outputs: Any,
-        updater: Updater | None,
+        updater: Updater | None, loop: MicroBatchLoop,
     ) -> None:
         """The forward pass of the measured micro-batch is over.
 
         loss, updater    that a training has.
+        loop             that has its cycles and temporaries.
 
         Raises    OutOfMemoryError for a model that does not fit its IPUs.
         """
@@ -77,7 +78,19 @@ class Meter:
                 )
         self._rows[0]["infeed_bytes"] = fed
         self._rows[last]["outfeed_bytes"] = sum(map(self._bytes, flatten(outputs)))
+        self.check(loop, updater)
+
+    def check(self, loop: MicroBatchLoop, updater: Updater | None) -> None:
+        """Refuse a model that does not fit its IPUs by what has run so far, temporaries too.
+
+        Raises    OutOfMemoryError.
+        """
+        self._put(loop)
         check_fit(self.plan, self._figures(updater), self._machine.device.target)
+
+    def _put(self, loop: MicroBatchLoop) -> None:
+        for (phase, stage, _), spent in loop.spent.items():
+            put_spent(self._rows[stage], phase, spent, self._machine.device.target)
 
     def stage_of(self, parameter: torch.Tensor) -> int:
         """The first stage that takes a parameter."""
@@ -93,8 +106,7 @@ class Meter:
 
     def round_done(self, loop: MicroBatchLoop, updater: Updater | None) -> None:
         """The first round is over: the figures are known."""
-        for (phase, stage, _), spent in loop.spent.items():
-            put_spent(self._rows[stage], phase, spent, self._machine.device.target)
+        self._put(loop)
         self.figures = self._figures(updater)
         self._machine.session.note_costs(self, Costs(self.plan, self.figures))
 

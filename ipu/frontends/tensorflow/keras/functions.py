@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.checkpoints import warn_of_scales
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import launching_functions
 from ipu.frontends.tensorflow.engine.replicas import forget_private, in_replicas
@@ -94,6 +95,7 @@ def _noting(save: Callable[..., Any]) -> Callable[..., Any]:
         result = save(model, *arguments, **options)
         if is_on_ipu(model):
             note_saved(model, current())
+            warn_of_scales(arguments[0] if arguments else options.get("filepath", ""))
         return result
 
     return noted

@@ -6,13 +6,15 @@ policy of the layer, or the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fpsim.array import Array
 from fpsim.records.geometry import Padding
 from ipu import ops
-from ipu.frontends.tensorflow.kernels.dense import pass_of
+from ipu.frontends.tensorflow.kernels.dense import has_kernel, pass_of
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
+from ipu.ops.dense import LayerRecipe
 from ipu.ops.passes import DensePass, product
 
 __all__ = ["has_channels_first", "images_last", "padding_of"]
@@ -25,7 +27,7 @@ def _matmul(site: NodeSite) -> Run:
 
 @kernel("BatchMatMulV2", "BatchMatMul", of=ops.matmul)
 def _batch_matmul(site: NodeSite) -> Run:
-    return _product(site, site.attr("adj_x"), site.attr("adj_y"))
+    return _product(site, site.attr("adj_x"), site.attr("adj_y"), pass_of(site))
 
 
 def _product(
@@ -81,6 +83,19 @@ def _options(site: NodeSite) -> dict[str, Any]:
     }
 
 
+def _recipes(site: NodeSite) -> Callable[[int], LayerRecipe | None]:
+    """The recipe of a convolution with so many groups; None: it has none, or is not covered."""
+    is_covered = has_kernel(site)
+
+    def recipe_of(groups: int) -> LayerRecipe | None:
+        if is_covered and groups == 1:
+            return site.recipe
+        site.note_outside(site.node.type, site.fmt)
+        return None
+
+    return recipe_of
+
+
 def _sizes(values: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in values)
 
@@ -100,42 +115,45 @@ def _enter_convolutions(forward: str, to_images: str, to_kernel: str, layout: An
 
     @kernel(forward, of=ops.conv2d)
     def build_forward(site: NodeSite) -> Run:
-        device, options = site.device, _options(site)
+        device, options, recipe_of = site.device, _options(site), _recipes(site)
 
         def run(x: Array, w: Array) -> Array:
-            site.note_outside(site.node.type, site.fmt)
             kernels = layout(w)
             groups = x.shape[3] // kernels.shape[2]
-            return ops.conv2d.value(device, x, kernels, groups=groups, **options)
+            return ops.conv2d.value(
+                device, x, kernels, groups=groups, recipe=recipe_of(groups), **options
+            )
 
         return run
 
     @kernel(to_images, of=ops.conv2d, gradient=True)
     def build_to_images(site: NodeSite) -> Run:
-        device, options = site.device, _options(site)
+        device, options, recipe_of = site.device, _options(site), _recipes(site)
         partials = options.pop("partials")
 
         def run(sizes: Any, w: Array, gradient: Array) -> Array:
-            site.note_outside(site.node.type, site.fmt)
             shape, kernels = _sizes(sizes), layout(w)
             saved = (None, kernels, partials, shape)
             groups = shape[3] // kernels.shape[2]
-            return ops.conv2d.pull(0, device, gradient, saved, groups=groups, **options)
+            return ops.conv2d.pull(
+                0, device, gradient, saved, groups=groups, recipe=recipe_of(groups), **options
+            )
 
         return run
 
     @kernel(to_kernel, of=ops.conv2d, gradient=True)
     def build_to_kernel(site: NodeSite) -> Run:
-        device, options = site.device, _options(site)
+        device, options, recipe_of = site.device, _options(site), _recipes(site)
         partials = options.pop("partials")
 
         def run(x: Array, sizes: Any, gradient: Array) -> Array:
-            site.note_outside(site.node.type, site.fmt)
             shape = _sizes(sizes)
             kernels = layout(device.zeros(shape, gradient.format))
             groups = x.shape[3] // kernels.shape[2]
             saved = (x, kernels, partials)
-            slope = ops.conv2d.pull(1, device, gradient, saved, groups=groups, **options)
+            slope = ops.conv2d.pull(
+                1, device, gradient, saved, groups=groups, recipe=recipe_of(groups), **options
+            )
             return slope.reshape(*shape)
 
         return run

@@ -14,6 +14,7 @@ import torch
 from fpsim.array import Array
 from fpsim.records.geometry import Pair
 from ipu import ops
+from ipu.frontends.torch.aten.dense import dense_convolution
 from ipu.frontends.torch.aten.factors import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
 
@@ -83,17 +84,23 @@ def _convolution(
     options = _options(axes, stride, padding, groups, dilation)
     images, kernel = _images(a), _kernel(kernel)
     verb = "conv2d_input_gradient" if transposed else "conv2d"
-    call.note_outside(verb)
+    recipe = dense_convolution(call, _named(transposed, groups), x, w, groups,
+                               is_usual=not transposed)
     operands = factors(call, images, kernel, (x, w), verb)
     how = options._asdict() | operands.options
     if transposed:
         shape = _transposed_shape(images.shape, kernel.shape, options, output_padding, axes)
         y = ops.conv2d_transpose.value(call.device, operands.x, operands.y, shape=shape, **how)
     else:
-        y = ops.conv2d.value(call.device, operands.x, operands.y, **how)
+        y = ops.conv2d.value(call.device, operands.x, operands.y, **how, **recipe)
     if b is not None:
         y = ops.bias.value(call.device, y, b)
     return call.result(_from_images(y, ndim))
+
+
+def _named(transposed: bool, groups: int) -> str:
+    """What a report calls a convolution that no recipe covers."""
+    return ("conv_transpose" if transposed else "conv2d") + (" in groups" if groups > 1 else "")
 
 
 def _transposed_shape(
@@ -133,7 +140,9 @@ def _convolution_backward(
     if transposed:
         row, options = ops.conv2d_transpose, options | {"shape": images.shape}
     to_x = to_w = to_b = None
-    call.note_outside("conv2d_backward")
+    recipe = dense_convolution(call, f"{_named(transposed, groups)}, backward", x, w, groups,
+                               is_usual=not transposed)
+    options |= recipe
     if output_mask[0]:
         verb = "conv2d" if transposed else "conv2d_input_gradient"
         operands = factors(call, slopes, kernel, (gradient, w), verb)

@@ -5,6 +5,7 @@ input gradient    in a backward pass, one operand has the memory of such a weigh
 weight gradient   in a backward pass, one operand has the memory of what a weight was multiplied
                   with, and the forward operation of the autograd node had a weight.
 
+Batches of products are likewise, and convolutions of one group; a convolution knows its kernel.
 Products of two activations, as attention has, of two weights, and of vectors are none of these.
 
 Source    docs/semantics.md §6 (recipes).
@@ -24,14 +25,14 @@ from ipu.frontends.torch.values import ACTIVATION, WEIGHT
 from ipu.ops.dense import LayerRecipe
 from ipu.ops.passes import DensePass, Which, product
 
-__all__ = ["dense_bias", "dense_product"]
+__all__ = ["dense_bias", "dense_convolution", "dense_product"]
 
 #: Autograd nodes that leave every number as it is, or cast it.
 _VIEWS = ("T", "Transpose", "Permute", "View", "UnsafeView", "ReshapeAlias", "Alias", "Slice",
           "Select", "Split", "SplitWithSizes", "Chunk", "Unbind", "Clone", "ToCopy", "Squeeze",
           "Unsqueeze", "Narrow", "AsStrided", "Detach", "Expand", "Unflatten", "Copy")
 #: The first operand of a product among the inputs of its node.
-_FIRST = {"MmBackward": 0, "AddmmBackward": 1}
+_FIRST = {"MmBackward": 0, "AddmmBackward": 1, "BmmBackward": 0}
 #: Views from a parameter to a product.
 _LONGEST = 16
 
@@ -66,6 +67,25 @@ def dense_bias(call: Call, x: torch.Tensor, y: torch.Tensor) -> dict[str, LayerR
     if is_dense and _forward(call, x, y) == DensePass(Which.FORWARD, is_left=False):
         return {"recipe": how}
     call.note_outside("addmm")
+    return {}
+
+
+def dense_convolution(
+    call: Call, operation: str, x: torch.Tensor, w: torch.Tensor, groups: int, *, is_usual: bool
+) -> dict[str, LayerRecipe]:
+    """The option of a convolution whose kernel is a weight, or of its gradients.
+
+    is_usual    it is no transposed one.
+    """
+    how = call.recipe
+    if how is None:
+        return {}
+    is_backward = call.direction == "backward"
+    roles = call.memory.role_of(w) == WEIGHT if is_backward else _forward(call, x, w) == (
+        DensePass(Which.FORWARD, is_left=False))
+    if is_usual and groups == 1 and roles:
+        return {"recipe": how}
+    call.note_outside(operation)
     return {}
 
 

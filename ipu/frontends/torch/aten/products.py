@@ -28,10 +28,8 @@ def _of_matrices(name: str, ndim: int) -> None:
             return NotImplemented
         a, b = call.arrays(x, y)
         operands = factors(call, a, b, (x, y))
-        result = dense_product(call, name, (x, y), operands) if ndim == 2 else None
+        result = dense_product(call, name, (x, y), operands)
         if result is None:
-            if ndim > 2:
-                call.note_outside(name)
             result = ops.matmul.value(call.device, operands.x, operands.y, **operands.options)
         return call.result(result)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
-from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+from tests.ipu.ops.dense_law import KINDS, convolution_passes, images, layer_passes, operands
 
 from fpsim.tf import machine  # isort: skip
 from ipu.run.places import Place  # isort: skip
@@ -14,9 +14,9 @@ from ipu.run.places import Place  # isort: skip
 SHAPE = 20, 40, 24
 
 
-def passes(policy, product, shapes=None):
+def passes(policy, product, shapes=None, values=None):
     """y, dx and dw of a product of x with a variable, by a tape in one launch."""
-    x, w, dy = operands(*SHAPE)
+    x, w, dy = values or operands(*SHAPE)
     places = {}
     with machine(policy, seed=3) as run:
         run.watch(lambda event: places.setdefault(
@@ -84,6 +84,43 @@ def test_sequences_are_the_same_layer():
         np.testing.assert_array_equal(one.reshape(other.shape), other)
 
 
+@pytest.mark.parametrize("name", ["mxfp8", "fp8-current", "nvfp4-plain+wgrad=bf16"])
+def test_a_convolution_has_the_bits_of_the_rows(name):
+    x, w, dy = images((2, 7, 6, 8), (3, 2, 8, 16), 2)
+    found, _, run = passes(name, lambda x, w: tf.nn.conv2d(x, w, 2, "VALID"), values=(x, w, dy))
+    for one, other in zip(found, convolution_passes(name, x, w, dy, stride=2), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert run.device.blocks.outside == {}
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, w: tf.einsum("btk,kn->btn", x, w), lambda x, w: tf.einsum("kn,btk->btn", w, x),
+    lambda x, w: tf.matmul(x, w[None]),
+])
+def test_einsums_and_batches_with_a_variable_are_its_layer(write):
+    shapes = (1, 20, 40), (1, 20, 24)
+    found, _, run = passes("mxfp8", write, shapes)
+    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+        np.testing.assert_array_equal(one.reshape(other.shape), other)
+    assert run.device.blocks.outside == {}
+
+
+def test_depthwise_and_transposed_convolutions_are_told():
+    x, w, _ = images((1, 6, 6, 8), (3, 3, 8, 1), 1)
+
+    def product(x, w):
+        return tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME") + tf.nn.conv2d_transpose(
+            x, tf.reshape(w, (3, 3, 8, 1)) * tf.ones((1, 1, 1, 8)), (1, 6, 6, 8), 1)
+
+    with pytest.warns(RuntimeWarning, match="is none and computes in bfloat16"):
+        _, _, run = passes("mxfp8", product, values=(x, w, np.ones((1, 6, 6, 8), "f4")))
+    assert {operation for _, operation in run.device.blocks.outside} == {
+        "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter", "Conv2D", "Conv2DBackpropInput",
+        "Conv2DBackpropFilter",
+    }
+
+
 def test_products_of_activations_are_told():
     def product(x, w):
         y = tf.matmul(x, w)
@@ -113,3 +150,76 @@ def test_targets_and_steps_of_delayed_scales():
     assert len(scales["x"].history) == 3  # the fourth step's joins when the fifth begins
     assert scales["x"].history == tuple(
         float(np.abs(x[4 * i : 4 * i + 4]).max()) for i in range(3))
+
+
+def keras_model():
+    model = tf.keras.Sequential([
+        tf.keras.layers.Input((40,)), tf.keras.layers.Dense(24, name="only")])
+    model.compile(tf.keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
+def fitted(model, steps):
+    """Losses of these steps."""
+    losses = []
+    for step in steps:
+        x, *_ = operands(16, 40, 24, seed=step)
+        history = model.fit(8 * x, x[:, :24], batch_size=16, verbose=0)
+        losses += history.history["loss"]
+    return losses
+
+
+def in_strategy():
+    tf.keras.backend.clear_session()
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 1
+    config.configure_ipu_system()
+    return ipu.ipu_strategy.IPUStrategy().scope()
+
+
+def scales_of(run):
+    return {name: (s.scale, s.history) for _, name, s in run.device.blocks.delayed}
+
+
+@pytest.mark.parametrize("keeper", ["checkpoint", "weights"])
+@pytest.mark.parametrize("first", [1, 3])
+def test_delayed_scales_go_on_from_a_checkpoint_of_tensorflow(tmp_path, keeper, first):
+    with machine("fp8-delayed") as run, in_strategy():
+        whole = fitted(keras_model_of(0), range(6))
+        wanted = scales_of(run)
+    with machine("fp8-delayed"), in_strategy():
+        model = keras_model_of(0)
+        begun = fitted(model, range(first))
+        if keeper == "weights":
+            model.save_weights(str(tmp_path / "model"))
+        else:
+            path = tf.train.Checkpoint(model=model).write(str(tmp_path / "model"))
+            assert path == str(tmp_path / "model")
+    assert (tmp_path / "model.delayed-scales.json").is_file()
+    with machine("fp8-delayed") as run, in_strategy():
+        model = keras_model_of(1)
+        if keeper == "weights":
+            model.load_weights(str(tmp_path / "model"))
+        else:
+            tf.train.Checkpoint(model=model).read(str(tmp_path / "model"))
+        rest = fitted(model, range(first, 6))
+        assert scales_of(run) == wanted
+    assert begun + rest == whole
+
+
+def keras_model_of(seed):
+    tf.keras.utils.set_random_seed(seed)
+    return keras_model()
+
+
+def test_weights_in_one_file_have_no_scales_and_say_so(tmp_path):
+    with machine("fp8-delayed"), in_strategy():
+        model = keras_model_of(0)
+        fitted(model, range(1))
+        with pytest.warns(RuntimeWarning, match="holds no delayed scales: a training that goes on"):
+            model.save_weights(str(tmp_path / "model.h5"))
+    with machine("mxfp8"), in_strategy():
+        model = keras_model_of(0)
+        fitted(model, range(1))
+        model.save_weights(str(tmp_path / "model"))
+    assert not list(tmp_path.glob("*scales*"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.ipu.frontends.torch.framework import torch
-from tests.ipu.ops.dense_law import KINDS, layer_passes, operands
+from tests.ipu.ops.dense_law import KINDS, convolution_passes, images, layer_passes, operands
 
 from fpsim.torch import machine  # isort: skip
 from ipu.run.places import Place  # isort: skip
@@ -75,6 +75,63 @@ def test_weights_are_known_however_the_product_is_written(write):
     assert run.device.blocks.outside == {}
 
 
+@pytest.mark.parametrize("name", ["mxfp8", "fp8-current", "nvfp4-plain+wgrad=bf16"])
+def test_a_convolution_has_the_bits_of_the_rows(name):
+    x, w, dy = images((2, 7, 6, 8), (3, 2, 8, 16), 2)
+    layer = torch.nn.Conv2d(8, 16, (3, 2), stride=2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(w.transpose(3, 2, 0, 1).copy()))
+    first = [np.ascontiguousarray(v.transpose(0, 3, 1, 2)) for v in (x, dy)]
+    with machine(name, seed=3) as run:
+        leaf = torch.from_numpy(first[0]).requires_grad_()
+        y = layer(leaf)
+        y.backward(torch.from_numpy(first[1]))
+    expected = convolution_passes(name, x, w, dy, stride=2)
+    found = [v.numpy().transpose(0, 2, 3, 1) for v in (y.detach(), leaf.grad)]
+    found.append(layer.weight.grad.numpy().transpose(2, 3, 1, 0))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert run.device.blocks.outside == {}
+
+
+@pytest.mark.parametrize("equation", ["btk,kn->btn", "nk,btk->btn"])
+def test_an_einsum_with_a_weight_is_its_layer(equation):
+    layer, x, dy = linear()
+    model = torch.nn.Module()
+    model.weight = layer.weight if equation[0] == "n" else torch.nn.Parameter(
+        layer.weight.detach().T.clone())
+    order = (0, 1) if equation[0] == "b" else (1, 0)
+
+    def forward(x):
+        pair = [x, model.weight]
+        return torch.einsum(equation, *(pair[i] for i in order))
+
+    model.forward = forward
+    shaped = [v.reshape(2, 10, -1) for v in (x, dy)]
+    y, dx, dw, run = passes("mxfp8", model, *shaped, model.weight)
+    expected = layer_passes("mxfp8", SHAPE)
+    np.testing.assert_array_equal(y.reshape(20, -1), expected[0])
+    np.testing.assert_array_equal(dx.reshape(20, -1), expected[1])
+    np.testing.assert_array_equal(dw.T if equation[0] == "b" else dw, expected[2])
+    assert run.device.blocks.outside == {}
+
+
+def test_a_batch_of_weights_is_a_layer_for_each():
+    x, w, dy = operands(*SHAPE)
+    weight = torch.nn.Parameter(torch.from_numpy(np.stack([w, 2 * w])))
+    pairs = [np.stack([v, v]) for v in (x, dy)]
+    model = torch.nn.Module()
+    model.weight = weight
+    model.forward = lambda x: torch.bmm(x, model.weight)
+    y, dx, dw, run = passes("mxfp8", model, *pairs, weight)
+    expected = layer_passes("mxfp8", SHAPE)
+    np.testing.assert_array_equal(y[0], expected[0])
+    np.testing.assert_array_equal(y[1], 2 * expected[0])
+    np.testing.assert_array_equal(dx[1], 2 * expected[1])
+    np.testing.assert_array_equal(dw.T[0], expected[2])
+    assert run.device.blocks.outside == {}
+
+
 def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
     from torch.utils.checkpoint import checkpoint
 
@@ -112,14 +169,17 @@ def test_products_of_activations_are_told_and_stay_in_the_layers_format():
         q = x.clone().requires_grad_() * 1.0
         (q @ q.T).sum().backward()
         torch.bmm(q[None], q[None])
-        torch.conv1d(q[None], torch.ones(1, 16, 3))
+        torch.conv1d(q[None], torch.ones(1, 16, 3))  # a kernel that nobody trains
+        torch.nn.Conv1d(16, 16, 3, groups=4)(q[None])
+        torch.nn.ConvTranspose1d(16, 4, 3)(q[None])
 
     with machine("nvfp4", count=True) as run, pytest.warns(RuntimeWarning, match="is none and"):
         program()
-    assert {operation for _, operation in run.device.blocks.outside} == {"mm", "bmm", "conv2d"}
+    names = {"mm", "bmm", "conv2d", "conv2d in groups", "conv_transpose"}
+    assert {operation for _, operation in run.device.blocks.outside} == names
     assert "B200_TC05_NVF4_F32" not in run.device.units_used
     report = run.report()
-    assert {row["operation"] for row in report["uncovered"]} == {"mm", "bmm", "conv2d"}
+    assert {row["operation"] for row in report["uncovered"]} == names
     assert "no recipe covers" in str(report)
 
 

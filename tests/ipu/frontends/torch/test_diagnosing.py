@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.frontends.torch.program import run_program
-from ipu.frontends.torch.replaying import diagnose_program
+from ipu.frontends.torch.program import diagnose_program, run_program
 from ipu.run.restoring import UPDATE, Restoring, sites_of
 from tests.ipu.frontends.torch.framework import machine, torch
 from tests.ipu.frontends.torch.hospital.programs import HEALTHY, ILLNESSES, program_text
