@@ -70,7 +70,8 @@ class Restoring:
 
     def policy(self, policy: Policy, layer: str, direction: str) -> Policy:
         """The policy of operations of a layer and direction."""
-        wide_parameters = PrecisionSite(layer, PARAMETERS) in self.sites
+        wide_parameters = PrecisionSite(layer, PARAMETERS) in self.sites or (
+            direction == "optimizer" and self.widens_updates)
         param = BINARY32 if wide_parameters else policy.param
         role = _ROLES.get(direction)
         if role is not None and PrecisionSite(layer, role) in self.sites:
@@ -123,9 +124,10 @@ def _sites(report: Mapping[str, Any], policy: PolicyLike) -> Iterator[PrecisionS
     parameters: Sequence[str] = list(report.get("parameters", ()))
     for layer in dict.fromkeys([*report["layers"], *parameters]):
         of_layer, directions = policy.of(layer), report["layers"].get(layer, {})
-        for direction, role in _ROLES.items():
-            if direction in directions and of_layer.compute != BINARY32:
-                yield PrecisionSite(layer, role)
+        if directions.keys() & _ROLES.keys() and of_layer.compute != BINARY32:
+            # Both: moves and selections, which nobody counts, cast what they read too.
+            yield PrecisionSite(layer, FORWARD)
+            yield PrecisionSite(layer, BACKWARD)
         if of_layer.partials == BINARY16 and layer in parameters:
             yield PrecisionSite(layer, SUMS)
         if layer in parameters and of_layer.param != BINARY32:

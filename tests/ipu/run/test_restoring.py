@@ -77,5 +77,5 @@ def test_sites_are_those_of_narrow_roles():
     report = {"layers": layers, "parameters": {"fc": 4}}
     names = [str(site) for site in sites_of(report, LOW)]
     assert names == ["fc (forward)", "fc (backward)", "fc (sums)", "fc (parameters)",
-                     "head (forward)", "optimizer (update)"]
+                     "head (forward)", "head (backward)", "optimizer (update)"]
     assert sites_of(report, Policy.parse("p=f32,c=f32")) == []
