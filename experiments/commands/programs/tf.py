@@ -215,4 +215,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if out is not None:
         out = folder_of(out, name_of_process())
         tell_page(out, told, run.advice(told), title, is_printed=is_printed)
-        write_plans(out, run.costs)
+        write_plans(out, run.costs, "tensorflow")
