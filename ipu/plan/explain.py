@@ -16,6 +16,7 @@ from ipu.plan.arguments import OFFLOADS
 from ipu.plan.cycles import Event, Rates, program_cycles, remote_share, shares, timeline
 from ipu.plan.measures import full_slots, guide_stash
 from ipu.plan.memory import (
+    EXCHANGE_CODE,
     LIVES,
     OutOfMemoryError,
     Peak,
@@ -281,13 +282,6 @@ def _advice(
             f"has {plan.io_tiles}"
         )
     return lines
-
-
-#: Bytes of BERT-Large on 1 and on 4 replicas, of all tiles.
-EXCHANGE_CODE = {
-    "control code": (91_668_904, 117_063_756), "internal exchange": (108_270_156, 126_520_640),
-    "host exchange": (66_044_276, 66_147_360), "global exchange": (1_035_988, 4_657_516),
-}
 
 
 def _exchange_code(plan: Plan) -> list[str]:

@@ -35,6 +35,7 @@ from ipu.run.places import Place
 from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
+from ipu.run.shadow import Shadow
 from ipu.run.text import Report
 from ipu.run.ways import Way
 
@@ -91,6 +92,7 @@ class Run(ABC):
         #: What the host took to make the elements of its data sets.
         self.feeding = Feeding()
         self._advised: Advised | None = None
+        self._shadow: Shadow | None = None
 
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
@@ -136,20 +138,24 @@ class Run(ABC):
         """Layer, direction and step of the operation that runs now."""
         return *split_name(self.device.tensor), self.place.step
 
-    def digest(self, path: str | Path, keep: int | None = None) -> DigestFile:
+    def digest(
+        self, path: str | Path, keep: int | None = None, *, sketch: bool = False
+    ) -> DigestFile:
         """Write a digest of every operation from now on, for `fpsim diff`; it moves no bit.
 
-        keep    the number of an operation whose values are stored beside the file.
+        keep    the number of an operation whose values and operands are stored beside the file.
+
+        sketch  each line has a sketch of the values, for `fpsim diff --tolerance`.
 
         The result is closed, or a context left, when the run is over.
 
         Raises    OSError for a path that cannot be written.
         """
-        file = DigestFile(path, self.user_line, keep)
+        file = DigestFile(path, lambda: self.recorder.births.line(), keep, sketch=sketch)
 
         def see(event: OperationEvent) -> None:
             place = event.place._replace(layer=event.layer, direction=event.direction)
-            file.add(event.operation, place, event.array)
+            file.add(event.operation, place, event.array, event.operands)
 
         self.watch(see)
         return file
@@ -228,6 +234,8 @@ class Run(ABC):
         loss_scale    present, highest safe and best.
         losses        where backward passes began, by step.
         plan          slots, time and memory of the programs that were measured, in lines.
+        shadow        errors born and inherited by operation, of a run with shadows
+                      (`ipu.run.shadow`); {} of others.
         operands      of products in blocks, by layer, product and operand (`ipu.run.operands`).
         uncovered     products that the policy's recipe does not cover, by layer.
         units         products by matrix unit, and their share of all multiply-adds.
@@ -249,10 +257,13 @@ class Run(ABC):
             "ties": self.options.ties,
             "unreached": "",
             "plan": list(self._plan_lines()),
+            "shadow": {},
             "status": dump(control, self.status),
             **self.about(),
             **added,
         }
+        if self._shadow is not None:
+            about["shadow"] = self._shadow.summary()
         recorder = self.recorder if self.is_counting else None
         report = Report(describe(self.account, self.device, recorder, about))
         if folder is not None:

@@ -20,6 +20,7 @@ from ipu.experiments.commands.programs.comparing import (
     tell_page,
 )
 from ipu.experiments.commands.programs.pairing import (
+    DigestOptions,
     PairOptions,
     digesting,
     pair_options,
@@ -73,6 +74,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")
+@click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
+              help="Carry the values in binary64 beside those of the first K steps; counts.")
 @pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
@@ -81,7 +84,7 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, replicas: int,
+    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, replicas: int,
     is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -102,11 +105,15 @@ def command(
         ways = parse_ways(compared) if compared is not None else []
         if out is not None:
             make_folder(out)
+    if shadow is not None and (ways or replicas > 1):
+        raise click.UsageError(
+            "--shadow follows one run in one process; leave --compare and --replicas out")
     line = [*(["-m"] if is_module else []), program, *arguments]
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
-        options = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        options = {"policy": way, "seed": seed, "count": count, "report": out, "digest": digest,
+                   "keep": keep, "sketch": sketch, **choices}
         return _in_replicas(replicas, [*as_options(options), *line])
     if ways:
         if sr or policy != "fp32":
@@ -116,13 +123,13 @@ def command(
         return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
     from ipu.frontends.processes.seeding import seeded
-    from ipu.frontends.torch.program import nudged
+    from ipu.frontends.torch.program import nudged, perturbed
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()
-    ):
+    ), (perturbed() if perturb else nullcontext()):
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    (digest, keep), count=count)
+                    DigestOptions(digest, keep, sketch), shadow, count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -163,7 +170,7 @@ def check_program(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, json_path: Path | None, digest: tuple[Path | None, int | None],
+    choices: Choices, json_path: Path | None, digests: DigestOptions, shadow: int | None,
     *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
@@ -174,19 +181,24 @@ def _run(
     from ipu.run.patterns import PatternError
 
     check_memory = not choices.pop("no_memory_check")
+    count = count or shadow is not None
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
             changes=way.changes, check_memory=check_memory, **choices,
         )
+        if shadow is not None:
+            session.shadow(shadow)
     try:
-        if join_replicas(session) > 1 and out is not None:
-            out = folder_of(out, f"replica-{session.replica}")
+        if join_replicas(session) > 1:
+            name = f"replica-{session.replica}"
+            out = None if out is None else folder_of(out, name)
+            digests = digests.of(name)
     except (JoinError, ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(session, *digest):
+        with digesting(session, digests):
             status = run_program(session, program, arguments)
     except PatternError as error:
         raise click.UsageError(str(error)) from None
@@ -203,7 +215,7 @@ def _run(
         click.echo(f"\n{report}", err=True)
     if out is not None:
         tell_page(out, report, session.advice(report), Path(program).name, is_printed=count)
-        write_plans(out, session.costs)
+        write_plans(out, session.costs, "poptorch")
     is_printed = count or stopped
     if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
         click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)
@@ -226,4 +238,4 @@ def _compare(
                 *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
-    return compare(Path(name), ways, out, options, line_of, can_nudge=True)
+    return compare(Path(name), ways, out, options, line_of)

@@ -108,11 +108,23 @@ class Meter:
         """The first round is over: the figures are known."""
         self._put(loop)
         self.figures = self._figures(updater)
+        meter = self._machine.session.meter
+        if meter is not None and updater is not None:
+            holdings = {
+                key: holding for row in self._holdings(updater).values()
+                for key, holding in row.items()
+            }
+            meter.tell(holdings, self._update_cycles, self.plan.count * self.plan.replicas)
         self._machine.session.note_costs(self, Costs(self.plan, self.figures))
 
     def _figures(self, updater: Updater | None) -> tuple[StageFigures, ...]:
+        rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
+        return stage_figures(self.plan, rows, self._holdings(updater), self._update_cycles)
+
+    def _holdings(self, updater: Updater | None) -> dict[tuple[int, int], dict[int, Holding]]:
+        """What the variables of each stage hold."""
         trained = {} if updater is None else _trained(updater)
-        holdings = {
+        return {
             (stage, 0): {
                 id(p): Holding(
                     self._bytes(p), *trained.get(id(p), (0, (), 4)), self._names.get(id(p), "")
@@ -121,8 +133,6 @@ class Meter:
             }
             for stage, used in enumerate(self._used)
         }
-        rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
-        return stage_figures(self.plan, rows, holdings, self._update_cycles)
 
 
 def _trained(updater: Updater) -> dict[int, tuple[int, tuple[int, ...], int]]:
