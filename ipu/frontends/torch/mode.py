@@ -21,6 +21,7 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import is_of_lists, one_by_one
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
@@ -79,6 +80,7 @@ class ModeSession(Protocol):
     account: Account
     halves_by_policy: bool
     listing: Listing | None
+    shadowing: Shadowing | None
 
     def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
@@ -121,9 +123,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         way = self._ways.get(id(func))
         if way is None:
-            way = self._ways[id(func)] = ResolvedOverload(
-                func, self._plan(func), _written(func), func in _LIKE
-            )
+            way = self._ways[id(func)] = self._resolved(func)
         program, account = self._program, self._program.account
         noted = account.noted
         if program.listing is not None:
@@ -156,6 +156,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         return error
 
     # How ------------------------------------------------------------------------------------
+
+    def _resolved(self, func: Any) -> ResolvedOverload:
+        plan, written, shadowing = self._plan(func), _written(func), self._program.shadowing
+        if shadowing is not None:
+            plan = shadowing.beside(func, written, plan)
+        return ResolvedOverload(func, plan, written, func in _LIKE)
 
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""
@@ -240,6 +246,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         from torch._decomp import decomposition_table
 
         with self:
+            if "_backward" in func._schema.name and not args[1].numel():
+                return torch.zeros_like(args[1])  # torch's words for it divide by the number
             return decomposition_table[func](*args, **kwargs)
 
     def _primitive(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -268,6 +276,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 self._program.account.add("integer", str(func), 0)
                 return func(*args, **kwargs)
             targets = [kwargs[n] for n in names] if is_out else [args[i] for i in written]
+            if not is_out and targets[0].ndim == 0:
+                self._keep_counter(targets[0], base)
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
             results = compute(args, rest)
             done = self._program.writing(base, args, rest)
@@ -285,6 +295,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return targets[0] if len(targets) == 1 else tuple(targets)
 
         return run
+
+    def _keep_counter(self, number: torch.Tensor, base: str) -> None:
+        """A single number that an optimiser has just made counts in binary32 from the start."""
+        is_new = number.dtype is torch.float32 and self._memory.format_of(number) is None
+        if is_new and self._program.call(f"aten.{base}").is_update:
+            self._memory.mark(number, BINARY32)
 
     def _no_functional(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not _has_float(args, kwargs):

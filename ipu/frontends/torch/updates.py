@@ -32,6 +32,7 @@ from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import WeightObserver
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
 from ipu.ops.updates.together import UpdateRequest, together_on
@@ -53,8 +54,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "rprop": ("prevs", "step_sizes", _STEP),
     "asgd": ("axs", "mus", "etas", _STEP),
 }
-#: Lists of single numbers: those that the machine computes, which have the parameters' format at
-#: first, and those that Python computes.
+#: Lists of single numbers, all in binary32: those that the machine computes, and Python's.
 _COUNTED, _OF_HOST = (_STEP, "mu_products"), ("mus", "etas")
 #: Options that no row has: unusual where they are set.
 _UNUSUAL = frozenset((
@@ -73,6 +73,7 @@ class Stepping(Protocol):
     observer: WeightObserver
     changer: Changer
     is_counting: bool
+    shadowing: Shadowing | None
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -119,10 +120,15 @@ class StepRows:
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
             arguments = dict(zip(names, args, strict=False)) | kwargs
-            if self.takes(name, row, arguments):
-                self._run(name, row, arguments)
-            else:
+            shadowing = self._program.shadowing
+            if not self.takes(name, row, arguments):
                 torchs(*args, **kwargs)
+            elif shadowing is not None and shadowing.is_on:
+                lists = ("params", "grads", *LISTS[name])
+                with shadowing.updating(f"torch.optim.{name}", torchs, arguments, lists):
+                    self._run(name, row, arguments)
+            else:
+                self._run(name, row, arguments)
 
         return step
 
@@ -225,9 +231,8 @@ class StepRows:
             slot, place = None, None
             if x is not None:
                 held = memory.format_of(x)
-                slot = memory.read(x, held or (
-                    BINARY32 if name in _OF_HOST else call.policy.param
-                ))
+                is_single = name in _COUNTED or name in _OF_HOST
+                slot = memory.read(x, held or (BINARY32 if is_single else call.policy.param))
                 # What holds no format was rounded into other memory.
                 place = slot.carrier if held is not None else None
             slots.append(slot)

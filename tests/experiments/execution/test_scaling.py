@@ -43,8 +43,10 @@ def test_the_model_by_hand(replicas, count):
 
 def test_the_overlap_by_hand():
     """Two layers: the second gradient's way out, sum and way back follow the backward pass."""
-    own = StageFigures(backward_cycles=MS, accumulator_bytes=20_000_000, parameter_bytes=40_000_000)
-    row = scaling.overlapped([own, own], 2, 3)
+    figures = StageFigures(
+        backward_cycles=MS, accumulator_bytes=20_000_000, parameter_bytes=40_000_000
+    )
+    row = scaling.overlapped([figures, figures], 2, 3)
     ring = 20e6 / BETWEEN.value + 2 * HOP_BETWEEN.value
     assert row["backward"] == pytest.approx(6e-3)
     assert row["communicated"] == pytest.approx(2 * (1e-3 + ring + 2e-3))

@@ -106,18 +106,18 @@ def small(tmp_path_factory):
 
 def test_every_test_image_is_scored_once(small):
     one, result = small
-    seen = []
+    scored = []
 
     class Counting:
         """Recognises the last image alone."""
 
         def accuracy(self, values, labels):
-            seen.extend(labels)
-            last = len(seen) == len(one.data.test)
+            scored.extend(labels)
+            last = len(scored) == len(one.data.test)
             return 1 / len(labels) if last else 0.0
 
     share = one._accuracy(Counting())
-    assert np.array_equal(seen, one.data.test.labels)
+    assert np.array_equal(scored, one.data.test.labels)
     assert share == pytest.approx(1 / 270)
     for row in result.select(part="test"):
         assert (row["accuracy"] * 270) == pytest.approx(round(row["accuracy"] * 270))

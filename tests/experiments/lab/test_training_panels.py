@@ -21,8 +21,8 @@ def result_of(epochs):
         {"part": "loss", "policy": name, "epoch": e, "loss": 3.0 / e + k, "seed": s}
         for k, name in enumerate(LOOKS) for e in range(1, epochs + 1) for s in (0, 1)
     ]
-    rows += [{"part": "test", "policy": n, "accuracy": a} for n, each in ACCURACY.items()
-             for a in each]
+    rows += [{"part": "test", "policy": n, "accuracy": a} for n, accuracies in ACCURACY.items()
+             for a in accuracies]
     return Result(rows, "", "")
 
 

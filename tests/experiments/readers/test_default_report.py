@@ -61,7 +61,7 @@ def test_tables_repeat_the_data(sections):
     """Notes under tables that give results."""
     _, notes, rows = sections["swamping"]
     table = Table(rows)
-    kept = [row["kept"] for row in table.where(part="table", arithmetic="FP16")]
+    shares = [row["kept"] for row in table.where(part="table", arithmetic="FP16")]
     numbers = re.findall(r"\(it is ([\d.]+)\)", notes)
     assert len(numbers) == 2
-    assert all(any(agrees(text, value) for value in kept) for text in numbers)
+    assert all(any(agrees(text, value) for value in shares) for text in numbers)

@@ -18,13 +18,13 @@ def swamped():
 
 @pytest.mark.source("Graphcore TensorFlow 1 tutorial on half precision, digits corrected")
 @pytest.mark.parametrize(
-    ("small", "kept"),
+    ("small", "remainder"),
     [(0.2, "0.1999512"), (0.02, "0.0200195"), (0.002, "0.0019531"), (0.0002, "0.0002441"),
      (0.0004, "0.0004883"), (0.0001, "0.0000000")],
 )
-def test_fp16_keeps_of_a_small_number_what_is_published(swamped, small, kept):
+def test_fp16_keeps_of_a_small_number_what_is_published(swamped, small, remainder):
     (row,) = swamped.select(part="table", arithmetic="FP16", small=small)
-    assert f"{row['kept']:.7f}" == kept
+    assert f"{row['kept']:.7f}" == remainder
 
 
 @pytest.mark.source("Graphcore TensorFlow 1 tutorial on half precision, digits corrected")

@@ -163,11 +163,11 @@ def test_rate_and_epochs_are_settings_of_a_sweep(monkeypatch):
         digits_training.run(True, 3, rate=0.5, epochs=7)
     assert {job.rate for job in jobs} == {0.5}
     assert (jobs[-1].epochs, jobs[-1].seed, jobs[-1].steps) == (7, 3, None)
-    seen = []
+    optimizers = []
     monkeypatch.undo()
     monkeypatch.setattr(
-        digits_training, "train", lambda variant, sgd, *rest, **more: seen.append(sgd)
+        digits_training, "train", lambda variant, sgd, *rest, **more: optimizers.append(sgd)
     )
     with pytest.raises(TypeError):
         digits_training._train(jobs[-1])
-    assert seen[0].rate == 0.5
+    assert optimizers[0].rate == 0.5

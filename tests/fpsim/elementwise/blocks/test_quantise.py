@@ -257,3 +257,10 @@ def test_whole_axes():
     rows = fp.quantize(x, "e4m3-row")
     assert rows.scales.shape == (6, 1)
     assert all(math.frexp(s)[0] == 0.5 for s in rows.scales.reshape(-1).tolist())
+
+
+def test_a_nan_makes_a_factor_that_is_a_power_of_two_nan():
+    x = np.array([[1.0, np.nan, 3.0, -2.0]], np.float32)
+    q = fp.quantize(x, find_block("e4m3-row"))
+    assert np.isnan(q.scales).all()
+    assert (q.codes & 0x7F == 0x7F).all()
