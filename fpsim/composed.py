@@ -14,6 +14,8 @@ import numpy as np
 
 from fpsim.array_moves import Held, arrays_in
 from fpsim.elementwise.axes import one_axis
+from fpsim.elementwise.folding import processor_fold
+from fpsim.state.publish import publish
 
 __all__ = ["as_arrays", "convolve", "correlate", "cross", "cumsum", "diff", "kron", "trapezoid"]
 
@@ -32,15 +34,27 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     """s₀ = x₀, sᵢ = fl(sᵢ₋₁ + xᵢ): n − 1 additions along the axis, each an operation."""
     x: Any = a.reshape(-1) if axis is None else a
     axis = 0 if axis is None else one_axis(axis, x.ndim)
-    context, n = x.context, x.shape[axis]
-    sums = [np.take(x, [i], axis) for i in range(n)]
-    for i in range(1, n):
-        sums[i] = context.add(sums[i - 1], sums[i])
-    total = np.concatenate(sums, axis) if n else x.copy()
+    total = _processors_sums(x, axis)
+    if total is None:
+        context, n = x.context, x.shape[axis]
+        sums = [np.take(x, [i], axis) for i in range(n)]
+        for i in range(1, n):
+            sums[i] = context.add(sums[i - 1], sums[i])
+        total = np.concatenate(sums, axis) if n else x.copy()
     if out is None:
         return total
     out[...] = total
     return out
+
+
+def _processors_sums(x: Any, axis: int) -> Any:
+    """The same in one loop, where the processor rounds so; None where operations must run alone."""
+    core = x.context.core
+    fold = processor_fold("add", core.settings)
+    if fold is None or core.watched or core.loops is not None:
+        return None
+    values, flags = fold.running(x.carrier, axis, start=0.0)
+    return core.context.wrap(publish(core, "add", values, flags))
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:

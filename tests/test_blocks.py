@@ -23,8 +23,11 @@ from tests.tiers import reaches
 from tests.wheels import unpacked
 
 ROOT = Path(__file__).parents[1]
+#: Tutorials that are one session each; the others are notebooks, which the site runs.
+SESSIONS = [ROOT / "docs" / "tutorials" / name for name in (
+    "pytorch-in-fp16.md", "pytorch-in-nvfp4.md", "keras.md", "pipeline.md")]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-         *sorted((ROOT / "docs" / "recipes").glob("*.md"))]
+         *sorted((ROOT / "docs" / "recipes").glob("*.md")), *SESSIONS]
 #: Directives of the site: no code.
 DIRECTIVE = re.compile(r"^```\{.*?^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -122,6 +125,9 @@ FILES = {
     "distributed.md": {"train.py": _POPTORCH},
     "block-scaled.md": {"train.py": _TORCH},
     "compare-runs.md": {"train.py": _TORCH},
+    "pytorch-in-fp16.md": {"train.py": _TORCH},
+    "pytorch-in-nvfp4.md": {"train.py": _TORCH},
+    "keras.md": {"program.py": _TENSORFLOW},
     "which-plan.md": {"train.py": _TORCH},
 }
 
@@ -134,9 +140,10 @@ INSTEAD = {
     "tensorflow.md": [
         ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
     ],
-    "compare-runs.md": [
-        ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
-    ],
+    **{
+        page: [("--compare fp32", "--pairs 1 --compare fp32", "minutes")]
+        for page in ("compare-runs.md", "pytorch-in-fp16.md", "pytorch-in-nvfp4.md", "keras.md")
+    },
     "block-scaled.md": [
         ("+head=bf16", "+Linear=bf16", "the reader's layer"),
         ("--compare fp32", "--pairs 1 --compare fp32", "minutes"),
@@ -240,15 +247,21 @@ def tasks() -> list[Task]:
     for page in PAGES:
         text = read(page)
         scripts = []
+        sessions = []
         for match in FENCE.finditer(text):
             kind, block = match.groups()
             line = text.count("\n", 0, match.start()) + 1
-            if kind == "python" and block.startswith(">>>"):
+            if kind == "python" and block.startswith(">>>") and page in SESSIONS:
+                sessions.append((line, block))
+            elif kind == "python" and block.startswith(">>>"):
                 result.append(Task(page.name, "doctest", line, block))
             elif kind == "python":
                 scripts.append((line, block))
             elif kind == "sh" and not block.startswith(DEVELOPERS):
                 result.append(Task(page.name, "sh", line, _shorter(page.name, block)))
+        if sessions:
+            text = "\n".join(block for _, block in sessions)
+            result.append(Task(page.name, "doctest", sessions[0][0], text))
         if scripts:
             text = "\n".join([PREPARED.get(page.name, ""), *(block for _, block in scripts)])
             result.append(Task(page.name, "script", scripts[0][0], text))

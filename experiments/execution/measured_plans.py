@@ -139,7 +139,8 @@ def figures_of_rows(rows: Sequence[Row]) -> tuple[StageFigures, ...]:
 def _rates() -> tuple[UnitUsed, ...]:
     """What the cycles of a timeline rest on."""
     names = ("clock, Hz", "link between IPUs, bytes/s", "remote memory, bytes/s",
-             "host, bytes/s")
+             "host, bytes/s", "share of operands from other tiles",
+             "share of products that split K")
     return tuple(
         UnitUsed(f"{name} = {fact.value:g}", str(fact.evidence), fact.source)
         for name, fact in zip(names, Rates().facts, strict=True)

@@ -31,7 +31,7 @@ from ipu.experiments.execution.measured_plans import BATCH, MOMENTUM, RATE, STAG
 from ipu.experiments.lab.instances import TRANSPORTS, run_instances, why_not
 from ipu.experiments.lab.result import Result, Row, Table, UnitUsed
 from ipu.experiments.training import digits
-from ipu.frontends.processes.overlap import Layer, account
+from ipu.frontends.processes.overlap import BETWEEN, HOP_BETWEEN, account, layer_of
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.tensor import Tensor
@@ -57,9 +57,7 @@ DEFAULT = False
 
 _ASSUMED = Evidence.ASSUMED
 LINKED = Fact(64, _ASSUMED, "replicas of one IPU that IPU-Links join into one machine; declared")
-BETWEEN = Fact(12.5e9, _ASSUMED, "bytes per second between two machines, 100 Gb/s; declared")
 HOP = Fact(1e-6, _ASSUMED, "seconds of a hop over a link between two IPUs; declared")
-HOP_BETWEEN = Fact(10e-6, _ASSUMED, "seconds of a hop between two machines; declared")
 #: Constants by the names that a report gives them.
 CONSTANTS = {
     "replicas joined by links": LINKED, "link between IPUs, bytes/s": LINK,
@@ -153,17 +151,12 @@ def overlapped(figures: Sequence[StageFigures], workers: int, load: int) -> Row:
 
     figures    of each layer; load: micro-batches that the backward pass takes at once.
     """
-    rounds, share = 2 * (workers - 1), 2 * (workers - 1) / workers
-    layers = [
-        Layer(
-            backward=stage.backward_cycles * load / MK2.clock.value,
-            out=stage.accumulator_bytes / HOST.value,
-            sum=share * stage.accumulator_bytes / BETWEEN.value + rounds * HOP_BETWEEN.value,
-            back=stage.parameter_bytes / HOST.value,
-        )
+    done = account([
+        layer_of(stage.backward_cycles * load / MK2.clock.value, stage.accumulator_bytes,
+                 stage.parameter_bytes, workers)
         for stage in reversed(figures)
-    ]
-    done = account(layers)
+    ])
+    share = 2 * (workers - 1) / workers
     size = sum(stage.accumulator_bytes for stage in figures)
     return {"part": "overlap", "load": load, "replicas": workers, "backward": done.computed,
             "communicated": done.communicated, "hidden": done.hidden, "exposed": done.exposed,

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipu.experiments.pictures.sheet import draw_sheet
-from ipu.plan.cycles import Rates
 from ipu.plan.explain import few_rounds
 from ipu.plan.search import Search
-from ipu.plan.written import HEADS, cells, verdict
+from ipu.plan.written import HEADS, cells, evidence, times, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: Largest peak over the smallest from which the axis of memory is logarithmic.
+_WIDE = 20
 
 __all__ = ["draw_front", "write_plan_page"]
 
@@ -35,20 +37,25 @@ def write_plan_page(folder: Path, search: Search, title: str, code: str = "") ->
         "micro_batches": search.space.micro_batches, "verdict": list(verdict(search)),
         "images": images, "heads": HEADS, "rows": [cells(search, row) for row in search.rows],
         "tried": f"{search.tried:,}", "of_all": f"{search.of_all:,}", "code": code,
-        "facts": list(map(str, Rates(search.target).facts)),
+        "facts": list(evidence(search)),
     }
     return write_page(folder / "index.html", "plan", content)
 
 
 def draw_front(search: Search) -> Figure:
-    """Time against memory of the plans on the front, with the memory that an IPU has."""
+    """Time against memory of the plans on the front, with the memory that an IPU has.
+
+    Bars are the interval of a time, by the fastest and the slowest rates of our sources.
+    """
     from ipu.run.pages import drawing
 
     figure, (axes,) = drawing.new_figure(7.0, 3.6)
     clock = search.target.clock.value / 1e3
     points = [(row.bytes / 1e6, row.cycles / clock) for row in search.rows]
     axes.step(*zip(*points, strict=True), where="pre", color=drawing.GREY, linewidth=0.9)
-    fits = [row.bytes <= search.room for row in search.rows]
+    for (size, _), ends in zip(points, (times(search, row) for row in search.rows), strict=True):
+        axes.vlines(size, *ends, color=drawing.SKY, linewidth=4, alpha=0.4)
+    fits = [search.fits(row) for row in search.rows]
     for is_fitting, colour, label in (
         (True, drawing.BLUE, "fits"), (False, drawing.RED, "does not fit"),
     ):
@@ -61,7 +68,9 @@ def draw_front(search: Search) -> Figure:
                   color=drawing.ORANGE, label="the plan", zorder=4)
     if not all(fits):
         axes.axvline(search.room / 1e6, label="memory of an IPU", **drawing.THEORY)
-    axes.set(xlabel="largest peak of an IPU in MB", ylabel="ms for an update", xscale="log",
-             ylim=(0, 1.08 * max(time for _, time in points)))
+    axes.set(xlabel="largest peak of an IPU in MB", ylabel="ms for an update", ylim=(0, None))
+    sizes = [size for size, _ in points]
+    if max(sizes) > _WIDE * min(sizes):
+        axes.set_xscale("log")
     axes.legend(fontsize=8.5)
     return figure

@@ -6,9 +6,10 @@ Arrays that are contiguous go to the kernel as they are; others pass through it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from fpsim.elementwise.constants import (
 )
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
+from fpsim.kernels.elementwise.spreading import spread_numbers
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTO, Up
@@ -46,6 +48,8 @@ _STREAMING_BYTES = 1 << 24
 
 #: Elements that pass through scratch memory at a time where an array is not contiguous.
 _CHUNK = 8192
+#: The same where the result is contiguous: a box and its operands fit the second-level cache.
+_BOX = 1 << 16
 
 _NO_FLAGS = np.zeros(1, np.uint8)
 
@@ -207,8 +211,9 @@ def apply(
         ready = _as_they_lie(operands, shape, out.size)
         if ready is not None:
             return out, _run_direct(call, ready, out, element_flags, random)
-    if _is_repeating(operands, out):
-        return out, _run_repeating(call, operands, out, element_flags, random)
+        if _is_repeating(operands, out):
+            return out, _run_repeating(call, operands, out, element_flags, random)
+        return out, _run_boxes(call, operands, out, element_flags, random)
     return out, _run_chunks(call, operands, out, element_flags, random)
 
 
@@ -346,8 +351,6 @@ def _run_direct(
 
 def _is_repeating(operands: Sequence[Carrier], out: Carrier) -> bool:
     """Whether operands lie whole in memory, or are the same along all the first axes."""
-    if not out.flags.carray:
-        return False
     for operand in operands:
         shape = operand.shape
         while shape and shape[0] == 1:
@@ -389,11 +392,91 @@ def _run_repeating(
     return run_blocks(work, 0, target.size, smallest, period)
 
 
+def _box(shape: Shape) -> tuple[int, int]:
+    """The axis along which boxes are cut, and so many of its places in each.
+
+    >>> _box((4, 4, 64, 64)), _box((5,))
+    ((0, 4), (0, 65536))
+    """
+    axis, inner = len(shape) - 1, 1
+    while axis and inner * shape[axis] <= _BOX:
+        inner *= shape[axis]
+        axis -= 1
+    return axis, max(1, _BOX // inner)
+
+
+class _Source(NamedTuple):
+    """An operand of which boxes are read.
+
+    values    flat, or else of the shape of the result.
+    times     how often each of the flat values stands there; 0 where they are not flat.
+    room      for a box.
+    """
+
+    values: Carrier
+    times: int
+    room: Carrier
+
+    @classmethod
+    def of(cls, x: Carrier, shape: Shape, axis: int, size: int) -> _Source:
+        """An operand of a result of this shape, in boxes of a size that are cut along an axis."""
+        n = x.ndim
+        while n and x.shape[n - 1] == 1:
+            n -= 1
+        times = math.prod(shape[n:])
+        room = np.empty(0 if times == 1 else size, x.dtype)
+        if x.flags.carray and x.shape[:n] == shape[:n] and x.ndim == len(shape) and axis < n:
+            return cls(x.reshape(-1), times, room)
+        room = np.empty(size, x.dtype)
+        return cls(np.broadcast_to(x, shape), 0, room)
+
+    def part(self, first: int, last: int, place: tuple[int | slice, ...]) -> Carrier:
+        """Elements first … last - 1 of the result, which lie at this place."""
+        if self.times == 1:
+            return self.values[first:last]
+        room = self.room[: last - first]
+        if self.times:
+            spread_numbers(self.values[first // self.times : last // self.times], room)
+        else:
+            values = self.values[place]
+            room.reshape(values.shape)[...] = values
+        return room
+
+
+def _run_boxes(
+    call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
+    bits: _Bits,
+) -> int:
+    """A contiguous result, box by box; operands that do not lie like it pass through memory of one.
+    """
+    shape, target = out.shape, _flat(out)
+    axis, places = _box(shape)
+    inner = math.prod(shape[axis + 1 :])
+    sources = [_Source.of(operand, shape, axis, places * inner) for operand in operands]
+    element_flags = element_flags.reshape(-1)
+    seed, number, words, origin = bits
+    flags = first = 0
+    for index in np.ndindex(shape[:axis]):
+        for begin in range(0, shape[axis], places):
+            end = min(begin + places, shape[axis])
+            last = first + (end - begin) * inner
+            place = (*index, slice(begin, end))
+            parts = [source.part(first, last, place) for source in sources]
+            draw = (seed, number, _part(words, first, last), origin)
+            flags |= _run(
+                call, parts, target[first:last], _part(element_flags, first, last), draw, first,
+                False,
+            )
+            first = last
+    return flags
+
+
 def _run_chunks(
     call: KernelCall, operands: Sequence[Carrier], out: Carrier, element_flags: ElementFlags,
     bits: _Bits,
 ) -> int:
-    """Strided, broadcast or read-only arrays, through scratch memory of one chunk each."""
+    """A result that is not contiguous, and its operands, through scratch memory of one chunk each.
+    """
     size = min(_CHUNK, out.size)
     rooms = [np.empty(size, o.dtype) for o in operands]
     result = np.empty(size, out.dtype)

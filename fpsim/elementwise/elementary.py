@@ -23,14 +23,22 @@ from fpsim.elementwise import hard_cases
 from fpsim.elementwise.apply import apply, as_read
 from fpsim.elementwise.code_tables import CodeTable, all_values, has_index, tabulate
 from fpsim.elementwise.compare import is_signalling
-from fpsim.elementwise.enclosures import FUNCTIONS
+from fpsim.elementwise.enclosures import FUNCTIONS, table_of
+from fpsim.kernels.elementwise.enclosures import (
+    COMPILED,
+    IN_DOUBT,
+    NOT_ORDINARY,
+    rounding_kernel,
+)
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RNE
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_DRAW, Draw
+from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out, fold
+from fpsim.state.threads import run_blocks
 
 __all__ = ["evaluate"]
 
@@ -40,6 +48,9 @@ Wide = NDArray[np.float64]
 _LEAST = 1 << 13
 #: Tables kept, of 2.6 and 4.7 MB at most.
 _MOST_TABLES = 24
+
+#: Elements for which a second thread is worth its cost.
+_SMALLEST = 1 << 14
 
 #: Elements worked on at a time: their intermediate results stay in the cache.
 _BLOCK = 1 << 13
@@ -83,7 +94,9 @@ _EDGES = {
 @np.errstate(all="ignore")
 def _wide(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
     """Values of which every rounding these settings know is that of f(x); if all are ordinary."""
-    flat, result, plain = x.reshape(-1), np.empty(x.size), True
+    if name in COMPILED and settings.format.has_negative_zero:
+        return _by_kernel(name, x, settings)
+    flat, result, plain = as_read(x, settings).reshape(-1), np.empty(x.size), True
     for start in range(0, x.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         result[part], ordinary = _block(name, flat[part].astype(np.float64), settings)
@@ -91,12 +104,43 @@ def _wide(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
     return result.reshape(x.shape), plain
 
 
+def _by_kernel(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
+    """The same of a compiled function, which flushes what it reads."""
+    edges, step = _EDGES[name], 1 << _free_digits(settings)
+    least = settings.format.smallest_normal if settings.subnormals == "flush_both" else 0.0
+    flat, result = flat_in_memory(x), np.empty(x.size)
+    doubts = np.empty(x.size, np.uint8)
+    loop, table = rounding_kernel(name), table_of(name)
+
+    def work(a: int, b: int) -> int:
+        events: int = loop(
+            flat[a:b], result[a:b], doubts[a:b], np.uint64(step // 2),
+            ~np.uint64(step - 1), least, edges.end, table,
+        )
+        return events
+
+    events = run_blocks(work, 0, x.size, _SMALLEST, 8)
+    if events & IN_DOUBT:
+        read = as_read(flat, settings)
+        for index in doubts.nonzero()[0]:
+            result[index] = hard_cases.to_odd(name, float(read[index]))
+    if events & NOT_ORDINARY:
+        wide = as_read(flat, settings).astype(np.float64)
+        others = ~_is_ordinary(edges, wide)
+        result[others] = _special(edges, wide[others], _nan(settings))
+    return result.reshape(x.shape), not events & NOT_ORDINARY
+
+
+def _nan(settings: Settings) -> float:
+    return -np.nan if settings.nan == "x86" else np.nan
+
+
 def _block(name: str, x: Wide, settings: Settings) -> tuple[Wide, bool]:
     edges = _EDGES[name]
     ordinary = _is_ordinary(edges, x)
     if ordinary.all():
         return _ordinary(name, x, settings), True
-    values = _special(edges, x, -np.nan if settings.nan == "x86" else np.nan)
+    values = _special(edges, x, _nan(settings))
     values[ordinary] = _ordinary(name, x[ordinary], settings)
     return values, False
 
@@ -181,13 +225,13 @@ def _computed(
     element_flags: ElementFlags | None = None, bits: Draw = NO_DRAW,
 ) -> tuple[Carrier, int]:
     """Values and flags without a table of results."""
-    edges, x = _EDGES[name], as_read(x, settings)
     wide, plain = _wide_or_read(name, x, settings)
     values, flags = apply(
         "convert", [wide], settings, out=out, element_flags=element_flags, bits=bits
     )
     if plain:
         return values, flags
+    edges, x = _EDGES[name], as_read(x, settings)
     poles = x == edges.end
     if edges.pole and poles.any():
         values[poles] = _poles(edges, x[poles], settings)
@@ -228,7 +272,7 @@ def _results(name: str, settings: Settings) -> CodeTable:
 def _wide_values(name: str, settings: Settings) -> CodeTable:
     """Values of all codes as `_wide` gives them, marked where they are not ordinary."""
     x = all_values(settings.format)
-    wide, _ = _wide(name, as_read(x, settings), settings)
+    wide, _ = _wide(name, x, settings)
     return tabulate(settings.format, wide, ~_is_ordinary(_EDGES[name], x) * np.uint8(1))
 
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.elementwise.tally import tally_flags, tally_numbers
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
-from fpsim.state.processor import usual_arithmetic
+from fpsim.state.memory import flat_in_memory
 
 __all__ = ["Counts"]
 
-_NAMES = {int(f): str(f.name) for f in Flags}
+#: Of the flags, from the lowest bit on.
+_NAMES = [str(f.name) for f in sorted(Flags)]
 
 
 class Counts(dict[tuple[str, str], Counter[str]]):
@@ -41,7 +43,6 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         #: None: nobody reads it.
         self.raised: Counter[tuple[str, str, str]] | None = None
 
-    @usual_arithmetic
     def add(
         self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
     ) -> None:
@@ -54,14 +55,13 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             row = self[key] = Counter()
         row["results"] += marks.size
         if values is not None:
-            small = int(np.count_nonzero(np.abs(values) < fmt.smallest_normal))
-            # Where nothing is small nothing is zero: most results are read once.
-            zeros = values.size - int(np.count_nonzero(values)) if small else 0
+            smallest = fmt.carrier.type(fmt.smallest_normal)
+            zeros, subnormals = tally_numbers(flat_in_memory(values), smallest)
             row["zeros"] += zeros
-            row["subnormals"] += small - zeros
-        raised = int(np.bitwise_or.reduce(marks, axis=None)) if marks.size else 0
-        for flag, name in _NAMES.items():
-            n = int(np.count_nonzero(marks & flag)) if raised & flag else 0
+            row["subnormals"] += subnormals
+        numbers = np.empty(len(_NAMES), np.int64)
+        tally_flags(flat_in_memory(marks), numbers)
+        for name, n in zip(_NAMES, numbers.tolist(), strict=True):
             row[name] += n
             if n and self.raised is not None:
                 self.raised[self.tensor, operation, name] += n

@@ -25,6 +25,7 @@ from ipu.learn.accumulate import Accumulation, Accumulator
 from ipu.learn.address import Region
 from ipu.learn.checkpoint import Number, Positioned, TrainingState, check_program, restore, take
 from ipu.learn.loss_scale import LossScale, Statistic, as_loss_scale
+from ipu.learn.memory import check_step, tape_bytes
 from ipu.learn.mode import PendingUpdates, training
 from ipu.learn.optim import (
     Observer,
@@ -78,6 +79,7 @@ class Trainer:
     seed         of the initial values and of the device's random bits.
     rounding_seed    of the random bits alone; None: `seed`.
     observe      called with every update of a variable.
+    check_memory a step that one IPU cannot hold is refused.
     run          of `ipu.run.machine`: it brings policy, seed and device, and makes the report.
     target, random, preset, f32_denormals, max_nan, sums, conv_partials, planner, count,
     disable_sr_for_amp_vertices    as in `Device`; its partials are those of the policy.
@@ -112,6 +114,7 @@ class Trainer:
         planner: Planner | None = None,
         count: bool = False,
         disable_sr_for_amp_vertices: bool = False,
+        check_memory: bool = True,
         run: TrainingRun | None = None,
     ) -> None:
         _check_parts(model, optimizer, accumulation, observe, run)
@@ -145,6 +148,8 @@ class Trainer:
         #: The operations of the first step, and of the training whose state was restored.
         self.program, self.restored = Listing(), ""
         self._limit_reported = False  # that the loss scale cannot grow
+        #: Bytes that the first step's tape keeps; None where nobody checks the memory.
+        self._tape: int | None = 0 if check_memory and (run is None or run.checks_memory) else None
         if run is not None:
             run.attach(self)
 
@@ -265,6 +270,7 @@ class Trainer:
             if self.accumulation is None:
                 with numbering.cell(Region.BATCH):
                     loss = self.loss(x, labels)
+                    self._note_tape(loss)
                     pairs = self.scaled_gradients(loss, statistic)
                 numbering.index(self.variables.trainable)
                 return float(loss.array), [Gathered(pairs, updates)]
@@ -273,6 +279,7 @@ class Trainer:
             for m, (inputs, targets) in enumerate(cut(x, labels, self.accumulation.count)):
                 with numbering.cell(Region.BATCH, m):
                     loss = self.loss(inputs, targets)
+                    self._note_tape(loss)
                     summands = self._scaled(compute_contributions, loss, statistic)
                 statistic.collect([(g, v) for of_worker, v in summands for g in of_worker])
                 if accumulator is None:
@@ -282,6 +289,17 @@ class Trainer:
                 losses_seen.append(float(loss.array))
             assert accumulator is not None
             return float(np.mean(losses_seen)), [Gathered(accumulator.pairs, updates)]
+
+    def _note_tape(self, loss: Tensor) -> None:
+        """What waits for the backward pass of the first step."""
+        if self._tape is not None and not self.steps:
+            self._tape = tape_bytes(loss, self.variables.trainable)
+
+    def _check_memory(self, pairs: Pairs, slots: dict[str, tuple[Array, ...]]) -> None:
+        """Refuse a first step that one IPU cannot hold."""
+        if self._tape is not None and not self.steps:
+            device = self.device
+            check_step(device.target, self._tape, device.ledger.temporary, pairs, slots)
 
     def _note_signature(self, program: str, *arguments: ArrayLike | Array) -> None:
         shapes = [
@@ -293,14 +311,19 @@ class Trainer:
     def _update(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool
     ) -> list[dict[str, tuple[Array, ...]]]:
-        """The slots of each worker after its variables have taken their step."""
-        return [
+        """The slots of each worker after its variables have taken their step.
+
+        Raises    OutOfMemoryError in a first step that does not fit the target.
+        """
+        slots = [
             worker.update(
                 row.pairs, row.updates, self, following, applied=applied,
                 observe=self.observe if worker is self.workers[0] else None,
             )
             for worker, row in zip(self.workers, gathered, strict=True)
         ]
+        self._check_memory(gathered[0].pairs, slots[0])
+        return slots
 
     def _following(self, pairs: Pairs, statistic: Statistic) -> LossScale:
         """The next loss scale; it does not grow where the optimiser would lose a constant."""

@@ -26,6 +26,10 @@ class TrainingRun(Protocol):
     @property
     def seed(self) -> int: ...
 
+    @property
+    def checks_memory(self) -> bool:
+        """Whether a step that one IPU cannot hold is refused."""
+
     def check_free(self) -> None:
         """Refuse a second training.
 

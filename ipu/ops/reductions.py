@@ -21,6 +21,7 @@ from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.arithmetic import absolute
+from ipu.ops.folds import running
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
@@ -183,22 +184,15 @@ def _product(
     return _shaped(x, aligned, axes, keepdims), ()
 
 
-def _running(verb: str, start: float) -> Any:
+def _running(verb: str) -> Any:
     """A forward rule of results so far along an axis, each rounded in binary32."""
 
     def forward(
         device: Device, x: Array, *, axis: int, exclusive: bool = False, reverse: bool = False
     ) -> tuple[Array, Saved]:
-        operation, x32 = getattr(device, verb), device.cast(x, wide(x.format))
-        rows = np.moveaxis(x32.carrier, axis, 0)
-        rows = np.ascontiguousarray(rows[::-1] if reverse else rows)
-        results = np.full(rows.shape, start, rows.dtype)
-        total = x32
-        for i, row in enumerate(rows[:-1] if exclusive else rows):
-            total = operation(total, x32.like(row)) if i else x32.like(row)
-            results[i + exclusive] = total.carrier
-        turned = np.moveaxis(results[::-1] if reverse else results, 0, axis)
-        return device.cast(x32.like(np.ascontiguousarray(turned)), x.format), ()
+        x32 = device.cast(x, wide(x.format))
+        results = running(device, verb, x32, axis, exclusive=exclusive, reverse=reverse)
+        return device.cast(results, x.format), ()
 
     return forward
 
@@ -256,10 +250,10 @@ reduce_product = Primitive(
 _EACH = "binary32 in index order, each result once"
 #: Sums so far along `axis`; options `exclusive` (without the last), `reverse`.
 cumulative_sum = Primitive(
-    "cumulative_sum", _running("add", 0.0), (None,), cost=_ADDING, rounding=_EACH
+    "cumulative_sum", _running("add"), (None,), cost=_ADDING, rounding=_EACH
 )
 #: Products so far.
 cumulative_product = Primitive(
-    "cumulative_product", _running("multiply", 1.0), (None,), rounding=_EACH,
+    "cumulative_product", _running("multiply"), (None,), rounding=_EACH,
     cost=steps({"cast": 1, "multiply": 1}),
 )

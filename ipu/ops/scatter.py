@@ -9,7 +9,6 @@ Source    ASSUMED for all frameworks: the vendor's order depends on the layout o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.machine.device import Device
 from ipu.ops.bounds import minimum
+from ipu.ops.folds import Verb, folded, folded_by
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, free, same, steps
 
@@ -29,36 +29,14 @@ __all__ = [
 ]
 
 Rows = Any
-Verb = Callable[[Array, Array], Array]
 
 ONCE = "binary32 in index order, once at the end"
 _SOURCE = "docs/semantics.md §6: popops' multiUpdateAdd; its order depends on the layout"
 
 
-def _turns(rows: Rows) -> Iterator[Any]:
-    """Positions of the values, so that a row comes at most once in a turn, in their order."""
-    order = np.argsort(rows, kind="stable")
-    ordered = rows[order]
-    starts = np.flatnonzero(np.r_[len(rows) > 0, ordered[1:] != ordered[:-1]])
-    sizes = np.diff(np.r_[starts, len(rows)]).astype(np.intp)
-    rank = np.arange(len(rows)) - np.repeat(starts, sizes)
-    for turn in range(int(sizes.max(initial=0))):
-        yield order[rank == turn]
-
-
-def _folded(verb: Verb, base: Array, rows: Rows, values: Array) -> Array:
-    """base with each of the values folded into its row, in order of the values."""
-    total = base.like(base.carrier.copy())
-    for positions in _turns(rows):
-        at = rows[positions]
-        result = verb(total.like(total.carrier[at]), values.like(values.carrier[positions]))
-        total.carrier[at] = result.carrier
-    return total
-
-
-def _folded_wide(device: Device, verb: Verb, base: Array, rows: Rows, values: Array) -> Array:
-    total = _folded(verb, device.cast(base, BINARY32), rows, device.cast(values, BINARY32))
-    return device.cast(total, base.format)
+def _folded_wide(device: Device, verb: str, base: Array, rows: Rows, values: Array) -> Array:
+    singles = device.cast(base, BINARY32), rows, device.cast(values, BINARY32)
+    return device.cast(folded(device, verb, *singles), base.format)
 
 
 def _taken(x: Array, rows: Rows, axis: int = 0) -> Array:
@@ -88,7 +66,7 @@ def _gather_x(
     if padding is not None:
         values, flat = values[flat != padding], flat[flat != padding]
     base = device.zeros((shape[axis], *rest), gradient.format)
-    total = _folded_wide(device, device.add, base, flat, gradient.like(values))
+    total = _folded_wide(device, "add", base, flat, gradient.like(values))
     return total if axis == 0 else total.like(np.moveaxis(total.carrier, 0, axis))
 
 
@@ -96,7 +74,7 @@ def _gather_x(
 
 
 def _scatter_add(device: Device, base: Array, values: Array, *, rows: Rows) -> tuple[Array, Saved]:
-    return _folded_wide(device, device.add, base, rows, values), (values.format,)
+    return _folded_wide(device, "add", base, rows, values), (values.format,)
 
 
 def _scatter_add_values(device: Device, gradient: Array, saved: Saved, *, rows: Rows) -> Array:
@@ -116,7 +94,7 @@ def _scatter_subtract_values(device: Device, gradient: Array, saved: Saved, *, r
 def _scatter_multiply(
     device: Device, base: Array, values: Array, *, rows: Rows
 ) -> tuple[Array, Saved]:
-    return _folded_wide(device, device.multiply, base, rows, values), ()
+    return _folded_wide(device, "multiply", base, rows, values), ()
 
 
 def _extremum(verb: Verb, base: Array, values: Array, rows: Rows, fresh: bool) -> Array:
@@ -128,7 +106,7 @@ def _extremum(verb: Verb, base: Array, values: Array, rows: Rows, fresh: bool) -
         base.carrier[unique] = verb(start, start).carrier  # a NaN is read
         rest = np.setdiff1d(np.arange(len(rows)), first)
         values, rows = _taken(values, rest), rows[rest]
-    return _folded(verb, base, rows, values)
+    return folded_by(verb, base, rows, values)
 
 
 def _scatter_max(
@@ -152,7 +130,7 @@ def _start(device: Device, x: Array, count: int, start: float) -> Array:
 
 def _segment_sum(device: Device, x: Array, *, rows: Rows, count: int) -> tuple[Array, Saved]:
     base = _start(device, x, count, 0.0)
-    return _folded_wide(device, device.add, base, rows, x), ()
+    return _folded_wide(device, "add", base, rows, x), ()
 
 
 def _segment_sum_x(
@@ -180,7 +158,7 @@ def _segment_mean_x(
 
 def _segment_multiply(device: Device, x: Array, *, rows: Rows, count: int) -> tuple[Array, Saved]:
     base = _start(device, x, count, 1.0)
-    return _folded_wide(device, device.multiply, base, rows, x), ()
+    return _folded_wide(device, "multiply", base, rows, x), ()
 
 
 def _segment_max(
@@ -214,7 +192,7 @@ def _embedding_bag(
     if factors is not None:
         values = device.multiply(values, factors.reshape(-1, 1))
     base = device.zeros((count, *weight.shape[1:]), BINARY32)
-    total = _folded(device.add, base, bags, values)
+    total = folded(device, "add", base, bags, values)
     if mean:
         total = device.multiply(total, _share(device, bags, count))
     return device.cast(total, weight.format), (weight.shape,)
@@ -229,7 +207,7 @@ def _embedding_bag_weight(
         values = device.multiply(values, _taken(_share(device, bags, count), bags))
     if factors is not None:
         values = device.multiply(values, factors.reshape(-1, 1))
-    total = _folded(device.add, device.zeros(saved[0], BINARY32), rows, values)
+    total = folded(device, "add", device.zeros(saved[0], BINARY32), rows, values)
     return device.cast(total, gradient.format)
 
 
@@ -254,7 +232,7 @@ def _embedding_bag_max_weight(device: Device, gradient: Array, saved: Saved, **_
     places = (sources * width + np.arange(width))[filled].reshape(-1)
     base = device.zeros((rows * width,), gradient.format)
     values = gradient.like(gradient.carrier[filled].reshape(-1))
-    return _folded_wide(device, device.add, base, places, values).reshape(rows, width)
+    return _folded_wide(device, "add", base, places, values).reshape(rows, width)
 
 
 _NO_ROUNDING = "none"

@@ -54,7 +54,7 @@ def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[Pl
 def _memory(search: Search, row: PlanRow) -> PlanBound:
     """Plans that do not fit would be faster."""
     fastest = search.rows[0]
-    share = 0.0 if fastest.bytes <= search.room else 1 - fastest.cycles / row.cycles
+    share = 0.0 if search.fits(fastest) else 1 - fastest.cycles / row.cycles
     return PlanBound(f"memory of {filled(search, fastest)}", max(share, 0.0),
                  "smaller micro-batches, or formats of fewer bits")
 

@@ -25,6 +25,12 @@ __all__ = ["Activation", "LayerChain", "ChainLayer", "ChainRanges", "StageArrays
 #: Variables that the figures of a stage name.
 _LARGEST = 3
 
+#: Figures of layers that are added up.
+_CYCLES = (
+    "forward_cycles", "backward_cycles", "forward_exchange", "backward_exchange",
+    "forward_saving", "backward_saving",
+)
+
 Integers = NDArray[np.int64]
 
 
@@ -40,6 +46,10 @@ class ChainLayer(NamedTuple):
     work_bytes: int = 0
     checkpoint_bytes: int = 0
     variables: tuple[Any, ...] = ()
+    forward_exchange: int = 0
+    backward_exchange: int = 0
+    forward_saving: int = 0
+    backward_saving: int = 0
 
 
 class Activation(NamedTuple):
@@ -101,7 +111,8 @@ class LayerChain:
             layers.append(ChainLayer(
                 names[stage] if names else f"stage {stage}", of_stage.forward_cycles,
                 of_stage.backward_cycles, of_stage.work_bytes, of_stage.checkpoint_bytes,
-                tuple(keys),
+                tuple(keys), of_stage.forward_exchange, of_stage.backward_exchange,
+                of_stage.forward_saving, of_stage.backward_saving,
             ))
             inside = of_stage.saved_bytes - of_stage.input_bytes
             activations += [
@@ -161,8 +172,7 @@ class LayerChain:
             work_bytes=max((layer.work_bytes for layer in layers), default=0),
             infeed_bytes=self.infeed_bytes if start == 0 else 0,
             outfeed_bytes=self.outfeed_bytes if stop == len(self.layers) else 0,
-            forward_cycles=sum(layer.forward_cycles for layer in layers),
-            backward_cycles=sum(layer.backward_cycles for layer in layers),
+            **{name: sum(getattr(layer, name) for layer in layers) for name in _CYCLES},
             update_cycles=int(_share(self.update_cycles, values, self._values)),
             variables=tuple(holdings),
             largest=tuple((holding.name, holding.total) for holding in named if holding.name),
@@ -227,9 +237,10 @@ class ChainRanges:
             "work_bytes": _largest([layer.work_bytes for layer in layers]),
             "infeed_bytes": np.where(first == 0, chain.infeed_bytes, 0),
             "outfeed_bytes": np.where(behind == n, chain.outfeed_bytes, 0),
-            "forward_cycles": self._summed([layer.forward_cycles for layer in layers]),
-            "backward_cycles": self._summed([layer.backward_cycles for layer in layers]),
             "update_cycles": _share(chain.update_cycles, values, total),
+        }
+        self.tables |= {
+            name: self._summed([getattr(layer, name) for layer in layers]) for name in _CYCLES
         }
         self._of_plans: dict[Any, tuple[Integers, Integers, Integers]] = {}
 

@@ -4,13 +4,18 @@ A declared model, never promised time. In a slot an IPU first fetches what it ne
 and from remote memory, then runs its programs, then writes back; IPUs wait for each other, and
 outputs go to the IPUs of the neighbouring stages. With I/O tiles the host's transfers run beside
 the slot. Behind the last slot replicas sum their gradients and every IPU updates its variables.
-The bandwidths are ASSUMED: no source of ours gives one that a program reaches.
+The bandwidths are ASSUMED: no source of ours gives one that a program reaches. Where sources
+disagree, or none says, `Rates.span` has both ends, and times become intervals.
+
+Source    Graphcore's data sheet of the Bow-2000 (IPU-Link: 512 Gbit/s) and block diagram of the
+          IPU-M2000 (an IPU reaches gateway, memory and host by PCIe Gen4 ×8; two IPUs of a pair
+          reach each other by six times that).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -39,6 +44,15 @@ _ASSUMED = Evidence.ASSUMED
 LINK = Fact(160e9, _ASSUMED, "bytes per second between two IPUs; declared")
 REMOTE = Fact(20e9, _ASSUMED, "bytes per second from and to remote memory; declared")
 HOST = Fact(20e9, _ASSUMED, "bytes per second from and to the host; declared")
+IN_PLACE = Fact(0.0, _ASSUMED, "share of the operands of products that come from other tiles")
+#: The other ends, where sources disagree or none says.
+QUOTED_CLOCK = Fact(1.33e9, Evidence.INFERRED, "commonly quoted for Mk2")
+SLOW_LINK = Fact(64e9, Evidence.DOCUMENTED, "data sheet of the Bow-2000: IPU-Link, 512 Gbit/s")
+SLOW_REMOTE = Fact(15.75e9, Evidence.INFERRED, "PCIe Gen4 ×8: block diagram of the IPU-M2000")
+SLOW_HOST = Fact(15.75e9, Evidence.INFERRED, "PCIe Gen4 ×8: block diagram of the IPU-M2000")
+K_STAYS = Fact(0.0, _ASSUMED, "share of the products that split K over tiles where it is cheaper")
+K_SPLIT = Fact(1.0, _ASSUMED, "share of the products that split K over tiles where it is cheaper")
+ELSEWHERE = Fact(1.0, _ASSUMED, "share of the operands of products that come from other tiles")
 
 #: Entry and figures of each stage and branch.
 Table = Mapping[tuple[int, int], tuple[Entry, StageFigures]]
@@ -92,6 +106,22 @@ class Rates:
     link: Fact = LINK
     remote: Fact = REMOTE
     host: Fact = HOST
+    operands: Fact = IN_PLACE
+    split: Fact = K_STAYS
+
+    @classmethod
+    def span(cls, target: Target) -> tuple[Rates, Rates]:
+        """The fastest and the slowest rates that our sources allow.
+
+        >>> fast, slow = Rates.span(MK2)
+        >>> fast.target.clock.value, slow.link.value
+        (1330000000.0, 64000000000.0)
+        """
+        if target.tiles != MK2.tiles:  # the sources are about machines with Mk2
+            return cls(target, split=K_SPLIT), cls(target, operands=ELSEWHERE)
+        quoted = replace(target, clock=QUOTED_CLOCK)
+        fast = cls(quoted if target.clock == MK2.clock else target, split=K_SPLIT)
+        return fast, cls(target, SLOW_LINK, SLOW_REMOTE, SLOW_HOST, ELSEWHERE)
 
     def cycles(self, n_bytes: float, by: str) -> float:
         """Cycles of that many bytes over the "link", from "remote" memory or the "host"."""
@@ -102,7 +132,7 @@ class Rates:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What the cycles rest on."""
-        return (self.target.clock, self.link, self.remote, self.host)
+        return (self.target.clock, self.link, self.remote, self.host, self.operands, self.split)
 
 
 def compute_cycles(product_cycles: int, vector_cycles: int, target: Target) -> int:
@@ -115,8 +145,15 @@ def compute_cycles(product_cycles: int, vector_cycles: int, target: Target) -> i
     return product_cycles + -(-vector_cycles // threads)
 
 
-def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Program], float]:
-    """Cycles of compute of every program; with sharded state an update does its R-th share."""
+def program_cycles(
+    plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None
+) -> Callable[[Program], float]:
+    """Cycles of compute of every program; with sharded state an update does its R-th share.
+
+    rates    say where operands come from, and whether K is split; None: neither.
+    """
+    operands = 0.0 if rates is None else rates.operands.value
+    split = 0.0 if rates is None else rates.split.value
     table = figures_of(plan, figures)
     shards = plan.replicas if plan.shard_state else 1
 
@@ -126,10 +163,13 @@ def program_cycles(plan: Plan, figures: Sequence[StageFigures]) -> Callable[[Pro
             return -(-stage.update_cycles // shards)
         if program.phase is Phase.RECOMPUTE and stage.recompute_cycles is not None:
             return stage.recompute_cycles
-        return {
-            Phase.FORWARD: stage.forward_cycles, Phase.RECOMPUTE: stage.forward_cycles,
-            Phase.BACKWARD: stage.backward_cycles,
-        }.get(program.phase, 0)
+        if program.phase in (Phase.FORWARD, Phase.RECOMPUTE):
+            more = operands * stage.forward_exchange - split * stage.forward_saving
+            return stage.forward_cycles + more
+        if program.phase is Phase.BACKWARD:
+            more = operands * stage.backward_exchange - split * stage.backward_saving
+            return stage.backward_cycles + more
+        return 0
 
     return cycles_of
 
@@ -309,8 +349,9 @@ def slots_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None 
 def _clock(
     plan: Plan, figures: Sequence[StageFigures], rates: Rates | None, events: list[Event] | None
 ) -> _Clock:
-    table, cycles_of = figures_of(plan, figures), program_cycles(plan, figures)
-    return _Clock(plan, table, cycles_of, rates or Rates(), events)
+    rates = rates or Rates()
+    cycles_of = program_cycles(plan, figures, rates)
+    return _Clock(plan, figures_of(plan, figures), cycles_of, rates, events)
 
 
 def shares(events: Iterable[Event]) -> dict[int, Share]:

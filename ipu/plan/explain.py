@@ -16,6 +16,7 @@ from ipu.plan.arguments import OFFLOADS
 from ipu.plan.cycles import Event, Rates, program_cycles, remote_share, shares, timeline
 from ipu.plan.measures import full_slots, guide_stash
 from ipu.plan.memory import (
+    EXCHANGE_CODE,
     LIVES,
     OutOfMemoryError,
     Peak,
@@ -52,12 +53,15 @@ class Alternative(NamedTuple):
 
 
 class Technique(NamedTuple):
-    """What the maker's guide says a technique is good for, and whether a plan uses it."""
+    """What the maker's guide says a technique is good for, and whether a plan uses it.
+
+    used    None: a plan does not know; it is told where memory is short.
+    """
 
     name: str
     good_for: str
     not_for: str
-    used: Callable[[Plan], bool]
+    used: Callable[[Plan], bool] | None
 
 
 TECHNIQUES = (
@@ -77,6 +81,15 @@ TECHNIQUES = (
         "sharded state", "very large models, large optimiser states",
         "models without replicas, or whose exchange is busy with data",
         lambda plan: plan.shard_state,
+    ),
+    Technique(
+        "reduced precision", "most deep learning models",
+        "critical parts of a model, whose layers may need more digits", None,
+    ),
+    Technique(
+        "other schemes (domain sharding, tensor parallelism)",
+        "very large models or code, stages that depend on each other",
+        "frameworks, which generally do not support them: a last resort", None,
     ),
 )
 
@@ -243,8 +256,10 @@ def _memory(plan: Plan, figures: Sequence[StageFigures], target: Target) -> list
 def _advice(
     plan: Plan, figures: Sequence[StageFigures], events: Sequence[Event], target: Target
 ) -> list[str]:
+    is_short = _most(plan, figures).bytes > (1 - _NOTABLE) * capacity(plan, target)
     lines = [
-        f"{t.name}: good for {t.good_for}; not for {t.not_for}" for t in TECHNIQUES if t.used(plan)
+        f"{t.name}: good for {t.good_for}; not for {t.not_for}" for t in TECHNIQUES
+        if (is_short if t.used is None else t.used(plan))
     ]
     ramp = 1 - len(full_slots(plan.programs)) / plan.slots
     if plan.n_stages > 1 and plan.schedule is not Schedule.SEQUENTIAL and ramp > _NOTABLE:
@@ -267,13 +282,6 @@ def _advice(
             f"has {plan.io_tiles}"
         )
     return lines
-
-
-#: Bytes of BERT-Large on 1 and on 4 replicas, of all tiles.
-EXCHANGE_CODE = {
-    "control code": (91_668_904, 117_063_756), "internal exchange": (108_270_156, 126_520_640),
-    "host exchange": (66_044_276, 66_147_360), "global exchange": (1_035_988, 4_657_516),
-}
 
 
 def _exchange_code(plan: Plan) -> list[str]:

@@ -33,6 +33,8 @@ class Spent(NamedTuple):
     """Cycles of products and thread cycles of vector work that a device has spent.
 
     temporary    bytes of the largest temporary of a product since `start`.
+    operands     cycles in which operands of products come from other tiles, if they lie there.
+    saving       cycles less if products split K over tiles.
 
     >>> from ipu.machine.target import MK2
     >>> Spent(1000, 8833).cycles(MK2)
@@ -42,6 +44,8 @@ class Spent(NamedTuple):
     products: int = 0
     vector: int = 0
     temporary: int = 0
+    operands: int = 0
+    saving: int = 0
 
     @classmethod
     def start(cls, device: Device) -> Spent:
@@ -52,16 +56,25 @@ class Spent(NamedTuple):
     @classmethod
     def by(cls, device: Device) -> Spent:
         """Cycles since it was created."""
-        return cls(device.ledger.cycles, device.vector_cycles, device.ledger.temporary)
+        ledger = device.ledger
+        return cls(
+            ledger.cycles, device.vector_cycles, ledger.temporary, ledger.operand_cycles,
+            ledger.split_saving,
+        )
 
     def __sub__(self, before: Spent) -> Spent:
-        cycles = self.products - before.products, self.vector - before.vector
-        return Spent(*cycles, self.temporary)
+        return Spent(
+            self.products - before.products, self.vector - before.vector, self.temporary,
+            self.operands - before.operands, self.saving - before.saving,
+        )
 
     def plus(self, more: Spent) -> Spent:
         """Both, one after the other."""
-        cycles = self.products + more.products, self.vector + more.vector
-        return Spent(*cycles, max(self.temporary, more.temporary))
+        return Spent(
+            self.products + more.products, self.vector + more.vector,
+            max(self.temporary, more.temporary), self.operands + more.operands,
+            self.saving + more.saving,
+        )
 
     def cycles(self, target: Target) -> int:
         """Of one IPU: vector work is spread over all worker threads."""

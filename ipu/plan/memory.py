@@ -19,15 +19,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.records.evidence import Evidence, Fact
+from ipu.machine.memory import OutOfMemoryError, room_of
 from ipu.machine.target import Target
 from ipu.plan.plan import Entry, Plan
 from ipu.plan.schedule import Phase, Program
 
 __all__ = [
-    "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load", "OutOfMemoryError", "Peak",
-    "StageFigures", "Transfer", "always_live", "capacity", "figures_of", "guide_io_tiles",
-    "io_tiles_for", "kept_bytes", "lives", "loaded_bytes", "loads", "peaks", "remote_bytes",
-    "transfers", "transfers_of", "update_program",
+    "EXCHANGE_CODE", "KINDS", "LIVES", "REMOTE_MINIMUM", "Holding", "Live", "Load",
+    "OutOfMemoryError", "Peak", "StageFigures", "Transfer", "always_live", "capacity",
+    "code_bytes", "figures_of", "guide_io_tiles", "io_tiles_for", "kept_bytes", "lives",
+    "loaded_bytes", "loads", "peaks", "remote_bytes", "transfers", "transfers_of",
+    "update_program",
 ]
 
 KINDS = (
@@ -48,6 +50,15 @@ IO_CODE = Fact(105, Evidence.DOCUMENTED, "the maker's guide: about 5 % for excha
 POPTORCH_IO_TILES = (32, 192)
 
 
+#: Bytes of code of BERT-Large on 1 and on 4 replicas, of all tiles, and on how many IPUs of a
+#: replica that may be: the guide does not say.
+EXCHANGE_CODE = {
+    "control code": (91_668_904, 117_063_756), "internal exchange": (108_270_156, 126_520_640),
+    "host exchange": (66_044_276, 66_147_360), "global exchange": (1_035_988, 4_657_516),
+}
+_CODE_IPUS = (4, 1)
+
+
 class Holding(NamedTuple):
     """Bytes that a variable holds: its values, its accumulator, each tensor of its state.
 
@@ -64,10 +75,6 @@ class Holding(NamedTuple):
     def total(self) -> int:
         """Of all that belongs to the variable."""
         return self.values + self.accumulator + sum(self.state)
-
-
-class OutOfMemoryError(ValueError):
-    """A program needs more memory than an IPU has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +96,9 @@ class StageFigures:
     largest                      names and bytes of its largest variables, with their accumulators
                                  and state.
     recompute_cycles             of forward, run again; None: those of forward.
+    forward_exchange, backward_exchange    cycles in which operands of products come from other
+                                 tiles, if they lie there.
+    forward_saving, backward_saving    cycles less if products split K over tiles.
     """
 
     parameter_bytes: int = 0
@@ -107,6 +117,10 @@ class StageFigures:
     backward_cycles: int = 0
     update_cycles: int = 0
     recompute_cycles: int | None = None
+    forward_exchange: int = 0
+    backward_exchange: int = 0
+    forward_saving: int = 0
+    backward_saving: int = 0
     variables: tuple[Holding, ...] = ()
     largest: tuple[tuple[str, int], ...] = ()
 
@@ -436,9 +450,24 @@ def update_program(plan: Plan, entry: Entry) -> Program:
 
 def capacity(plan: Plan, target: Target) -> int:
     """Bytes of an IPU's tiles that compute."""
-    tiles: int = target.tiles.value - plan.io_tiles
-    size: int = target.tile_memory.value
-    return tiles * size
+    return room_of(target, plan.io_tiles)
+
+
+def code_bytes(plan: Plan) -> tuple[int, int]:
+    """Least and most bytes of code on an IPU, of which no peak has any.
+
+    What BERT-Large has, whose code is the only one that is published: on four IPUs, or on one.
+
+    Source    Graphcore's guide on memory and performance (DOCUMENTED); that other programs have as
+              much is ASSUMED.
+
+    >>> code_bytes(Plan([abs]))
+    (66754831, 267019324)
+    """
+    column = 0 if plan.replicas == 1 else 1
+    total = sum(row[column] for row in EXCHANGE_CODE.values())
+    few, many = (total // ipus for ipus in _CODE_IPUS)
+    return few, many
 
 
 def io_tiles_for(n_bytes: int, target: Target, poptorch: bool = False) -> int:

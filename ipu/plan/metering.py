@@ -37,10 +37,14 @@ CYCLES = {
 }
 
 
+
 def put_spent(row: dict[str, Any], phase: Phase, spent: Spent, target: Target) -> None:
     """Put what a phase of a stage took into its row: cycles, and the largest temporary."""
     row[CYCLES[phase]] = spent.cycles(target)
     row["work_bytes"] = max(row.get("work_bytes", 0), spent.temporary)
+    if phase is not Phase.RECOMPUTE:
+        row[f"{phase.value}_exchange"] = spent.operands
+        row[f"{phase.value}_saving"] = spent.saving
 
 
 def _saved(tensors: Sequence[Tensor], elsewhere: set[int]) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from ipu.machine.target import MK2, Target
 from ipu.plan.arguments import OFFLOADS
 from ipu.plan.chain import ChainRanges, Integers, LayerChain
 from ipu.plan.cycles import Rates, update_time
-from ipu.plan.memory import Load, StageFigures, capacity, loaded_bytes, loads
+from ipu.plan.memory import Load, StageFigures, capacity, code_bytes, loaded_bytes, loads
 from ipu.plan.plan import Plan
 
 __all__ = ["POPTORCH", "TENSORFLOW", "PlanRow", "PlanSpace", "Search", "front", "search"]
@@ -67,6 +67,7 @@ class PlanSpace:
     offloads         kinds of tensors in remote memory.
     replicas         exactly so many; None: all numbers that divide the micro-batches.
     shard_minimum    elements of the smallest tensor that is sharded.
+    sends_all        outputs of every micro-batch go to the host, not of the last alone.
     """
 
     ipus: int
@@ -77,6 +78,7 @@ class PlanSpace:
     )
     replicas: int | None = None
     shard_minimum: int = 0
+    sends_all: bool = True
 
     def __post_init__(self) -> None:
         for name in ("ipus", "micro_batches", "replicas"):
@@ -111,6 +113,7 @@ class PlanSpace:
                     plan = Plan(
                         [_stage] * n_stages, mapping=mapping, schedule=schedule, count=count,
                         recompute=recompute, replicas=replicas, offload=(),
+                        output_period=1 if self.sends_all else count,
                     )
                 except ValueError:
                     continue  # the schedule refuses this combination
@@ -153,9 +156,13 @@ class Search(NamedTuple):
 
     @property
     def best(self) -> PlanRow | None:
-        """The fastest plan that fits, of equally fast ones the smallest; None: none fits."""
-        fitting = [row for row in self.rows if row.bytes <= self.room]
+        """The fastest plan that fits beside as little code as there may be; None: none fits."""
+        fitting = [row for row in self.rows if self.fits(row)]
         return min(fitting, key=lambda row: (row.cycles, row.bytes), default=None)
+
+    def fits(self, row: PlanRow, *, surely: bool = False) -> bool:
+        """Whether a plan fits an IPU beside its code: the least of it, or surely, the most."""
+        return row.bytes + code_bytes(row.plan)[surely] <= self.room
 
     @property
     def smallest(self) -> PlanRow:
@@ -172,10 +179,16 @@ def front(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
     [(1, 9), (3, 1)]
     """
     best: list[PlanRow] = []
-    for row in sorted(rows, key=lambda row: (row.cycles, row.bytes, row.plan.n_ipus)):
+    for row in sorted(rows, key=_rank):
         if not best or row.bytes < best[-1].bytes:
             best.append(row)
     return tuple(best)
+
+
+def _rank(row: PlanRow) -> tuple[float, ...]:
+    """The faster, then the smaller, then the plainer plan comes first."""
+    plan = row.plan
+    return row.cycles, row.bytes, plan.n_ipus, plan.shard_state, len(plan.offloaded)
 
 
 def evaluate(

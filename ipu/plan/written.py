@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipu.plan.binding import bounds, filled
-from ipu.plan.cycles import Rates
+from ipu.plan.cycles import Rates, update_time
+from ipu.plan.memory import code_bytes
 from ipu.plan.search import PlanRow, Search
 
-__all__ = ["HEADS", "cells", "search_lines", "verdict"]
+__all__ = ["HEADS", "cells", "evidence", "search_lines", "times", "verdict"]
 
 HEADS = (
     "", "ms", "peak MB", "of an IPU", "IPUs", "replicas", "micro-batches", "schedule",
@@ -17,9 +18,18 @@ HEADS = (
 _BOUNDS = 3
 
 
-def _milliseconds(search: Search, cycles: float) -> float:
-    clock: float = search.target.clock.value
-    return 1e3 * cycles / clock
+def times(search: Search, row: PlanRow) -> tuple[float, float]:
+    """Milliseconds of an update, by the fastest and by the slowest rates of our sources."""
+    figures = row.figures(search.chain)
+    fast, slow = (
+        1e3 * update_time(row.plan, figures, rates) / rates.target.clock.value
+        for rates in Rates.span(search.target)
+    )
+    return fast, slow
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return " … ".join(dict.fromkeys(f"{end:.3g}" for end in ends))
 
 
 def cells(search: Search, row: PlanRow) -> tuple[str, ...]:
@@ -27,7 +37,7 @@ def cells(search: Search, row: PlanRow) -> tuple[str, ...]:
     plan = row.plan
     names = [search.chain.layers[cut].name for cut in row.cuts]
     return (
-        "*" if row == search.best else "", f"{_milliseconds(search, row.cycles):.3f}",
+        "*" if row == search.best else "", _interval(times(search, row)),
         f"{row.bytes / 1e6:.1f}", f"{row.bytes / search.room:.0%}", str(plan.n_ipus),
         str(plan.replicas), str(plan.count), _schedule(row),
         plan.recomputation or "-", " ".join(sorted(plan.offloaded)) or "-",
@@ -48,11 +58,24 @@ def search_lines(search: Search) -> Iterator[str]:
         yield "  ".join(texts).rstrip()
     yield ""
     yield from verdict(search)
-    facts = "; ".join(map(str, Rates(search.target).facts))
     yield f"{search.tried} of {search.of_all} plans were tried; all make one update of "\
         f"{search.space.micro_batches} micro-batches, and plans of one number of replicas have "\
         "the same bits"
-    yield f"a declared model, not promised time; it rests on {facts}"
+    yield "a declared model, not promised time; where sources disagree, or none says, both ends:"
+    yield from evidence(search)
+
+
+def evidence(search: Search) -> Iterator[str]:
+    """What times rest on, each constant by its fast and its slow end."""
+    names = (
+        "clock, Hz", "link between IPUs, bytes/s", "remote memory, bytes/s", "host, bytes/s",
+        "operands of products", "products with a split K",
+    )
+    fast, slow = Rates.span(search.target)
+    for name, *ends in zip(names, fast.facts, slow.facts, strict=True):
+        yield f"{name}: " + " … ".join(dict.fromkeys(map(str, ends)))
+    low, high = code_bytes(search.smallest.plan)
+    yield f"code, bytes of an IPU: {low} … {high} (DOCUMENTED of BERT-Large, ASSUMED of others)"
 
 
 def verdict(search: Search) -> Iterator[str]:
@@ -60,11 +83,12 @@ def verdict(search: Search) -> Iterator[str]:
     best = search.best
     if best is None:
         nearest = search.smallest
-        over = nearest.bytes - search.room
-        share = search.room / nearest.bytes
+        room = search.room - code_bytes(nearest.plan)[0]
+        share = room / nearest.bytes
         yield (
             f"no plan fits: the smallest needs {nearest.bytes} bytes in {filled(search, nearest)}, "
-            f"{over} more than the {search.room} of an IPU of {search.target.name}"
+            f"{nearest.bytes - room} more than the {room} that an IPU of {search.target.name} has "
+            "beside its code"
         )
         yield (
             f"use more IPUs, smaller micro-batches (at most {share:.2f} of the samples, if "
@@ -73,10 +97,16 @@ def verdict(search: Search) -> Iterator[str]:
         return
     plan = best.plan
     yield (
-        f"use the plan with *: {_milliseconds(search, best.cycles):.3f} ms for an update on "
+        f"use the plan with *: {_interval(times(search, best))} ms for an update on "
         f"{plan.n_ipus} IPU{'s' * (plan.n_ipus > 1)}, {best.bytes / search.room:.0%} of an IPU's "
         f"memory, most in {filled(search, best)}"
     )
+    if not search.fits(best, surely=True):
+        low, high = code_bytes(plan)
+        yield (
+            f"it fits if its code takes less than {search.room - best.bytes} bytes of an IPU; that "
+            f"may be {low} … {high}, so prefer a plan with a lower peak if one is nearly as fast"
+        )
     limits = bounds(search, best)[:_BOUNDS]
     for number, bound in enumerate(limits):
         word = "it is bound by" if not number else "then by"

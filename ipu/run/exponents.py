@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.elementwise.tally import count_fields
 from fpsim.records.formats import Format
+from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = ["Exponents", "Histogram", "biased_exponents", "count_exponents"]
@@ -25,9 +27,6 @@ _BINS = 256
 #: Which half of a 32-bit word holds the exponent.
 _HIGH = 1 if sys.byteorder == "little" else 0
 _FRACTION_BITS = 7
-_SINGLE_FRACTION_BITS = 23
-#: Bits of a binary32 number without its sign, and those of infinity.
-_MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 #: Values of an array that are counted; of a larger one, every so many-th.
 _SAMPLE = 1 << 14
 
@@ -50,17 +49,14 @@ def count_exponents(values: NDArray[Any]) -> NDArray[np.int64]:
     >>> int(counts.sum()) // 1000, int(np.flatnonzero(counts)[-1]) - 127
     (100, 16)
     """
-    stride = -(-values.size // _SAMPLE) | 1
-    if stride == 1:
-        return np.bincount(biased_exponents(values), minlength=_BINS)
-    flat = values.reshape(-1)
-    counts = np.bincount(biased_exponents(flat[::stride]), minlength=_BINS) * stride
+    stride = max(1, -(-values.size // _SAMPLE) | 1)
+    flat = flat_in_memory(values.astype(np.float32, copy=False))
+    counts = np.zeros(_BINS, np.int64)
+    largest = count_fields(flat.view(np.uint32), stride, counts)
     # The last value stands for fewer, but never for none.
-    magnitudes = np.ascontiguousarray(flat, np.float32).view(np.uint32) & _MAGNITUDE
-    magnitudes[magnitudes > _INFINITY] = 0  # a NaN is no magnitude
-    largest = int(magnitudes.max())
-    if largest > 0 and not counts[top := largest >> _SINGLE_FRACTION_BITS]:
-        counts[top] += 1
+    counts *= stride
+    if largest >= 0 and not counts[largest]:
+        counts[largest] += 1
     return counts
 
 

@@ -90,6 +90,11 @@ class NativeRun(Run):
         """Of the initial values and of the random bits."""
         return self.options.seed
 
+    @property
+    def checks_memory(self) -> bool:
+        """Whether a step that one IPU cannot hold is refused."""
+        return self.options.check_memory
+
     def check_free(self) -> None:
         """Refuse a second training.
 
@@ -242,6 +247,7 @@ def machine(
     max_nan: str = "number",
     sums: str = "spread",
     changes: Changes = NONE,
+    check_memory: bool = True,
 ) -> NativeRun:
     """A run for a training by `ipu.learn`: `Trainer(model, optimizer, run=machine("fp16"))`.
 
@@ -254,6 +260,7 @@ def machine(
     nanoo     overflow gives NaN; else it saturates.
     traps     invalid operations, divisions by zero and overflow stop the step where they occur.
     changes   of optimiser and loss scale, as `Changes(loss_scale=1024.0, eps=1e-4)`.
+    check_memory    a step that one IPU cannot hold is refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -270,5 +277,5 @@ def machine(
     return NativeRun(RunOptions(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties="all", nanoo=nanoo,
         traps=traps, preset=preset, f32_denormals=f32_denormals, max_nan=max_nan, sums=sums,
-        changes=changes,
+        changes=changes, check_memory=check_memory,
     ))

@@ -18,6 +18,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from ipu.feed.pace import Feeding
 from ipu.machine.control import FpSts, dump
 from ipu.machine.device import Device
 from ipu.plan.explain import explain
@@ -87,6 +88,8 @@ class Run(ABC):
         self._watchers: list[Callable[[OperationEvent], object]] = []
         #: What its programs cost, as far as they were measured.
         self._costs: dict[Any, Costs] = {}
+        #: What the host took to make the elements of its data sets.
+        self.feeding = Feeding()
         self._advised: Advised | None = None
 
     def use(self, device: Device) -> None:

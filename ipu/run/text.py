@@ -68,6 +68,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"{constant['format']}: {constant['layer']} ({constant['direction']}), "
             f"{constant['times']} times" + (f", {constant['line']}" if constant.get("line") else "")
         )
+    yield from report.get("inputs", ())
     scale = report["loss_scale"]
     if scale:
         best = "none, gradients overflow" if scale["best"] is None else scale_text(scale["best"])

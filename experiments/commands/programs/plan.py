@@ -62,7 +62,9 @@ def command(
         return 2
     total = micro_batches or (chain.count if chain.count > 1 else _EACH * ipus)
     with bad_input():
-        space = PlanSpace(ipus, total, POPTORCH, replicas=replicas, shard_minimum=8192)
+        space = PlanSpace(
+            ipus, total, POPTORCH, replicas=replicas, shard_minimum=8192, sends_all=False,
+        )
         _check_layers(chain, space)
         result = search(chain, space, machine)
     _tell(result, time.process_time() - start)

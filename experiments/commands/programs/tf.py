@@ -54,6 +54,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      "recipes of blocks]"),
         click.option("--seed", type=Seed(), default=0, show_default=True,
                      help="Of the machine's random bits."),
+        click.option("--unconfigured", is_flag=True, help="A program without "
+                     "configure_ipu_system() has one IPU; else its launches are refused."),
         click.option("--tf1", is_flag=True, help="The program is written for TensorFlow 1."),
     ):
         function = option(function)
@@ -213,4 +215,4 @@ def _tell(title: str, out: Path | None, stopped: str, *, is_printed: bool) -> No
     if out is not None:
         out = folder_of(out, name_of_process())
         tell_page(out, told, run.advice(told), title, is_printed=is_printed)
-        write_plans(out, run.costs)
+        write_plans(out, run.costs, "tensorflow")

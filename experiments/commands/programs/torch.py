@@ -203,7 +203,7 @@ def _run(
         click.echo(f"\n{report}", err=True)
     if out is not None:
         tell_page(out, report, session.advice(report), Path(program).name, is_printed=count)
-        write_plans(out, session.costs)
+        write_plans(out, session.costs, "poptorch")
     is_printed = count or stopped
     if report.get("unreached") and not is_printed and (out is not None or str(way) != "fp32"):
         click.echo(f"fpsim: nothing was computed on the machine. {report['unreached']}", err=True)

@@ -100,7 +100,9 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         if self._share is not None:
             self._share.begin()
         if self._load == self._samples:
-            return iter(super().__iter__())
+            pieces, feeding = super().__iter__(), self._options_of_model.feeding
+            # Workers make elements at the same time: their seconds are not known here.
+            return iter(pieces if self.num_workers else feeding.timed(pieces))
         return self._rebatched(super().__iter__())
 
     def _rebatched(self, pieces: Iterator[Any]) -> Iterator[Any]:

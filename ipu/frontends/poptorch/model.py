@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ipu import ops
+from ipu.feed.pace import pace_of
 from ipu.frontends.poptorch.dictionary import once
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.frontends.poptorch.engine.executables import Executables
@@ -220,6 +221,10 @@ class PoplarExecutor:
         self._take_program(batches[0], signature)
         executor = self._compiled()
         self._is_attached = True
+        self._options.feeding.look(
+            x.numpy(force=True) for x in flatten((args, kwargs)) if x.is_floating_point()
+            and x.dtype is not torch.bfloat16
+        )
         was_measured = executor.meter.figures is not None
         with self._in_mode():
             outputs = executor.call(batches)
@@ -352,8 +357,13 @@ class PoplarExecutor:
         executor = self._compiled()
         plan, figures = executor.plan, executor.meter.figures
         words = str(plan) if figures is None else explain(plan, figures, self.device.target)
-        cost = self.executables.told(plan, figures, self.device.target)
-        return executor.machine.session.told(folder, plan=[*words.splitlines(), cost])
+        lines = [*words.splitlines(), self.executables.told(plan, figures, self.device.target)]
+        feeding = self._options.feeding
+        if feeding.elements and figures is not None:
+            make = feeding.each / self._options.device_iterations
+            lines.append(pace_of(make, plan, figures, self.device.target).line)
+        inputs = feeding.inputs or []
+        return executor.machine.session.told(folder, plan=lines, inputs=inputs)
 
     @property
     def profile_figures(self) -> tuple[StageFigures, ...]:

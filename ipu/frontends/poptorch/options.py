@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ipu.feed.pace import Feeding
 from ipu.frontends.poptorch.categories import (
     DistributedOptions,
     JitOptions,
@@ -58,6 +59,7 @@ class Options(OptionsDict):
         self.__dict__["execution_strategy"] = PipelinedExecution()
         self.__dict__["profile_dir"] = None
         self.__dict__["check_memory"] = True
+        self.__dict__["feeding"] = Feeding()
 
     # Groups of options ----------------------------------------------------------------------
 
@@ -70,10 +72,14 @@ class Options(OptionsDict):
     execution_strategy: Strategy
     profile_dir: Path | None
     check_memory: bool
+    #: What the data loaders of these options took to make their elements.
+    feeding: Feeding
 
     def clone(self) -> Options:
         """Options of their own with the same values; they can be changed."""
-        return copy.deepcopy(self)
+        options = copy.deepcopy(self)
+        options.__dict__["feeding"] = Feeding()
+        return options
 
     def freeze(self) -> None:
         """No changes from now on, in the groups too."""
@@ -278,7 +284,6 @@ class Options(OptionsDict):
     def disableProfiling(self) -> Options:
         """Write no profile."""
         self.__dict__["profile_dir"] = None
-        self.__dict__["check_memory"] = True
         return self
 
     def logDir(self, log_dir: str) -> Options:

@@ -16,12 +16,14 @@ _SETTERS = {
 }
 
 
-def plan_code(plan: Plan, begins: Sequence[str], model: str = "model") -> str:
+def plan_code(plan: Plan, begins: Sequence[str] | None, model: str = "model") -> str:
     """Lines that make this plan of a model, for its script.
 
-    begins    paths of the modules that begin a stage, but for the first.
+    begins    paths of the modules that begin a stage, but for the first; None: blocks are left
+              to the reader.
 
     >>> print(plan_code(Plan([abs, abs], schedule="popart", count=4, offload=()), ["layers.2"]))
+    poptorch.removeBlocks(model)
     poptorch.BeginBlock(model, "stage0", ipu_id=0)
     poptorch.BeginBlock(model.layers[2], "stage1", ipu_id=1)
     options = poptorch.Options()
@@ -30,11 +32,11 @@ def plan_code(plan: Plan, begins: Sequence[str], model: str = "model") -> str:
     <BLANKLINE>
     """
     ipus = [place[0] for place in plan.places]
-    modules = [model, *(_path(model, name) for name in begins)]
-    lines = [
+    modules = [model, *(_path(model, name) for name in begins or ())]
+    has_blocks = plan.n_stages > 1 and begins is not None
+    lines = [f"poptorch.removeBlocks({model})"] * has_blocks + [
         f'poptorch.BeginBlock({module}, "stage{number}", ipu_id={ipu})'
-        for number, (module, ipu) in enumerate(zip(modules, ipus, strict=True))
-        if plan.n_stages > 1
+        for number, (module, ipu) in enumerate(zip(modules, ipus, strict=False)) if has_blocks
     ]
     lines.append("options = poptorch.Options()")
     if plan.replicas > 1:

@@ -1,4 +1,4 @@
-"""Overlap: sums over workers beside the backward pass, as an account.
+"""Overlap: sums over workers beside the backward pass, as an account and as it was on this host.
 
 With variables on the host a gradient leaves the device when its layer's backward pass ends, the
 latest layer first. The hosts sum one gradient after the other, in that order, and the new weights
@@ -11,10 +11,22 @@ Source    Graphcore's TensorFlow documents, distributed training (streams of gra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-__all__ = ["Layer", "Overlap", "Span", "account"]
+from fpsim.records.evidence import Evidence, Fact
+from ipu.plan.cycles import HOST
+
+__all__ = [
+    "BETWEEN", "HOP_BETWEEN", "Layer", "Overlap", "Span", "StepTimes", "account", "layer_of",
+]
+
+BETWEEN = Fact(
+    12.5e9, Evidence.ASSUMED, "bytes per second between two machines, 100 Gb/s; declared"
+)
+HOP_BETWEEN = Fact(10e-6, Evidence.ASSUMED, "seconds of a hop between two machines; declared")
 
 
 class Layer(NamedTuple):
@@ -26,8 +38,23 @@ class Layer(NamedTuple):
     back: float
 
 
+def layer_of(backward: float, out: int, back: int, workers: int) -> Layer:
+    """A layer whose gradient is summed by a flat ring of workers.
+
+    Units     seconds of the backward pass; bytes of gradient and weights.
+
+    >>> layer_of(1.0, 20_000_000_000, 20_000_000_000, workers=1)
+    Layer(backward=1.0, out=1.0, sum=0.0, back=1.0)
+    """
+    share, rounds = 2 * (workers - 1) / workers, 2 * (workers - 1)
+    return Layer(
+        backward, out / HOST.value, share * out / BETWEEN.value + rounds * HOP_BETWEEN.value,
+        back / HOST.value,
+    )
+
+
 class Span(NamedTuple):
-    """From when to when, in seconds from the start of the backward pass."""
+    """From when to when, in seconds from the start of the backward pass, or of a launch."""
 
     start: float
     end: float
@@ -89,3 +116,61 @@ def account(layers: Sequence[Layer]) -> Overlap:
             spans.append(Span(start, free))
         columns.append(tuple(spans))
     return Overlap(*columns)
+
+
+class StepTimes:
+    """When a step's gradients left the device and when they were summed, as this host did it.
+
+    Seconds from the start of the launch; it is a simulation's time and no machine's. Threads may
+    note at the same time.
+
+    left        when each gradient had been computed, in order.
+    sums        of each sum over the workers, in order.
+    computed    the end of the launch; None while it runs.
+
+    >>> times = StepTimes()
+    >>> times.leave("dense/kernel")
+    >>> with times.summing("dense/kernel"):
+    ...     times.end()
+    >>> times.overlap > 0, list(times.left)
+    (True, ['dense/kernel'])
+    """
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self.left: dict[str, float] = {}
+        self.sums: dict[str, Span] = {}
+        self.computed: float | None = None
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._start
+
+    def leave(self, name: str) -> None:
+        """A gradient has been computed."""
+        self.left[name] = self._now()
+
+    @contextmanager
+    def summing(self, name: str) -> Iterator[None]:
+        """A block around the sum of a gradient over the workers."""
+        start = self._now()
+        yield
+        self.sums[name] = Span(start, self._now())
+
+    def end(self) -> None:
+        """The device has computed everything."""
+        self.computed = self._now()
+
+    @property
+    def overlap(self) -> float:
+        """Seconds of the sums in which the device still computed."""
+        end = self.computed
+        if end is None:
+            return 0.0
+        return sum(max(0.0, min(span.end, end) - span.start) for span in self.sums.values())
+
+    def summary(self) -> dict[str, Any]:
+        """All of it, for a report."""
+        return {
+            "left": dict(self.left), "sums": {n: list(span) for n, span in self.sums.items()},
+            "computed": self.computed, "overlap": self.overlap,
+        }

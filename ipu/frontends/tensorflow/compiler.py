@@ -13,7 +13,7 @@ from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.trace import noting_losses
 from ipu.frontends.tensorflow.facade import watch_sessions
 
-__all__ = ["compile"]
+__all__ = ["compile", "compiled_node"]
 
 
 def compile(  # noqa: A001  the vendor's name
@@ -29,6 +29,14 @@ def compile(  # noqa: A001  the vendor's name
 
     Raises      RuntimeError in eager mode; NotImplementedError for variables that are no resources,
                 and under a PopDistStrategy of several processes.
+    """
+    return compiled_node(computation, inputs)
+
+
+def compiled_node(
+    computation: Callable[..., Any], inputs: Sequence[Any] | None = None, *, streams: bool = False
+) -> Any:
+    """As `compile`; with streams, tensors behind the first are there as soon as they are computed.
     """
     if tf.executing_eagerly():
         raise RuntimeError(
@@ -56,7 +64,8 @@ def compile(  # noqa: A001  the vendor's name
     captures = graph.captures
     _check_variables(captures)
     graph.inputs = placeholders + [inner for _, inner in captures]
-    outputs = launch_node(graph, outer + [tensor for tensor, _ in captures])
+    flat = outer + [tensor for tensor, _ in captures]
+    outputs = launch_node(graph, flat, streams=streams)
     return outputs[0].op if structure is None else tf.nest.pack_sequence_as(structure, outputs)
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from ipu.feed.infeed import Infeed
+from ipu.frontends.tensorflow.engine.current import current_run
 from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = ["Reader", "end_readers"]
@@ -50,7 +51,10 @@ class Reader:
             if self._dataset is None:
                 return
             try:
-                yield from _leaves(self._dataset)
+                feeding = current_run().feeding
+                for leaves in feeding.timed(_leaves(self._dataset)):
+                    feeding.look(leaves)
+                    yield leaves
             except Exception as error:
                 _clear_frames(error)
                 raise

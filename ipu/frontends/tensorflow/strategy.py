@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 
+from ipu.frontends.tensorflow.devices import show_on
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import launching_functions
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
@@ -32,6 +33,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
         enable_dataset_iterators: bool = True, enable_keras_extensions: bool = True,
     ) -> None:
         super().__init__(cpu_device)
+        self.extended._create_variable = self._placed(self.extended._create_variable)
         self._ipu_device, self._cpu_device = ipu_device, cpu_device
         self.feeds_by_iterators = enable_dataset_iterators
         self._enable_keras_extensions = enable_keras_extensions
@@ -59,7 +61,8 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
             return super().run(fn, arguments, named)
         with self.scope():
             launch = self.extended.call_for_each_replica
-            return launch(self._launch, (fn, arguments, named))
+            results = launch(self._launch, (fn, arguments, named))
+        return tf.nest.map_structure(lambda x: show_on(x, self._ipu_device), results)
 
     def _launch(self, fn: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         function = self._function(fn)
@@ -74,6 +77,16 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
     def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
         """The data set itself: there is one worker."""
         return dataset
+
+    def _placed(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        """What makes variables of the scope: they say that they lie on the IPU."""
+
+        def created(*arguments: Any, **named: Any) -> Any:
+            variable = create(*arguments, **named)
+            show_on(variable.handle, self._ipu_device)
+            return variable
+
+        return created
 
     def _function(self, fn: Any) -> Any:
         if hasattr(fn, "get_concrete_function"):

@@ -129,7 +129,10 @@ class LayerMeter:
         self._spent: dict[tuple[str, int], Spent] = {}
         self._key: tuple[str, int] | None = None
         self._before = Spent.start(device)
-        self._passes = 0
+        self._passes = self._update_cycles = 0
+        self._saw_backward = False
+        #: Of parameters, by identity, where a front end of its own updates them.
+        self._told: dict[int, Holding] = {}
         self._optimisers: list[torch.optim.Optimizer] = []
 
     @contextmanager
@@ -155,6 +158,9 @@ class LayerMeter:
     def enter(self, module: torch.nn.Module, arguments: Any) -> None:
         """A module is entered; the outermost one begins a forward pass, or goes on with one."""
         if self._is_done or not torch.is_grad_enabled() or self._layers.in_update:
+            return
+        if self._saw_backward:
+            self.end_backward()
             return
         name, is_outermost = self._layers.stack[-1], len(self._layers.stack) == 1
         is_again = self._forward is not None and self._forward.root is module
@@ -225,6 +231,7 @@ class LayerMeter:
         elif self._is_measuring and self._forward is not None and where.direction in _OF_LAYERS:
             layer = self._forward.now
             if where.direction == "backward":
+                self._saw_backward = True
                 layer = self._layer_of(torch._C._current_autograd_node())
             self._key = where.direction, layer
 
@@ -254,7 +261,14 @@ class LayerMeter:
         self._passes += 1
         if self._is_measuring:
             self._close()
-            self._is_measuring, self._is_done = False, True
+            self._is_measuring, self._is_done, self._saw_backward = False, True, False
+
+    def tell(self, holdings: dict[int, Holding], update_cycles: int, count: int) -> None:
+        """What parameters hold, the cycles of an update, and its micro-batches.
+
+        Told by a front end whose updates are no optimiser's step of torch.
+        """
+        self._told, self._update_cycles, self._passes = holdings, update_cycles, count
 
     def start_update(self, optimiser: torch.optim.Optimizer) -> None:
         """An optimiser's step begins."""
@@ -266,6 +280,8 @@ class LayerMeter:
 
         Raises    StepMeasured, if it had a forward and a backward pass.
         """
+        if self._saw_backward:
+            self.end_backward()
         if self._is_done and self.chain is None:
             self._close()
             self.chain = self._measured()
@@ -292,15 +308,17 @@ class LayerMeter:
                           enumerate(forward.names)])
         layers = [ChainLayer(forward.names[number.index(i)]) for i in range(number[-1] + 1)]
         for old, new in enumerate(number):
-            more = {
-                f"{direction}_cycles": getattr(layers[new], f"{direction}_cycles")
-                + self._spent.get((direction, old), Spent()).cycles(target)
-                for direction in _OF_LAYERS
-            }
-            work = max(self._spent.get((d, old), Spent()).temporary for d in _OF_LAYERS)
-            layers[new] = layers[new]._replace(
-                **more, work_bytes=max(layers[new].work_bytes, work),
-                variables=(*layers[new].variables, *forward.used[old]),
+            forth, back = (self._spent.get((d, old), Spent()) for d in _OF_LAYERS)
+            layer = layers[new]
+            layers[new] = ChainLayer(
+                layer.name, layer.forward_cycles + forth.cycles(target),
+                layer.backward_cycles + back.cycles(target),
+                max(layer.work_bytes, forth.temporary, back.temporary),
+                variables=(*layer.variables, *forward.used[old]),
+                forward_exchange=layer.forward_exchange + forth.operands,
+                backward_exchange=layer.backward_exchange + back.operands,
+                forward_saving=layer.forward_saving + forth.saving,
+                backward_saving=layer.backward_saving + back.saving,
             )
         activations = [
             Activation(a.bytes, *(number[n] if n >= 0 else n for n in (a.born, a.last, a.saved)))
@@ -308,13 +326,15 @@ class LayerMeter:
         ]
         activations.append(Activation(forward.infeed, -1, 0, 0))
         held = {key: p for used in forward.used for key, p in used.items()}
-        update = self._spent.get(("optimizer", 0), Spent()).cycles(target)
+        update = self._update_cycles + self._spent.get(("optimizer", 0), Spent()).cycles(target)
         return LayerChain(
             layers, activations, {key: self._holding(p) for key, p in held.items()},
             forward.infeed, sum(map(self._bytes, forward.outputs)), update, self._passes,
         )
 
     def _holding(self, p: torch.Tensor) -> Holding:
+        if id(p) in self._told:
+            return self._told[id(p)]
         state = [
             x for optimiser in self._optimisers for x in optimiser.state.get(p, {}).values()
             if isinstance(x, torch.Tensor) and x.dim() > 0

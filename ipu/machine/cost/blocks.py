@@ -25,7 +25,14 @@ from fpsim.records.types import Shape
 from fpsim.records.units import MatrixUnit
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.cost.ledger import LedgerRow
-from ipu.machine.cost.planner import LOAD_BYTES, Planner, ProductMemory, multiply_adds, price
+from ipu.machine.cost.planner import (
+    LOAD_BYTES,
+    Planner,
+    ProductMemory,
+    multiply_adds,
+    price,
+    split_price,
+)
 from ipu.machine.cost.work import of_matmul
 from ipu.machine.instructions import Instruction
 from ipu.machine.target import Target
@@ -83,6 +90,8 @@ def block_row(
         operand_bytes=left.nbytes + right.nbytes, result_bytes=m * n * result.bits // 8,
         partial_bytes=memory.partials, exchange_bytes=0,
         temporary_bytes=cost.tiles * cost.temporary,
+        split_saving=cost.cycles - split_price(work, memory, instruction, target, planner),
+        operand_cycles=-(-cost.operands // target.exchange.value),
         facts=(*instruction.facts.items(),
                ("bytes per cycle, weights", LOAD_BYTES[planner.use_128bit_conv_unit_load])),
     )

@@ -24,6 +24,10 @@ class LedgerRow(NamedTuple):
     weight_loads     of the busiest tile, as `steps` and `cycles` are.
     steps            in which it runs for want of temporary memory.
     temporary_bytes  of all tiles, in one of the steps.
+    split_saving     cycles less if K were split over tiles; not taken from `cycles`, as the
+                     product that is computed has the bits of a K that stays.
+    operand_cycles   in which the busiest tile receives its operands, if they lie elsewhere; not
+                     part of `cycles`, as no source says where a compiler puts them.
     macs, useful     multiply-adds of full passes, and those of the product itself.
     operand_bytes, result_bytes, partial_bytes    of the arrays, each counted once.
     exchange_bytes   over the wires between tiles, of a K that was split.
@@ -46,6 +50,8 @@ class LedgerRow(NamedTuple):
     partial_bytes: int
     exchange_bytes: int
     temporary_bytes: int
+    split_saving: int
+    operand_cycles: int
     facts: tuple[tuple[str, Fact], ...]
 
     @property
@@ -65,6 +71,8 @@ class Total:
     cycles: int = 0
     weight_loads: int = 0
     exchange_bytes: int = 0
+    operand_cycles: int = 0
+    split_saving: int = 0
 
     def add(self, row: LedgerRow) -> None:
         self.last = row
@@ -74,6 +82,8 @@ class Total:
         self.cycles += row.cycles
         self.weight_loads += row.weight_loads
         self.exchange_bytes += row.exchange_bytes
+        self.operand_cycles += row.operand_cycles
+        self.split_saving += row.split_saving
 
 
 _COLUMN = "{:<28} {:<24} {:<22} {:<16} {:>8} {:>10} {:>6} {:>10} {:>9} {:>8} {:>5}  {}".format
@@ -122,6 +132,16 @@ class Ledger:
     def cycles(self) -> int:
         """Of all products, one after the other."""
         return sum(total.cycles for total in self.rows.values())
+
+    @property
+    def operand_cycles(self) -> int:
+        """In which the operands of all products are received, if they lie on other tiles."""
+        return sum(total.operand_cycles for total in self.rows.values())
+
+    @property
+    def split_saving(self) -> int:
+        """Cycles less if all products split K over tiles where that is cheaper."""
+        return sum(total.split_saving for total in self.rows.values())
 
     @property
     def macs(self) -> int:

@@ -30,7 +30,7 @@ from ipu.machine.target import Target
 __all__ = [
     "LOAD_BYTES", "SPLIT", "Exchange", "Planner", "Price", "ProductMemory", "exchanged",
     "multiply_adds",
-    "price",
+    "price", "split_price",
 ]
 
 #: Bytes of weights that a tile loads per cycle, by the option use_128bit_conv_unit_load.
@@ -94,6 +94,7 @@ class Price(NamedTuple):
     """What a product costs; all but the tiles are those of the busiest one.
 
     temporary    bytes of its part of the operands and partials, in one of the steps.
+    operands     bytes of its part of the operands, in all steps.
     """
 
     tiles: int
@@ -101,6 +102,7 @@ class Price(NamedTuple):
     steps: int
     cycles: int
     temporary: int
+    operands: int
 
 
 def price(
@@ -113,13 +115,14 @@ def price(
     >>> from fpsim.records.units import find_unit
     >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
     >>> price(Work(100, 2, 1, 51200), ProductMemory(6400, 1024, 3200), wide, MK2, tiles=1)
-    Price(tiles=1, weight_loads=2, steps=1, cycles=928, temporary=10624)
+    Price(tiles=1, weight_loads=2, steps=1, cycles=928, temporary=10624, operands=7424)
     """
     if multiply_adds(work, instruction) == 0:
-        return Price(0, 0, 0, 0, 0)
+        return Price(0, 0, 0, 0, 0, 0)
     positions, blocks = _splits(work, tiles or target.tiles.value)
     down, across = -(-work.positions // positions), -(-work.blocks // blocks)
-    temporary = (memory.left + memory.partials / across) / down + memory.right / across
+    operands = memory.left / down + memory.right / across
+    temporary = operands + memory.partials / across / down
     budget = planner.available_memory_proportion * target.tile_memory.value
     steps = np.clip(np.ceil(temporary / budget), 1, positions)
     loads = blocks * work.passes * steps * (instruction.weights.value > 0)
@@ -128,7 +131,8 @@ def price(
     used = down * across
     best = np.lexsort((used, cycles))[0]
     at_once = np.ceil(temporary / steps)
-    return Price(*(int(of_split[best]) for of_split in (used, loads, steps, cycles, at_once)))
+    columns = used, loads, steps, cycles, at_once, np.ceil(operands)
+    return Price(*(int(of_split[best]) for of_split in columns))
 
 
 def _splits(work: Work, tiles: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -137,6 +141,34 @@ def _splits(work: Work, tiles: int) -> tuple[NDArray[np.int64], NDArray[np.int64
     across = np.arange(1, min(most, work.blocks) + 1)
     down = np.minimum(most // across, work.positions)
     return -(-work.positions // down), -(-work.blocks // across)
+
+
+def split_price(
+    work: Work, memory: ProductMemory, instruction: Instruction, target: Target,
+    planner: Planner = Planner(),
+) -> int:
+    """Cycles of the cheapest split of K over 1, 2, 4 … groups of tiles, with its reduction.
+
+    poplibs splits K where that is cheaper (DOCUMENTED: ConvPlan); where it does so for a product is
+    not known (ASSUMED: always).
+
+    >>> from ipu.machine.target import MK2
+    >>> from fpsim.records.units import find_unit
+    >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))
+    >>> tall = Work(16, 64, 1, 16384), ProductMemory(32768, 32768, 512)
+    >>> price(*tall, wide, MK2).cycles, split_price(*tall, wide, MK2)
+    (4352, 84)
+    """
+    costs, parts = [], 1
+    while parts <= min(max(work.passes, 1), target.tiles.value):
+        share = work._replace(passes=-(-work.passes // parts))
+        cost = price(
+            share, memory.share(parts), instruction, target, planner, target.tiles.value // parts
+        )
+        wires = exchanged(memory.partials, parts, parts * cost.tiles, target)
+        costs.append(cost.cycles + wires.cycles)
+        parts *= 2
+    return min(costs)
 
 
 def multiply_adds(work: Work, instruction: Instruction) -> int:

@@ -22,6 +22,7 @@ from ipu.machine.cost.planner import (
     exchanged,
     multiply_adds,
     price,
+    split_price,
 )
 from ipu.machine.cost.work import Work
 from ipu.machine.instructions import Instruction
@@ -61,6 +62,10 @@ def ledger_row(
     single_pass = work_of(target.instruction(unit), product.shape).passes == 1 == parts
     forms = target.forms(unit, product.format if single_pass else None)
     instruction, work, cost = min(map(priced, forms), key=lambda p: (p[2].cycles, -p[0].columns))
+    split = cost.cycles
+    if parts == 1:
+        split = min(split_price(work_of(i, product.shape), memory, i, target, planner)
+                    for i in forms)
     wires = exchanged(memory.partials, parts, parts * cost.tiles, target)
     return LedgerRow(
         verb=verb, unit=unit.name, instruction=instruction.name,
@@ -70,6 +75,8 @@ def ledger_row(
         cycles=cost.cycles + wires.cycles, operand_bytes=left + right,
         result_bytes=_bytes(product), partial_bytes=parts * memory.partials,
         exchange_bytes=wires.bytes, temporary_bytes=parts * cost.tiles * cost.temporary,
+        split_saving=max(cost.cycles - split, 0),
+        operand_cycles=-(-cost.operands // target.exchange.value),
         facts=tuple(_facts(instruction, target, planner, parts)),
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import click
+import numpy as np
 import pytest
 
+from fpsim import BINARY16, BINARY32
 from ipu.experiments.cli import run as command_line
 from ipu.experiments.programs import float32_parameter_updates, stochastic_rounding
 from ipu.experiments.programs.options import ProgramOptions, options
@@ -54,6 +56,28 @@ def test_programs_train_without_data_and_say_so(name, line, tmp_path, monkeypatc
     assert lines[1].startswith("epoch 1: loss ")
     assert ("float32 total" in lines[1]) == (not line.startswith("float32"))
     assert lines[-1] == "Program ran successfully"
+
+
+@pytest.mark.source("X-07")
+def test_logits_are_cast_where_the_tutorial_s_text_is_followed():
+    """The loss is binary32 inside in any case, so both forms round once, and alike."""
+    images = np.linspace(0, 1, 2 * 28 * 28).reshape(2, 28, 28, 1)
+    runs = []
+    for is_cast in (False, True):
+        trainer = float32_parameter_updates.build("mixed", asked(), cast_logits=is_cast)
+        assert trainer.forward(images).array.format is (BINARY32 if is_cast else BINARY16)
+        losses = [trainer.step(images, np.array([0, 7])) for _ in range(2)]
+        weights = [v.array.values.tobytes() for v in trainer.variables.values()]
+        runs.append((losses, weights))
+    assert runs[0] == runs[1]
+    assert len(runs[0][1]) == 4
+
+
+@pytest.mark.source("X-07")
+def test_the_program_takes_the_text_s_form_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FPSIM_DATA", str(tmp_path))
+    assert float32_parameter_updates.main(["mixed", "--cast-logits", *TINY]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Program ran successfully"
 
 
 @pytest.mark.source("S4-55")

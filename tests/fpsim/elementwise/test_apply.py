@@ -370,6 +370,27 @@ def test_operands_of_any_layout_are_read_as_if_written_out(rounding, laid_out, n
             assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("rounding", [RNE, SR(13, subnormal_bits=16)])
+def test_operands_of_large_results_are_read_as_if_written_out(rounding):
+    """In boxes of 65 536 elements and what is left, cut along any axis."""
+    settings = Settings(BINARY16).replace(rounding=rounding)
+    for shape in ((3, 5, 70, 80), (2, 1, 70_000), (70_001, 1, 3)):
+        rng = np.random.default_rng(shape[1])
+        x = np.float32(rng.standard_normal(shape).astype(np.float16))
+        columns = [np.ascontiguousarray(y) for y in (x[..., :1], x[:, :1, ..., :1])]
+        for y in (
+            *columns, x[..., :1], x[:, :1], x[:1, ..., :1], x[:, ::-1], np.asfortranarray(x),
+        ):
+            results = []
+            for operands in ((x, y), (x, np.array(np.broadcast_to(y, shape)))):
+                marks = np.zeros(shape, np.uint8)
+                values, flags = apply(
+                    "divide", operands, settings, bits=BITS, element_flags=marks
+                )
+                results.append((values.tobytes(), marks.tobytes(), flags))
+            assert results[0] == results[1]
+
+
 def test_threads_begin_with_whole_periods():
     settings, x = Settings(BINARY16, SR(13)), np.float32(np.arange(900) % 7 - 3)
     y = np.float32(np.random.default_rng(0).standard_normal((700, 900)).astype(np.float16))

@@ -35,6 +35,7 @@ from fpsim.elementwise import elementary, enclosures, hard_cases
 from fpsim.elementwise.codes import from_codes
 from fpsim.elementwise.inputs import to_odd
 from fpsim.judge.oracle import elementwise_word, round_exact
+from fpsim.kernels.elementwise.enclosures import COMPILED, rounding_kernel
 from ipu.machine import Device
 from tests.tiers import pick
 
@@ -185,11 +186,21 @@ def test_far_below_every_format_no_digits_are_asked_for(name, rounding, monkeypa
 def test_hard_cases_agree_with_the_enclosures(name, monkeypatch):
     """With an error of everything each element takes the long way."""
     x = arguments(BINARY16, name, np.arange(5, BINARY16.n_codes, 997))
-    x = x[np.abs(x) < 5]
+    x = x[(np.abs(x) < 5) & (x != 0)]
     usual = function(name)(Context(BINARY16).wrap(x))
-    short = enclosures.FUNCTIONS[name]
+    short, compiled = enclosures.FUNCTIONS[name], elementary.rounding_kernel
     taken = []
+
+    def nothing_is_decided(name):
+        def loop(x, out, doubts, *rest):
+            compiled(name)(x, out, doubts, *rest)
+            out[:], doubts[:] = np.nan, x != 0
+            return elementary.IN_DOUBT
+
+        return loop
+
     monkeypatch.setattr(elementary, "_table_of", lambda *_: None)
+    monkeypatch.setattr(elementary, "rounding_kernel", nothing_is_decided)
     monkeypatch.setitem(
         elementary.FUNCTIONS, name, lambda x: short(x)._replace(error=np.full_like(x, np.inf))
     )
@@ -212,10 +223,52 @@ def test_places_where_a_rounding_changes_its_mind_are_looked_at_closely(
     monkeypatch.setattr(hard_cases, "to_odd", lambda name, x: asked.append(x) or 1.0)
     for d in range(1, 53):
         near = enclosures.Enclosure(*(np.array([v]) for v in (1 + 2.0**-d, 0.0, 2.0**-60)))
-        monkeypatch.setitem(elementary.FUNCTIONS, "exp", lambda x, near=near: near)
+        monkeypatch.setitem(elementary.FUNCTIONS, "cosh", lambda x, near=near: near)
         asked.clear()
-        exp(Context(BINARY16, rounding=rounding).array([0.5]))
+        function("cosh")(Context(BINARY16, rounding=rounding).array([0.5]))
         assert len(asked) == (d <= digits)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("free", [8, 10, 29, 42])
+def test_a_compiled_function_doubts_what_lies_near_those_places(name, free):
+    """Places are multiples of so many free digits; the enclosure is what the kernel itself has."""
+    if name == "exp" and free == 8:  # its enclosure is narrower than the others
+        free = 4
+    n, step = pick(2000, 20000, 200000) + 3, 1 << free
+    x = defined(name, np.random.default_rng(free).standard_normal(n).astype(np.float32))
+    out, doubts = np.empty(x.size), np.empty(x.size, np.uint8)
+    seen = rounding_kernel(name)(
+        x, out, doubts, np.uint64(step // 2), ~np.uint64(step - 1), 0.0,
+        float(BEGIN.get(name, -np.inf)), enclosures.table_of(name),
+    )
+    expected = []
+    parts = zip(out, *enclosures.FUNCTIONS[name](x.astype(np.float64)), strict=True)
+    for odd, high, low, error in parts:
+        exact = Fraction(float(high)) + Fraction(float(low))
+        assert odd == to_odd(exact)
+        unit = Fraction(2) ** (free + np.frexp(high + low)[1].item() - 53)
+        expected.append(abs(exact - round(exact / unit) * unit) < error)
+    assert doubts.tolist() == expected
+    assert seen == elementary.IN_DOUBT * any(expected)
+    assert any(expected) or free > 8
+
+
+def test_what_has_no_enclosure_is_seen_and_told():
+    for x in (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-45):
+        for name in COMPILED:
+            numbers = np.full(11, 0.5, np.float32)
+            numbers[9] = x
+            out, doubts = np.empty(11), np.empty(11, np.uint8)
+            begin = float(BEGIN.get(name, -np.inf))
+            seen = rounding_kernel(name)(
+                numbers, out, doubts, np.uint64(1 << 20), ~np.uint64((1 << 21) - 1),
+                BINARY32.smallest_normal, begin, enclosures.table_of(name),
+            )
+            is_zero = np.isfinite(x)
+            assert seen == (not is_zero or name in ("log", "tanh", "erf"))
+            assert not doubts.any()
+            assert len(set(np.delete(out, 9).tolist())) == 1
 
 
 EDGES = [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpsim.records.evidence import Evidence, weakest
-from ipu.machine.target import BOW, MK2
+from ipu.machine.target import BOW, MK1, MK2
 from ipu.plan.cycles import (
     HOST,
     LANES,
@@ -189,6 +189,27 @@ def test_a_prefetch_buffer_never_holds_more_than_its_depth(produce, consume, dep
 def test_a_slow_host_is_waited_for():
     assert waits(5, 2, 3, 4) == ([5, 3, 3, 3], 1)
     assert waits(1, 2, 3, 5) == ([1, 0, 0, 0, 0], 3)
+
+
+def test_a_span_has_both_ends_of_what_sources_say():
+    fast, slow = Rates.span(MK2)
+    own = [replace(
+        EQUAL, forward_cycles=1000, backward_cycles=2000, output_bytes=10**6, infeed_bytes=10**6,
+        forward_exchange=100, backward_exchange=10, forward_saving=300, backward_saving=30,
+    )] * 2
+    plan = plan_of(2, count=4)
+    ends = [update_time(plan, own, rates) / rates.target.clock.value for rates in (fast, slow)]
+    assert ends[0] < update_time(plan, own) / CLOCK < ends[1]
+    costs = [program_cycles(plan, own, rates) for rates in (fast, None, slow)]
+    forth, back = (Program(0, 0, phase, 0, 0) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    assert [(cost(forth), cost(back)) for cost in costs] == [
+        (700, 1970), (1000, 2000), (1100, 2010),
+    ]
+    for one, other in zip(fast.facts[:4], slow.facts[:4], strict=True):
+        assert one.value > other.value
+        assert one.source != other.source
+    assert [rates.link.value for rates in Rates.span(MK1)] == [160e9, 160e9]
+    assert Rates.span(BOW)[0].target is BOW
 
 
 FIGURES = st.builds(

@@ -129,6 +129,16 @@ def test_what_does_not_fit_is_refused_with_what_would():
         check_fit(plan_of(), late, tiny)
 
 
+@pytest.mark.source("S3-41")
+def test_all_six_tables_of_the_guide_are_told_where_memory_is_short():
+    plan = plan_of(replicas=2, shard_state=True, io_tiles=32, check_memory=False)
+    told = [t.name for t in TECHNIQUES if f"{t.name}: good for" in explain(plan, OWN, SMALL)]
+    assert told == [
+        "pipeline", "replicas", "I/O tiles", "sharded state", "reduced precision",
+        "other schemes (domain sharding, tensor parallelism)",
+    ]
+
+
 @pytest.mark.source("S3-04")
 @pytest.mark.source("S3-41")
 def test_advice_comes_where_it_applies():
@@ -137,7 +147,7 @@ def test_advice_comes_where_it_applies():
     slow = [*fed[:3], replace(OWN[3], forward_cycles=9 * MB)]
     text = explain(plan, slow)
     assert [t.name for t in TECHNIQUES if f"{t.name}: good for" in text] == [
-        t.name for t in TECHNIQUES
+        "pipeline", "replicas", "I/O tiles", "sharded state",
     ]
     assert "IPU 3 computes 2.20 times the mean; move layers away from it" in text
     assert "a micro-batch of 4816896 bytes fits 8 I/O tiles" in text

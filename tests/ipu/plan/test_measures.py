@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipu.plan.cycles import timeline
 from ipu.plan.measures import (
     cycles,
     full_slots,
@@ -15,6 +18,8 @@ from ipu.plan.measures import (
     peak_inside_slot,
     utilisation,
 )
+from ipu.plan.memory import StageFigures
+from ipu.plan.plan import Plan
 from ipu.plan.schedule import Phase, fifo_depths, n_slots, programs
 
 F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
@@ -139,3 +144,16 @@ def test_places_to_wait_are_two():
     with pytest.raises(ValueError, match="sync='never' is no place where IPUs wait"):
         cycles((), cost, sync="never")
     assert utilisation((), cost) == 0
+
+
+@pytest.mark.source("S0-56")
+def test_the_update_takes_a_share_of_the_cycles_that_falls_with_the_micro_batches():
+    stage = StageFigures(forward_cycles=10, backward_cycles=20, update_cycles=300)
+    shares = []
+    for count in (8, 16, 64, 512):
+        events = timeline(Plan([abs, abs], count=count), [stage, stage])
+        total = max(event.start + event.cycles for event in events)
+        updates = sum(e.cycles for e in events if e.kind == "update" and e.ipu == 0)
+        assert updates == 300
+        shares.append(updates / total)
+    assert all(later < earlier for earlier, later in pairwise(shares))

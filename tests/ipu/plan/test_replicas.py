@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ipu.learn.optim import SGD, Adam, RMSProp
+from ipu.learn.policy import FP32
 from ipu.machine import FpCtl
 from ipu.plan import collectives
 from ipu.plan.orders import Order
@@ -29,10 +30,7 @@ STEPS = pick(2, 3, 3)
 STAGES, COUNT = pick((2, 4), (4, 8), (4, 8))
 
 
-@pytest.mark.source("S0-25")
 @pytest.mark.source("S0-28")
-@pytest.mark.source("S0-30")
-@pytest.mark.source("S3-10")
 @pytest.mark.source("S3-12")
 @pytest.mark.source("S3-13")
 @pytest.mark.parametrize(("replicas", "order"), EVERY_ORDER)
@@ -51,6 +49,25 @@ def test_replicas_stay_equal_in_every_order(replicas, order):
         assert not np.array_equal(
             first.variables[moving].array.codes(), other.variables[moving].array.codes()
         )
+
+
+@pytest.mark.source("S0-25", "S0-30", "S3-10")
+def test_replicas_of_shards_take_turns_at_the_data_and_train_as_one_that_takes_it_all():
+    """In binary32 to nearest 2 replicas of 2 stages with G micro-batches are one with 2 G."""
+    ends, ipus = [], []
+    for replicas, stages in ((2, 2), (1, 1)):
+        plan = Plan(
+            networks.SKIP[stages], mapping=networks.SKIP_MAPPING[stages], replicas=replicas,
+            count=8 // replicas, reduction="mean",
+        )
+        training = trainer(plan, policy=FP32, control=FpCtl(), loss_scale=None)
+        for t in range(2):
+            training.step(*batch(t, 16))
+        ends.append({name: v.array.values for name, v in training.variables.items()})
+        ipus.append(plan.n_ipus)
+    assert ipus == [4, 1]
+    for name, values in ends[0].items():
+        np.testing.assert_allclose(values, ends[1][name], rtol=0, atol=1e-6, err_msg=name)
 
 
 def test_orders_differ_and_cuts_do_not():

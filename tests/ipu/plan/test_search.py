@@ -16,13 +16,13 @@ from ipu.learn.policy import FP16
 from ipu.machine import FpCtl
 from ipu.machine.target import MK2
 from ipu.plan.binding import bounds
-from ipu.plan.chain import ChainRanges, LayerChain
+from ipu.plan.chain import ChainLayer, ChainRanges, LayerChain
 from ipu.plan.cycles import Rates, timeline
-from ipu.plan.memory import Holding, lives, peaks
+from ipu.plan.memory import Holding, code_bytes, lives, peaks
 from ipu.plan.plan import Plan
 from ipu.plan.search import POPTORCH, TENSORFLOW, PlanSpace, evaluate, front, search
 from ipu.plan.trainer import PlanTrainer
-from ipu.plan.written import HEADS, cells, search_lines, verdict
+from ipu.plan.written import HEADS, cells, evidence, search_lines, times, verdict
 from tests.ipu.plan.chains import chain_of
 from tests.ipu.plan.networks import batch
 from tests.tiers import pick
@@ -162,9 +162,9 @@ def test_a_model_that_fits_nowhere_is_told_by_how_much():
     found = search(chain, PlanSpace(2, 8, POPTORCH, offloads=((),)))
     assert found.best is None
     sentence, advice = verdict(found)
-    over = found.smallest.bytes - found.room
+    room = found.room - code_bytes(found.smallest.plan)[0]
     assert sentence.startswith(f"no plan fits: the smallest needs {found.smallest.bytes} bytes")
-    assert f", {over} more than the {found.room} of an IPU of mk2" in sentence
+    assert f", {found.smallest.bytes - room} more than the {room} that an IPU of mk2" in sentence
     assert advice.startswith("use more IPUs, smaller micro-batches")
     roomy = search(chain, PlanSpace(2, 8, POPTORCH))
     assert roomy.best is not None
@@ -172,6 +172,33 @@ def test_a_model_that_fits_nowhere_is_told_by_how_much():
     names = [bound.name for bound in bounds(roomy, roomy.best)]
     assert "remote memory" in names
     assert any(name.startswith("memory of stage") for name in names)
+
+
+def test_code_may_decide_whether_a_plan_fits():
+    """BERT-Large's code, 267 MB, lay on one IPU or on four: the guide does not say."""
+    plan = Plan([abs])
+    low, high = code_bytes(plan)
+    assert (low, high) == (267_019_324 // 4, 267_019_324)
+    assert code_bytes(Plan([abs], replicas=2, count=1))[1] == 314_389_272
+    room = 1472 * 638976
+    for size, fits in ((room - high, 2), (room - low, 1), (room - low + 1, 0)):
+        chain = LayerChain([ChainLayer("a", 1, 2, 0, 0, ("w",))], [], {"w": Holding(size)})
+        found = search(chain, PlanSpace(1, 1, POPTORCH, offloads=((),)))
+        (row,) = found.rows
+        assert found.fits(row) + found.fits(row, surely=True) == fits
+        lines = "\n".join(verdict(found))
+        assert ("no plan fits" in lines) == (fits == 0)
+        assert ("it fits if its code takes less than" in lines) == (fits == 1)
+
+
+def test_times_are_intervals():
+    found = search(chain_of(6), PlanSpace(2, 8, POPTORCH))
+    for row in found.rows:
+        fast, slow = times(found, row)
+        assert fast < 1e3 * row.cycles / MK2.clock.value < slow
+    lines = list(evidence(found))
+    assert lines[0].startswith("clock, Hz: 1330000000.0 (INFERRED")
+    assert len(lines) == 7
 
 
 def test_a_search_in_words_has_a_row_for_each_plan_of_its_front():

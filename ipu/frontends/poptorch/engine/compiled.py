@@ -224,7 +224,9 @@ class _Round:
             self.outputs[number] = rebuild(outputs, lambda x: x.detach())
             if tape is not None:
                 loss = micro_batch.losses.final if compiled.training else None
-                compiled.meter.forward_done(tape, loss, arguments, outputs, compiled.updater)
+                compiled.meter.forward_done(
+                    tape, loss, arguments, outputs, compiled.updater, self.loop
+                )
             if compiled.training:
                 self._train(micro_batch, m, replica)
 
@@ -265,6 +267,8 @@ class _Round:
     def end(self) -> None:
         """All micro-batches have run; in a training all parameters take their step."""
         compiled, updater = self.compiled, self.compiled.updater
+        if self._is_measured:
+            compiled.meter.check(self.loop, updater)
         if updater is not None:
             self._update(updater)
         if self._is_measured:

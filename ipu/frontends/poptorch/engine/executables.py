@@ -16,11 +16,11 @@ from typing import Any
 
 from ipu.frontends.poptorch.engine.compiled import Compiled
 from ipu.machine.target import Target
-from ipu.plan.cycles import Rates
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
+from ipu.plan.switching import switch_cost
 
-__all__ = ["Executables", "switched_bytes"]
+__all__ = ["Executables"]
 
 
 class Executables:
@@ -59,21 +59,10 @@ class Executables:
 
     def told(self, plan: Plan, figures: tuple[StageFigures, ...] | None, target: Target) -> str:
         """What they have cost, as a line of a report."""
-        text = f"{len(self)} program{'s' * (len(self) != 1)} compiled in {self.seconds:.2f} s"
-        if figures is None or not self.switches:
-            return f"{text} of the host's processor, {self.switches} switches between them"
-        moved = switched_bytes(plan, figures)
-        rates = Rates(target)
-        return (
-            f"{text} of the host's processor, {self.switches} switches between them: each moves "
-            f"{moved} bytes out and in, {rates.cycles(2 * moved, 'host'):.0f} cycles ({rates.host})"
+        text = (
+            f"{len(self)} program{'s' * (len(self) != 1)} compiled in {self.seconds:.2f} s of the "
+            f"host's processor, {self.switches} switches between them"
         )
-
-
-def switched_bytes(plan: Plan, figures: tuple[StageFigures, ...]) -> int:
-    """Weights and state on the chips of all replicas."""
-    here = sum(
-        stage.parameter_bytes * ("weights" not in plan.offloaded) + stage.state_in(plan)[0]
-        for stage in figures
-    )
-    return here * plan.replicas
+        if figures is None or not self.switches:
+            return text
+        return f"{text}: {switch_cost(plan, figures, target)}"

@@ -53,11 +53,12 @@ class Meter:
 
     def forward_done(
         self, tape: Tape, loss: torch.Tensor | None, arguments: Any, outputs: Any,
-        updater: Updater | None,
+        updater: Updater | None, loop: MicroBatchLoop,
     ) -> None:
         """The forward pass of the measured micro-batch is over.
 
         loss, updater    that a training has.
+        loop             that has its cycles and temporaries.
 
         Raises    OutOfMemoryError for a model that does not fit its IPUs.
         """
@@ -77,7 +78,19 @@ class Meter:
                 )
         self._rows[0]["infeed_bytes"] = fed
         self._rows[last]["outfeed_bytes"] = sum(map(self._bytes, flatten(outputs)))
+        self.check(loop, updater)
+
+    def check(self, loop: MicroBatchLoop, updater: Updater | None) -> None:
+        """Refuse a model that does not fit its IPUs by what has run so far, temporaries too.
+
+        Raises    OutOfMemoryError.
+        """
+        self._put(loop)
         check_fit(self.plan, self._figures(updater), self._machine.device.target)
+
+    def _put(self, loop: MicroBatchLoop) -> None:
+        for (phase, stage, _), spent in loop.spent.items():
+            put_spent(self._rows[stage], phase, spent, self._machine.device.target)
 
     def stage_of(self, parameter: torch.Tensor) -> int:
         """The first stage that takes a parameter."""
@@ -93,14 +106,25 @@ class Meter:
 
     def round_done(self, loop: MicroBatchLoop, updater: Updater | None) -> None:
         """The first round is over: the figures are known."""
-        for (phase, stage, _), spent in loop.spent.items():
-            put_spent(self._rows[stage], phase, spent, self._machine.device.target)
+        self._put(loop)
         self.figures = self._figures(updater)
+        meter = self._machine.session.meter
+        if meter is not None and updater is not None:
+            holdings = {
+                key: holding for row in self._holdings(updater).values()
+                for key, holding in row.items()
+            }
+            meter.tell(holdings, self._update_cycles, self.plan.count * self.plan.replicas)
         self._machine.session.note_costs(self, Costs(self.plan, self.figures))
 
     def _figures(self, updater: Updater | None) -> tuple[StageFigures, ...]:
+        rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
+        return stage_figures(self.plan, rows, self._holdings(updater), self._update_cycles)
+
+    def _holdings(self, updater: Updater | None) -> dict[tuple[int, int], dict[int, Holding]]:
+        """What the variables of each stage hold."""
         trained = {} if updater is None else _trained(updater)
-        holdings = {
+        return {
             (stage, 0): {
                 id(p): Holding(
                     self._bytes(p), *trained.get(id(p), (0, (), 4)), self._names.get(id(p), "")
@@ -109,8 +133,6 @@ class Meter:
             }
             for stage, used in enumerate(self._used)
         }
-        rows = {(stage, 0): row for stage, row in enumerate(self._rows)}
-        return stage_figures(self.plan, rows, holdings, self._update_cycles)
 
 
 def _trained(updater: Updater) -> dict[int, tuple[int, tuple[int, ...], int]]:

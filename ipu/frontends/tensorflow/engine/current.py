@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import fpsim
+from ipu.feed.pace import pace_of
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
@@ -23,6 +24,7 @@ from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviou
 from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import Target
+from ipu.plan.switching import switch_cost
 from ipu.run.changes import NONE
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
@@ -149,6 +151,23 @@ class TensorFlowRun(Run):
 
     # Report ---------------------------------------------------------------------------------
 
+    def _plan_lines(self) -> Iterator[str]:
+        yield from super()._plan_lines()
+        target = self.machine.device.target
+        if self.machine.switches and self.costs:
+            plan, figures = self.costs[-1]
+            yield (
+                f"{self.machine.compiled} programs compiled, {self.machine.switches} switches "
+                f"between them: {switch_cost(plan, figures, target)}"
+            )
+        for plan, figures in self.costs:
+            if self.feeding.elements and any(stage.infeed_bytes for stage in figures):
+                make = self.feeding.each * plan.count * self.machine.replicas
+                yield pace_of(make, plan, figures, target).line
+        outgoing, moved = self.machine.outgoing, self.machine.host_call
+        if outgoing is not None and outgoing.cycles and moved is not None:
+            yield from outgoing.lines(target.clock.value, moved["bytes_back"])
+
     @property
     def status(self) -> FpSts:
         """$FP_STS: the bits of all operations so far."""
@@ -162,8 +181,13 @@ class TensorFlowRun(Run):
         replicas      that ran in step, in this process.
         host_call     what an estimator's host call moves in a step, by data types; without one,
                       None.
+        inputs        that are not normalised, of the first element of a data set.
+        programs      compiled for a graph and the shapes of its inputs, and changes back to one.
+        overlap       of its latest step: the account of sums over workers beside the program, and
+                      when this host did what; None without one.
         """
         machine = self.machine
+        outgoing, moved = machine.outgoing, machine.host_call
         return {
             "steps": machine.step,
             "seed": machine.seed,
@@ -171,7 +195,11 @@ class TensorFlowRun(Run):
             "iterations": machine.iterations,
             "replicas": machine.replicas,
             "unreached": "" if machine.launches else UNREACHED,
-            "host_call": machine.host_call,
+            "host_call": moved,
+            "inputs": self.feeding.inputs or [],
+            "programs": {"compiled": machine.compiled, "switches": machine.switches},
+            "overlap": None if outgoing is None or moved is None or not outgoing.cycles else
+            outgoing.summary(machine.device.target.clock.value, moved["bytes_back"]),
             "versions": {
                 "fpsim": fpsim.__version__, "tensorflow": tf.__version__, "numpy": np.__version__,
             },
@@ -256,6 +284,7 @@ def machine(
     max_nan: str = "number",
     sums: str = "spread",
     check_memory: bool = True,
+    unconfigured: bool = False,
 ) -> TensorFlowRun:
     """TensorFlow code inside runs on a simulated machine, where it is sent to the IPU.
 
@@ -271,6 +300,8 @@ def machine(
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
     check_memory    a program that does not fit the memory of an IPU is refused.
+    unconfigured    a program that never calls configure_ipu_system() has one IPU with all control
+                    bits off; else its launches are refused.
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
@@ -278,5 +309,5 @@ def machine(
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums, check_memory=check_memory,
+        max_nan=max_nan, sums=sums, check_memory=check_memory, unconfigured=unconfigured,
     ))

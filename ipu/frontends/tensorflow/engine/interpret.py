@@ -17,10 +17,11 @@ A node without a kernel is refused when the plan is made, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import tensorflow as tf
 
@@ -48,7 +49,10 @@ from ipu.learn.policy import FP32
 from ipu.plan.memory import OutOfMemoryError
 from ipu.run.places import ReplayStart
 
-__all__ = ["FramePlan", "check_nodes", "plan_of"]
+__all__ = ["FramePlan", "Leaving", "check_nodes", "plan_of"]
+
+#: Is told the number and the value of an output when it has been computed.
+Leaving = Callable[[int, Any], object]
 
 kernels.load()
 
@@ -99,6 +103,10 @@ class FramePlan:
         self._bury()
         self.has_effects = any(has_effect(node.op) for node in program.nodes)
         self.counts: bool = any(part.counts or part.is_training for part in self._parts)
+        #: Numbers of the outputs by their slots.
+        self._outputs: dict[int, list[int]] = {}
+        for number, slot in enumerate(self._results):
+            self._outputs.setdefault(slot, []).append(number)
         #: The step that runs.
         self._at: FrameStep | None = None
         #: What measures the first iterations; None: nothing does, or does any more.
@@ -196,8 +204,14 @@ class FramePlan:
 
     # Running --------------------------------------------------------------------------------
 
-    def run(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """The outputs of every replica."""
+    def run(
+        self, inputs: Sequence[Sequence[Any]], leaving: Leaving | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The outputs of every replica.
+
+        leaving    called with the number and the value of each output of the first replica, as
+                   soon as it is computed.
+        """
         frames = []
         for values in inputs:
             frame = self._template.copy()
@@ -205,12 +219,14 @@ class FramePlan:
                 frame[slot] = value
             frames.append(frame)
         try:
+            if leaving is not None:
+                self._send(frames[0], [s for s in self._outputs if self._is_early(s)], leaving)
             if self.measure is not None:
-                self._run_measured(frames, self.measure)
-            elif len(frames) == 1:
+                self._run_measured(frames, self.measure, leaving)
+            elif len(frames) == 1 and leaving is None:
                 self._run_alone(frames[0])
             else:
-                self._run_together(frames)
+                self._run_together(frames, leaving)
         except FloatingPointTrap as trap:
             assert self._at is not None
             raise MachineError(self._at.site.node, trap) from None
@@ -239,12 +255,29 @@ class FramePlan:
             for slot in step.dead:
                 frame[slot] = None
 
-    def _run_together(self, frames: list[list[Any]]) -> None:
+    def _run_together(self, frames: list[list[Any]], leaving: Leaving | None) -> None:
         for step in self._steps:
             self._run_step(step, frames)
-            for frame in frames:
-                for slot in step.dead:
-                    frame[slot] = None
+            self._end_step(step, frames, leaving)
+
+    def _end_step(
+        self, step: FrameStep, frames: list[list[Any]], leaving: Leaving | None
+    ) -> None:
+        """Outputs leave, and what nobody reads any more is gone."""
+        if leaving is not None:
+            self._send(frames[0], step.outputs, leaving)
+        for frame in frames:
+            for slot in step.dead:
+                frame[slot] = None
+
+    def _send(self, frame: list[Any], slots: Iterable[int], leaving: Leaving) -> None:
+        for slot in slots:
+            for number in self._outputs.get(slot, ()):
+                leaving(number, frame[slot])
+
+    def _is_early(self, slot: int) -> bool:
+        """Whether no step computes it: an input or a constant."""
+        return all(slot not in step.outputs for step in self._steps)
 
     def _run_step(self, step: FrameStep, frames: list[list[Any]]) -> None:
         """A node of all replicas."""
@@ -260,7 +293,9 @@ class FramePlan:
             with self._placed(step, replica):
                 _store(frame, step, step.run(*[frame[slot] for slot in step.inputs]))
 
-    def _run_measured(self, frames: list[list[Any]], measure: Measure) -> None:
+    def _run_measured(
+        self, frames: list[list[Any]], measure: Measure, leaving: Leaving | None
+    ) -> None:
         """As `_run_together`, with the costs of an iteration that is measured."""
         is_wanted, first = measure.is_wanted, frames[0]
         if is_wanted:
@@ -272,9 +307,7 @@ class FramePlan:
                 measure.note(step.site.node.outputs, [first[slot] for slot in step.outputs])
             else:
                 self._run_step(step, frames)
-            for frame in frames:
-                for slot in step.dead:
-                    frame[slot] = None
+            self._end_step(step, frames, leaving)
         if is_wanted:
             measure.end()
         measure.iterations += 1
@@ -318,8 +351,12 @@ def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> Fram
         trains = has_gradient(graph) or not written_inputs(graph).isdisjoint(trained)
         direction = "" if trains else EVALUATION
         plan = machine.plans[graph] = FramePlan(machine, program_of(graph), direction)
+        machine.compiled += 1
         if not plan.counts:
             plan.begin_measuring()
+    elif machine.on_chip is not None and machine.on_chip() is not plan:
+        machine.switches += 1
+    machine.on_chip = ref(plan)
     return plan
 
 

@@ -29,13 +29,14 @@ from fpsim.records.formats import Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.current import current
-from ipu.frontends.tensorflow.engine.interpret import check_nodes, plan_of
+from ipu.frontends.tensorflow.engine.interpret import Leaving, check_nodes, plan_of
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.program import program_of
 from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.replicas import private_values
 from ipu.frontends.tensorflow.engine.resources import IteratorHandle, Variable
 from ipu.frontends.tensorflow.engine.statistics import policy_of_metric, statistics_of
+from ipu.frontends.tensorflow.engine.streaming import Outgoing, departures, streamed
 from ipu.frontends.tensorflow.engine.subnormals import keeping_subnormals
 from ipu.frontends.tensorflow.engine.trace import tracing
 from ipu.frontends.tensorflow.engine.turns import note_launch
@@ -44,7 +45,7 @@ from ipu.frontends.tensorflow.engine.writes import written_inputs
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 from ipu.frontends.tensorflow.settings import system
-from ipu.frontends.tensorflow.settings.notes import note
+from ipu.plan.loop import Spent
 from ipu.run.account import fit
 
 __all__ = [
@@ -54,10 +55,10 @@ __all__ = [
 
 Concrete = concrete_function.ConcreteFunction
 
-#: As the vendor's TensorFlow, a program that configures nothing has one device of one IPU.
 UNCONFIGURED = (
-    "the program launches without configure_ipu_system(): it has one IPU, all control bits off; "
-    "set auto_select_ipus of an IPUConfig and configure it first"
+    "the program launches without configure_ipu_system(), so it has no IPU; set auto_select_ipus "
+    "of an IPUConfig and call its configure_ipu_system() first, or give it one IPU with all "
+    "control bits off by fpsim.tf.machine(unconfigured=True), fpsim tf --unconfigured"
 )
 
 #: Held from the first variable that a launch reads to the last one that it writes: a machine runs
@@ -80,14 +81,18 @@ def _count_program() -> None:
 
 @usual_arithmetic
 def execute(
-    machine: Machine, graph: Any, values: Sequence[Sequence[Any]], trained: Sequence[int]
+    machine: Machine, graph: Any, values: Sequence[Sequence[Any]], trained: Sequence[int],
+    leaving: Leaving | None = None,
 ) -> list[tuple[Any, ...]]:
     """Run a graph on the machine: one launch. Values of its inputs, and outputs, by replica.
 
     trained    positions of inputs that are variables which are trained. A launch that writes none
                of them and has no gradient is an evaluation.
+    leaving    called with the number and the value of each output of the first replica, as soon as
+               it is computed.
 
-    Raises    RuntimeError where the program has other processes than the strategy.
+    Raises    RuntimeError where the program has other processes than the strategy, and where it
+              has configured no IPU.
     """
     count = max(machine.processes, dealt.processes)
     if count not in (1, machine.replica_set.size):
@@ -96,15 +101,15 @@ def execute(
             f"{machine.replica_set.size}; launch it by fit or run of a PopDistStrategy under fpsim "
             "poprun; without one, leave process_count of IPUConfig out"
         )
-    if not system.is_configured():
-        note(UNCONFIGURED)
+    if not (system.is_configured() or machine.choices.unconfigured):
+        raise RuntimeError(UNCONFIGURED)
     plan = plan_of(machine, graph, trained)
     machine.launches += 1
     _count_program()
     evaluating = machine.evaluating() if plan.direction == EVALUATION else nullcontext()
     with launching() as launch, evaluating:
         machine.accumulation = plan.accumulation
-        results = plan.run(values)
+        results = plan.run(values, leaving)
         if not plan.counts:
             machine.advance()
             launch.counters.iterations += 1
@@ -261,62 +266,103 @@ def _read(handle: Any, dtype: Any) -> Any:
 # TensorFlow 1 -------------------------------------------------------------------------------------
 
 
-def launch_node(graph: Any, flat: Sequence[Any]) -> list[Any]:
+def launch_node(graph: Any, flat: Sequence[Any], *, streams: bool = False) -> list[Any]:
     """A node of the default graph that launches a traced graph.
 
     The result is the outputs of the graph, of which there is one at least.
 
-    flat    outer tensors of the graph's inputs; handles of variables among them.
+    flat       outer tensors of the graph's inputs; handles of variables among them.
+    streams    outputs behind the first are there as soon as they are computed.
     """
     _count_program()
     traced_for = current()
     if traced_for.choices.reference:
         return _native_node(graph, flat)
-    check_nodes(program_of(graph))
-    outer = [_value_of(tensor) for tensor in flat]
-    written = sorted(written_inputs(graph))
-    kinds = [t.dtype for t in graph.outputs] + [outer[i].dtype for i in written]
-    names = [tensor.op.name for tensor in flat]
-    handles = [tensor.dtype == tf.resource for tensor in flat]
-    metrics = statistics_of(graph)
-    trained = {v.handle.op.name for v in tf.compat.v1.trainable_variables() if _is_trained(v)}
-
-    @usual_arithmetic
-    def run(*values: Any) -> list[Any]:
-        with reporting(), _one_launch, keeping_subnormals():
-            machine = _machine_of(traced_for)
-            replicas: list[list[Any]] = [
-                [
-                    _variable(
-                        machine, name, kind.dtype, partial(np.asarray, value), metrics.get(i),
-                        is_constant=i not in written and name not in trained,
-                    ) if is_handle else _entered(machine, kind, value, metrics.get(i))
-                    for i, (name, kind, is_handle, value) in enumerate(zip(
-                        names, outer, handles, values, strict=True
-                    ))
-                ]
-                for _ in range(machine.replicas)
-            ]
-            first = replicas[0]
-            with _watching(machine, [v for v, n in zip(first, names, strict=True) if n in trained]):
-                at = [i for i, name in enumerate(names) if name in trained]
-                (results, *_) = execute(machine, graph, replicas, at)
-            changed = [first[i].host() for i in written]
-            out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
-            return [*out, *changed]
-
-    note_launch(ops.get_default_graph(), [flat[i] for i in written])
-    results = tf.numpy_function(run, outer, kinds)
-    results = [results] if tf.is_tensor(results) else list(results)
+    program = program_of(graph)
+    check_nodes(program)
+    launch = SessionLaunch(graph, flat, traced_for)
+    kinds = [t.dtype for t in graph.outputs] + [launch.outer[i].dtype for i in launch.written]
+    note_launch(ops.get_default_graph(), [flat[i] for i in launch.written])
     count = len(graph.outputs)
+    if streams and count > 1:
+        order = departures([node.name for node in program.nodes], graph.outputs)
+        results = streamed(launch.run, launch.outgoing, launch.outer, kinds, order)
+    else:
+        order = []
+        results = tf.numpy_function(launch.run, launch.outer, kinds)
+        results = [results] if tf.is_tensor(results) else list(results)
     assigned = [
         gen_resource_variable_ops.assign_variable_op(flat[i], value)
-        for i, value in zip(written, results[count:], strict=True)
+        for i, value in zip(launch.written, results[count:], strict=True)
     ]
     for result, inner in zip(results, graph.outputs, strict=False):
         result.set_shape(inner.shape)
     with tf.control_dependencies(assigned):
-        return [tf.identity(result) for result in results[:count]]
+        return [
+            result if i in order else tf.identity(result)
+            for i, result in enumerate(results[:count])
+        ]
+
+
+class SessionLaunch:
+    """A traced graph of a session: what goes in, what it writes, and how it runs.
+
+    outer      what goes in, values of variables for their handles.
+    written    positions of the variables that it writes.
+    """
+
+    def __init__(self, graph: Any, flat: Sequence[Any], traced_for: Machine) -> None:
+        self._graph, self._traced_for = graph, traced_for
+        self.outer = [_value_of(tensor) for tensor in flat]
+        self.written = sorted(written_inputs(graph))
+        self._names = [tensor.op.name for tensor in flat]
+        self._handles = [tensor.dtype == tf.resource for tensor in flat]
+        self._metrics = statistics_of(graph)
+        self._trained = {
+            v.handle.op.name for v in tf.compat.v1.trainable_variables() if _is_trained(v)
+        }
+
+    def outgoing(self) -> Outgoing:
+        """What a launch's results leave through; the report tells of the latest."""
+        machine = _machine_of(self._traced_for)
+        device = machine.device
+        names = {i: tensor.op.name for i, tensor in enumerate(self._graph.outputs)}
+        machine.outgoing = Outgoing(lambda: Spent.by(device).cycles(device.target), names)
+        return machine.outgoing
+
+    @usual_arithmetic
+    def run(self, *values: Any, outgoing: Outgoing | None = None) -> list[Any]:
+        """One launch: outputs, then new values of the variables that it writes.
+
+        outgoing    gets outputs behind the first as they are computed.
+        """
+        with reporting(), _one_launch, keeping_subnormals():
+            machine, graph = _machine_of(self._traced_for), self._graph
+            replicas = [self._entered(machine, values) for _ in range(machine.replicas)]
+            first = replicas[0]
+            names = list(zip(first, self._names, strict=True))
+            with _watching(machine, [v for v, name in names if name in self._trained]):
+                at = [i for i, name in enumerate(self._names) if name in self._trained]
+                leaving = None if outgoing is None else partial(self._leave, outgoing)
+                (results, *_) = execute(machine, graph, replicas, at, leaving)
+            changed = [first[i].host() for i in self.written]
+            out = [leave(v, t.dtype) for v, t in zip(results, graph.outputs, strict=True)]
+            return [*out, *changed]
+
+    def _leave(self, outgoing: Outgoing, number: int, value: Any) -> None:
+        if number:
+            outgoing.put(number, leave(value, self._graph.outputs[number].dtype))
+
+    def _entered(self, machine: Machine, values: Sequence[Any]) -> list[Any]:
+        """Inputs of one replica."""
+        rows = zip(self._names, self.outer, self._handles, values, strict=True)
+        return [
+            _variable(
+                machine, name, kind.dtype, partial(np.asarray, value), self._metrics.get(i),
+                is_constant=i not in self.written and name not in self._trained,
+            ) if is_handle else _entered(machine, kind, value, self._metrics.get(i))
+            for i, (name, kind, is_handle, value) in enumerate(rows)
+        ]
 
 
 def _machine_of(traced_for: Machine) -> Machine:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary
 
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
+from ipu.frontends.tensorflow.engine.streaming import Outgoing
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
@@ -36,11 +37,13 @@ class Choices(RunOptions):
     sr         stochastic rounding; None: as the IPUConfig says.
     ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
     reference  TensorFlow executes the traced programs itself.
+    unconfigured    a program that configures no IPU has one; else its launches are refused.
     """
 
     sr: bool | None = None
     ties: str = "all"
     reference: bool = False
+    unconfigured: bool = False
 
     @property
     def lines(self) -> list[str]:
@@ -48,7 +51,7 @@ class Choices(RunOptions):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"policy": find_policy(self.policy), "target": self.machine.name}
         return [f"{name}: {value}" for name, value in values.items()
-                if name not in ("count", "check_memory")]
+                if name not in ("count", "check_memory", "unconfigured")]
 
     def wanted(self, control: FpCtl) -> FpCtl:
         """A program's control register with what the user chooses."""
@@ -121,8 +124,13 @@ class Machine:
         self.private: dict[int, Any] = {}
         #: What an estimator's host call moves in a step: tensors, bytes out and back.
         self.host_call: dict[str, int] | None = None
+        #: Results of the latest launch that sent some before its end.
+        self.outgoing: Outgoing | None = None
         #: Plans by graph.
         self.plans: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        #: Programs that were compiled, changes back to one of them, and the plan that ran last.
+        self.compiled = self.switches = 0
+        self.on_chip: ReferenceType[Any] | None = None
         run.use(self.device)
         if before is not None:
             self.count_on(before)
@@ -176,6 +184,9 @@ class Machine:
         self.earlier = before.earlier + before.iteration - self.iteration
         self.status_before |= before.status_before | before.device.status_word
         self.host_call = self.host_call or before.host_call
+        self.outgoing = self.outgoing or before.outgoing
+        self.compiled += before.compiled
+        self.switches += before.switches
 
     @property
     def iterations(self) -> int:

@@ -169,8 +169,10 @@ class Measure:
         before = Spent.start(self._machine.device)
         yield
         more = Spent.by(self._machine.device) - before
-        cycles = more.products // replicas, more.vector // replicas
-        of_replica = Spent(*cycles, more.temporary)
+        of_replica = Spent(
+            more.products // replicas, more.vector // replicas, more.temporary,
+            more.operands // replicas, more.saving // replicas,
+        )
         key = (Phase.UPDATE, 0, 0) if key[0] is Phase.UPDATE else key
         self._spent[key] = self._spent.get(key, Spent()).plus(of_replica)
 

@@ -1,7 +1,8 @@
 """The program of an estimator for one mode: a loop over the model function, compiled once.
 
 Training carries the sum of the losses in binary32. With one iteration a launch there is no loop,
-and a host call gets its tensors from the launch.
+and a host call gets its tensors from the launch, each as soon as it is computed: gradients leave
+layer by layer, and what the host does with them goes on beside the rest of the backward pass.
 
 Source    graphcore/tensorflow, tensorflow/python/ipu/ipu_estimator.py: structure and messages.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from ipu.frontends.tensorflow import loops
-from ipu.frontends.tensorflow.compiler import compile as compile_on_ipu
+from ipu.frontends.tensorflow.compiler import compiled_node
 from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.functions import called_graphs
 from ipu.frontends.tensorflow.engine.node import MARK, Node
@@ -78,7 +79,7 @@ class ModelProgram:
 
     def _trained(self) -> tuple[Any, Any]:
         if self.iterations == 1:
-            loss, *tensors = compiled(self._single)
+            loss, *tensors = compiled(self._single, streams=True)
         else:
             (loss,), tensors = compiled(self._repeated), []
         if self._host_function is None:
@@ -184,10 +185,13 @@ class ModelProgram:
         return call_model_fn(self.model_fn, features, labels, mode, self.params, self.config)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """The program of a function, whose variables are resources."""
+def compiled(function: Callable[..., Any], *, streams: bool = False) -> Any:
+    """The program of a function, whose variables are resources.
+
+    streams    results behind the first are there as soon as they are computed.
+    """
     with ipu_scope("/device:IPU:0"):
-        return compile_on_ipu(function)
+        return compiled_node(function, streams=streams)
 
 
 def _scalar(loss: Any) -> Any:

@@ -6,6 +6,7 @@ same integers; every other one is executed by TensorFlow's own kernel.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,12 +142,16 @@ def _histogram(site: NodeSite) -> Run:
 def _next(site: NodeSite) -> Run:
     types, shapes = site.attr("output_types"), site.attr("output_shapes")
     formats = [site.format_of(t.dtype) for t in site.node.outputs]
-    device = site.device
+    device, feeding = site.device, site.run.feeding
 
     def run(iterator: Any) -> Any:
+        start = time.perf_counter()
+        leaves = iterator.take(types, shapes)
+        feeding.note(time.perf_counter() - start)
+        feeding.look(leaves)
         return single([
             np.asarray(value) if fmt is None else enter(device, value, fmt)
-            for value, fmt in zip(iterator.take(types, shapes), formats, strict=True)
+            for value, fmt in zip(leaves, formats, strict=True)
         ])
 
     return run

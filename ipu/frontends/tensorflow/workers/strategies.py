@@ -120,8 +120,10 @@ class _Strategy:
             return value
 
         def reduce(x: Any) -> Any:
+            outgoing = current().outgoing
+            times = nullcontext() if outgoing is None else outgoing.summing(name, self.workers.size)
             try:
-                with keeping_subnormals():
+                with keeping_subnormals(), times:
                     return self.workers.reduced(x, mean=mean, name=name)
             except BaseException as error:
                 failures.append(error)  # TensorFlow's runtime keeps its text alone

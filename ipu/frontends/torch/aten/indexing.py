@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,15 @@ def _index_put(
 
 def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple[Any, Array]:
     """Numbers of the elements of the base that an index along an axis means, and their values."""
-    where = list(np.indices(tuple(index.shape)))
-    values = source.carrier[tuple(where)].reshape(-1)
-    where[dim % x.ndim] = index.numpy()
-    return np.ravel_multi_index(tuple(where), base.shape).reshape(-1), source.like(values)
+    axis, at = dim % x.ndim, index.numpy()
+    values = source.carrier[tuple(slice(n) for n in at.shape)].reshape(-1)
+    steps = [prod(base.shape[a + 1 :]) for a in range(x.ndim)]
+    places = at * steps[axis]
+    for a, n in enumerate(at.shape):
+        if a != axis:
+            aligned = [1] * a + [n] + [1] * (x.ndim - a - 1)
+            places += (np.arange(n) * steps[a]).reshape(aligned)
+    return places.reshape(-1), source.like(values)
 
 
 @aten("scatter_add.default", of=ops.scatter_add)

@@ -76,3 +76,32 @@ def test_bad_input_is_one_line(tmp_path, capsys):
     assert "target='mk9' is not known" in capsys.readouterr().err
     assert main(["plan", written(tmp_path, "1 / 0")]) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+POPTORCH = """
+import torch, poptorch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+    def forward(self, x):
+        with poptorch.Block("all", ipu_id=0):
+            y = self.layers(x)
+        return y, poptorch.identity_loss(y.square(), reduction="mean")
+net, options = Net(), poptorch.Options()
+options.Training.gradientAccumulation(4)
+optimiser = poptorch.optim.AdamW(net.parameters(), lr=0.1)
+training = poptorch.trainingModel(net, options, optimiser)
+for step in range(1000):
+    training(torch.ones(8, 8))
+    print("step", step)
+"""
+
+
+def test_a_program_of_poptorch_is_cut_between_its_layers(tmp_path, capsys):
+    assert main(["plan", "--ipus", "2", written(tmp_path, POPTORCH)]) == 0
+    printed = capsys.readouterr().out
+    assert "step 1" not in printed
+    assert "one update of 4 micro-batches" in printed
+    # Offloading the optimiser's state is worth something: it is known.
+    assert any("layers." in line and " state " in line for line in printed.splitlines())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.ipu.frontends.poptorch.framework import poptorch
+from tests.ipu.frontends.poptorch.listing import document
 
 Mode = poptorch.OutputMode
 
@@ -24,6 +27,41 @@ def test_defaults_are_those_that_poptorch_prints():
     assert "gradient_accumulation=1" in shown
     assert "reduction_type=<ReductionType.Mean: 1>" in shown
     assert "half_float_casting=<HalfFloatCastingBehavior.Default: 2>" in shown
+
+
+#: Groups that the tutorial prints with the options.
+GROUPS = ("Distributed", "Jit", "Precision", "TensorLocations", "Training")
+
+
+def told(own):
+    """Options by name as `name=value`, of all groups; the tutorial's print has them in this form.
+
+    Two lists of its autocast policy have 'at', which is no operation of torch; here they have not.
+    """
+    groups = [own.toDict(), *(getattr(own, name).toDict() for name in GROUPS)]
+    rows = {name: value for group in groups for name, value in group.items()}
+    policy = rows.pop("autocast_policy_dict")
+    assert all(name in policy["fp16"] for name in ("matmul", "conv2d", "addmm"))
+    return {name: f"{name}={value!r}" for name, value in rows.items()}
+
+
+@pytest.mark.source("S2-23")
+def test_options_print_what_the_tutorial_prints():
+    """Once as they are made, once after the tutorial has set them."""
+    printed = [x for x in document("002").splitlines() if x.startswith("replication_factor=1Opt")]
+    own = poptorch.Options()
+    made = told(own)
+    own.deviceIterations(10).outputMode(Mode.All).Training.gradientAccumulation(10)
+    remote = poptorch.TensorLocationSettings().useOnChipStorage(False)
+    own.TensorLocations.setOptimizerLocation(remote)
+    for options, text in zip((made, told(own)), printed, strict=True):
+        known = {name: shown for name, shown in options.items() if f"{name}=" in text}
+        assert len(known) >= 17
+        for name, shown in known.items():
+            whole = re.escape(shown) + r"(?=[,)O]|Distributed|$)"  # 1 is no beginning of 10
+            assert re.search(whole, text), name
+            assert re.search(whole, repr(own)) or options is made
+    assert all(f"{group}=" in repr(own) for group in GROUPS)
 
 
 def test_setters_chain_and_check():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ with warnings.catch_warnings():
     from tensorflow.python import ipu
 
 from ipu.frontends.tensorflow.engine.current import choose, current
-from ipu.frontends.tensorflow.engine.launch import UNCONFIGURED
 from ipu.frontends.tensorflow.engine.machine import Choices
 from ipu.frontends.tensorflow.settings import system
 
@@ -38,13 +36,11 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 def machine(**choices):
     """A machine with these choices, and none of the program's settings, for a test.
 
-    What an unconfigured program is told is told to programs (test_launch.py).
+    It may launch unconfigured; that programs may not is a test of its own (test_launch.py).
     """
     system.reset()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", re.escape(UNCONFIGURED))
-            yield choose(Choices(**choices))
+        yield choose(Choices(**{"unconfigured": True} | choices))
     finally:
         system.reset()
         choose(Choices())

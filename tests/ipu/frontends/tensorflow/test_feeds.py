@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -52,6 +53,44 @@ def passed_on(dataset, n):
     with machine():
         launch(tf.function(lambda: loops.repeat(n, body, [0], infeed)))
         return outfeed.dequeue().numpy()
+
+
+@pytest.mark.source("S3-18", "S4-48")
+@pytest.mark.parametrize("queue", [True, False])
+def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised(queue):
+    """Pixels from 0 to 255 that take the host a while, by a queue and by an iterator."""
+
+    def slowly():
+        while True:
+            time.sleep(1e-3)
+            yield np.linspace(0, 255, 64, dtype=np.float32)
+
+    weight = tf.Variable(tf.ones(64))
+    data = tf.data.Dataset.from_generator(
+        slowly, output_signature=tf.TensorSpec((64,), tf.float32)
+    )
+    strategy = ipu.ipu_strategy.IPUStrategyV1()
+
+    def step(total, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x * weight)
+        weight.assign_sub(1e-6 * tape.gradient(loss, weight))
+        return total + loss
+
+    infeed = Infeed(data) if queue else None
+    with machine(count=True) as used, strategy.scope():
+        if queue:
+            strategy.run(tf.function(lambda: loops.repeat(4, step, [0.0], infeed)))
+        else:
+            elements = iter(data)
+            strategy.run(tf.function(lambda: step(0.0, next(elements))))
+        report = used.run.report()
+    (line,) = [line for line in report["plan"] if line.startswith("an update's data take")]
+    assert "the host's processor bounds the run; use more host processes" in line
+    assert report["inputs"] == [
+        "input 0 is not normalised: root mean square 147.81, mean 127.5, deviation 74.771; "
+        "subtract the mean and divide by the deviation"
+    ]
 
 
 def pairs():

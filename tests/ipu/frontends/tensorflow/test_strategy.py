@@ -34,6 +34,25 @@ def test_a_python_function_is_one_launch_each_time():
     assert len(traces) == 1
 
 
+@pytest.mark.source("S0-15")
+def test_variables_of_the_scope_and_results_show_their_device(tmp_path):
+    """They are used as before: read, assigned, saved, and beside values of the host."""
+    strategy = Strategy()
+    with machine():
+        with strategy.scope():
+            variable = tf.Variable([1.0, 2.0])
+        outside = tf.Variable([3.0, 4.0])
+        result = strategy.run(tf.function(lambda x: (x + variable, {"twice": 2 * x})), [outside])
+        on_ipu = "/job:localhost/replica:0/task:0/device:IPU:0"
+        assert [x.device for x in (variable, *tf.nest.flatten(result))] == [on_ipu] * 3
+        assert outside.device.endswith("CPU:0")
+        saved = tf.train.Checkpoint(v=variable).save(str(tmp_path / "point"))
+        with tf.device(variable.device):
+            variable.assign_add(result[0] - outside)
+        tf.train.Checkpoint(v=variable).restore(saved).assert_consumed()
+        assert (tf.identity(result[1]["twice"]) + variable).numpy().tolist() == [7.0, 10.0]
+
+
 @pytest.mark.source("S0-16")
 def test_a_compiled_function_is_traced_once_for_a_signature():
     traces = []

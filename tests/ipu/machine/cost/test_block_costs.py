@@ -37,6 +37,8 @@ def test_every_pass_is_in_the_ledger(name):
     )
     y, saved = ops.matmul.forward(machine, x, w, recipe=how)
     rows = [machine.ledger.last]
+    assert rows[0].operand_cycles > 0
+    assert 0 <= rows[0].split_saving < rows[0].cycles
     for argument in (0, 1):
         ops.matmul.pull(argument, machine, dy, saved, recipe=how)
         rows.append(machine.ledger.last)

@@ -121,6 +121,21 @@ def test_a_split_k_goes_over_the_wires_and_is_added_in_single():
     assert "bytes of exchange per cycle and tile: 4 (INFERRED" in device.ledger.table()
 
 
+def test_operands_from_other_tiles_and_a_split_that_is_not_computed_stand_beside_the_cycles():
+    device = Device(partials=BINARY16)
+    device.matmul(ones(device, 5, 960), ones(device, 960, 9))
+    row = device.ledger.last
+    # Ten tiles: each receives a row of halves and half the weights, four bytes per cycle.
+    assert (row.tiles, row.operand_cycles) == (10, (960 * 2 + 960 * 9) // 4)
+    assert row.cycles == 60 * (4 + 32)
+    # Sixty passes in 32 parts: two for the busiest; 31 of its one byte of partials arrive.
+    assert row.split_saving == row.cycles - (2 * (4 + 32) + -(-31 * 1 // 4))
+    assert device.ledger.operand_cycles == row.operand_cycles
+    assert device.ledger.split_saving == row.split_saving
+    device.matmul(ones(device, 5, 960), ones(device, 960, 9), k_split=4)
+    assert device.ledger.last.split_saving == 0
+
+
 def test_a_split_k_rounds_elsewhere():
     """4096 halves of 1 + 2**-8: half partials lose less of shorter sums."""
     device = Device(partials=BINARY16)

@@ -10,7 +10,14 @@ import pytest
 from fpsim.records.evidence import Fact
 from fpsim.records.units import find_unit
 from ipu.machine import MK1, MK2
-from ipu.machine.cost.planner import Planner, ProductMemory, exchanged, multiply_adds, price
+from ipu.machine.cost.planner import (
+    Planner,
+    ProductMemory,
+    exchanged,
+    multiply_adds,
+    price,
+    split_price,
+)
 from ipu.machine.cost.work import Work, of_matmul
 
 NOTHING = ProductMemory(0, 0, 0)
@@ -81,7 +88,7 @@ def test_a_share_of_memory_is_a_share(share):
 
 
 def test_nothing_costs_nothing():
-    assert price(Work(0, 3, 2, 0), NOTHING, WIDE, MK2) == (0, 0, 0, 0, 0)
+    assert price(Work(0, 3, 2, 0), NOTHING, WIDE, MK2) == (0, 0, 0, 0, 0, 0)
 
 
 def test_stacks_of_matrices_are_groups():
@@ -107,3 +114,26 @@ def test_large_products_come_near_the_peak(unit, rate):
     got = price(work, NOTHING, instruction, MK2)
     assert got.tiles == 1472
     assert work.useful / got.cycles / 1472 == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("work", [Work(16, 64, 1, 0), Work(100, 3, 20, 0), Work(5, 1, 1, 0)])
+def test_k_is_split_where_that_is_cheaper_with_its_reduction(work):
+    memory = ProductMemory(32 * work.positions * work.passes, 512 * work.passes, 4096)
+    whole = price(work, memory, WIDE, MK2).cycles
+    halves = []
+    for parts in (2, 4, 8, 16, 32, 64):
+        if parts <= work.passes:
+            share = work._replace(passes=math.ceil(work.passes / parts))
+            cost = price(share, memory.share(parts), WIDE, MK2, tiles=1472 // parts)
+            wires = exchanged(4096, parts, parts * cost.tiles, MK2)
+            halves.append(cost.cycles + wires.cycles)
+    assert split_price(work, memory, WIDE, MK2) == min([whole, *halves])
+    assert (split_price(work, memory, WIDE, MK2) < whole) == (work.passes > 1)
+
+
+def test_a_tile_receives_its_part_of_the_operands():
+    """Two rows and two columns of tiles: half of the left operand, half of the weights."""
+    got = price(Work(2, 1, 2, 0), ProductMemory(640, 1024, 64), WIDE, MK2, tiles=4)
+    assert (got.tiles, got.operands) == (4, 320 + 512)
+    alone = price(Work(2, 1, 2, 0), ProductMemory(640, 1024, 64), WIDE, MK2, tiles=1)
+    assert alone.operands == 640 + 1024

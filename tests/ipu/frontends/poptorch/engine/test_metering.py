@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -106,6 +107,51 @@ def test_a_model_that_does_not_fit_is_refused_and_nothing_has_changed(monkeypatc
         train(options(STRATEGIES["pipelined"]()), steps=1)
 
 
+def smallest_room(model, arguments, monkeypatch, least, most):
+    """The least bytes of an IPU on which a call of a new model passes, found by halving."""
+    while most - least > 1:
+        room = (least + most) // 2
+        monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target, room=room: room)
+        try:
+            model()(*arguments)
+        except OutOfMemoryError:
+            least = room
+        else:
+            most = room
+    return most
+
+
+@pytest.mark.source("S2-27", "S3-01")
+def test_temporary_memory_of_forward_and_backward_counts(monkeypatch):
+    """A call fits exactly where the largest peak of the account does, which temporaries are in."""
+    arguments = data(21)
+
+    def model():
+        net = Net(64).half()
+        return poptorch.trainingModel(net, options(STRATEGIES["unsplit"]()), sgd(net.parameters()))
+
+    measured = model()
+    measured(*arguments)
+    rows = lives(measured.plan, measured.profile_figures)
+    sizes = {}
+    for row in rows:
+        sizes[row.slot] = sizes.get(row.slot, 0) + row.bytes
+    peak, (stage,) = max(sizes.values()), measured.profile_figures
+    assert stage.work_bytes > 0
+    assert any(row.kind == "work" for row in rows)
+    assert smallest_room(model, arguments, monkeypatch, peak // 2, 2 * peak) == peak
+
+
+@pytest.mark.tier("full")
+@pytest.mark.source("S2-27")
+def test_a_layer_of_400_million_numbers_is_no_layer_of_one_ipu():
+    """1.6 GB of weights in binary32 on 0.94 GB; nothing of it is computed but one product."""
+    layer = torch.nn.Linear(20_000, 20_000, bias=False)
+    model = poptorch.inferenceModel(layer)
+    with pytest.raises(OutOfMemoryError, match=r"on IPU 0 .*weights 1600000000 \(always\)"):
+        model(torch.zeros(1, 20_000))
+
+
 @pytest.mark.source("S3-24")
 def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 400)
@@ -131,6 +177,34 @@ def test_a_small_share_of_memory_gives_more_steps_and_fewer_temporary_bytes_on_t
     assert small[1].forward_cycles > usual[1].forward_cycles
     assert small[0] == usual[0]
     assert small[2:] == usual[2:]
+
+
+class Slow(torch.utils.data.Dataset):
+    """Samples that a host needs a while for, in pixels from 0 to 255."""
+
+    def __len__(self):
+        return 42
+
+    def __getitem__(self, i):
+        time.sleep(1e-3)
+        return torch.linspace(0, 255, 6) + i, i % 3
+
+
+@pytest.mark.source("S3-18", "S4-48")
+def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised():
+    chosen = options(STRATEGIES["unsplit"]()).checkMemory(False)
+    net = Net()
+    model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
+    for x, labels in poptorch.DataLoader(chosen, Slow(), batch_size=3):
+        model(x, labels)
+    report = model.report()
+    (line,) = [line for line in report["plan"] if line.startswith("an update's data take")]
+    assert "the host's processor bounds the run; use more host processes" in line
+    assert float(re.search(r"take (\S+) s to make", line)[1]) > 42 * 1e-3 / 2
+    assert report["inputs"][0].startswith("input 0 is not normalised: root mean square")
+    assert report["inputs"][0] in str(report)
+    other = chosen.clone()
+    assert other.feeding.elements == 0
 
 
 @pytest.mark.source("S3-26")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from ipu.feed.counters import record_launches
 from ipu.frontends.tensorflow.engine.errors import MachineError
 from ipu.frontends.tensorflow.engine.launch import failure_of, reporting
-from ipu.frontends.tensorflow.settings.notes import forget
 from tests.ipu.frontends.tensorflow.framework import (
     configured,
     ipu,
@@ -211,17 +209,25 @@ def test_ipus_that_a_program_takes_are_known_to_a_machine_configured_later():
         assert used.replicas == 2
 
 
-def test_a_program_that_configures_nothing_is_told_once():
+@pytest.mark.source("S0-14")
+def test_a_program_that_configures_nothing_is_refused():
     double = tf.function(lambda a: a * 2)
-    with machine():
-        forget()
-        with pytest.warns(RuntimeWarning, match=r"launches without configure_ipu_system\(\): it h"):
-            assert launch(double, tf.constant(3.0)) == 6
-        configured()
-        forget()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+    with machine(unconfigured=False):
+        with pytest.raises(RuntimeError, match=r"configure_ipu_system\(\), so it has no IPU"):
             launch(double, tf.constant(3.0))
+        configured()
+        assert launch(double, tf.constant(3.0)) == 6
+
+
+@pytest.mark.source("S0-14")
+def test_a_session_of_a_program_that_configures_nothing_is_refused():
+    with machine(unconfigured=False), session() as opened:
+        x = v1.placeholder(tf.float32, [1])
+        (total,) = ipu.ipu_compiler.compile(lambda x: x + x, [x])
+        with pytest.raises(RuntimeError, match="so it has no IPU"):
+            opened.run(total, {x: [3.0]})
+        configured()
+        assert opened.run(total, {x: [3.0]}) == 6
 
 
 # Evaluations --------------------------------------------------------------------------------------

@@ -6,7 +6,14 @@ import pytest
 
 from fpsim import BINARY16
 from ipu.frontends.tensorflow.engine.current import aside
-from tests.ipu.frontends.tensorflow.framework import Choices, configured, current, machine
+from tests.ipu.frontends.tensorflow.framework import (
+    Choices,
+    configured,
+    current,
+    launch,
+    machine,
+    tf,
+)
 
 
 def test_a_configuration_makes_a_new_machine():
@@ -98,3 +105,24 @@ def test_what_runs_aside_leaves_the_machine_and_its_places(is_configured):
         assert current() is used
         assert (used.iteration, used.step, used.iterations, used.launches) == (1, 2, 2, 1)
         assert used.clock.operation == drawn
+
+
+@pytest.mark.source("S3-28")
+def test_a_program_for_other_shapes_is_compiled_once_and_switched_to():
+    """Batches of 3 and of 2 by turns: each change back moves the weights, 8 numbers of 4 bytes."""
+    weight = tf.Variable(tf.ones((4, 2)), name="w")
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x @ weight)
+        weight.assign_sub(1e-3 * tape.gradient(loss, weight))
+        return loss
+
+    with machine() as used:
+        for rows in (3, 2, 3, 3, 2):
+            launch(step, tf.ones((rows, 4)))
+        report = used.run.report()
+    assert report["programs"] == {"compiled": 2, "switches": 2}
+    line = "2 programs compiled, 2 switches between them: each moves 32 bytes out and in, "
+    assert any(told.startswith(line) for told in report["plan"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import warnings
 
 import numpy as np
@@ -56,6 +58,78 @@ def test_a_host_call_says_what_is_not_modelled_and_what_it_moves(tmp_path):
         used = current()
         assert used.run.report()["host_call"] == {"tensors": 1, "bytes_out": 12, "bytes_back": 12}
     assert [str(w.message) for w in caught if "host_call" in str(w.message)] == [ON_HOST]
+
+
+def two_layers(arrived):
+    """A model whose host call tells `arrived` of each gradient, by the name of its variable."""
+
+    def model(features, labels, mode):
+        with v1.variable_scope("net", use_resource=True):
+            start = v1.constant_initializer(0.5)
+            first = v1.get_variable("first", [3, 4], initializer=start)
+            second = v1.get_variable("second", [4, 1], initializer=start)
+        loss = tf.reduce_mean(tf.square(features @ first @ second - labels))
+        optimiser = v1.train.GradientDescentOptimizer(0.01)
+        pairs = optimiser.compute_gradients(loss, [first, second])
+
+        def told(gradient, variable):
+            tell = functools.partial(arrived, variable.op.name)
+            result = tf.numpy_function(tell, [gradient], tf.float32)
+            result.set_shape(gradient.shape)
+            return result, variable
+
+        def update(*gradients):
+            pairs = zip(gradients, [first, second], strict=True)
+            return optimiser.apply_gradients([told(*pair) for pair in pairs])
+
+        call = (update, [g for g, _ in pairs])
+        return IPUEstimatorSpec(mode, loss=loss, train_op=tf.identity(loss), host_call=call)
+
+    return model
+
+
+@pytest.mark.source("S1-07")
+@pytest.mark.filterwarnings("ignore:host_call")
+def test_gradients_reach_the_host_layer_by_layer_while_the_backward_pass_goes_on(tmp_path):
+    """The first layer's part of it waits for the host to have the second layer's gradient."""
+    arrivals, is_there = [], threading.Event()
+
+    def arrived(name, gradient):
+        arrivals.append(name)
+        if name == "net/second":
+            is_there.set()
+        return gradient
+
+    def see(event):
+        if event.direction == "backward" and event.array.shape == (3, 4):
+            assert is_there.wait(120), "no gradient left before the backward pass was over"
+            assert arrivals[-1] == "net/second"
+            is_there.clear()
+
+    with machine():
+        training = estimator(tmp_path, two_layers(arrived))
+        current().run.watch(see)
+        training.train(input_fn, steps=3)
+        report = current().run.report()
+    assert arrivals == ["net/second", "net/first"] * 3
+    account = report["overlap"]["account"]
+    first, last = account["left"].values()
+    assert 0 < first < last == account["computed"]
+    assert 0 < account["hidden"] < account["communicated"]
+    assert list(report["overlap"]["host"]["left"]) == list(account["left"])
+    assert any(line.startswith("host_call: 2 tensors leave as they") for line in report["plan"])
+
+
+@pytest.mark.filterwarnings("ignore:host_call")
+def test_an_error_of_a_program_whose_gradients_leave_ends_the_training(tmp_path):
+    def see(event):
+        raise ArithmeticError("the line is bent")
+
+    with machine():
+        training = estimator(tmp_path, two_layers(lambda name, gradient: gradient))
+        current().run.watch(see)
+        with pytest.raises(ArithmeticError, match="the line is bent"):
+            training.train(input_fn, steps=1)
 
 
 def device_model(features, labels, mode):

@@ -16,10 +16,11 @@ import pytest
 
 ROOT = Path(__file__).parents[5]
 LINE = Path(__file__).with_name("line_program.py")
+OVERLAP = Path(__file__).with_name("overlap_program.py")
 #: Seconds in which a worker starts, trains and ends on a busy machine: a limit, not a wait.
 LIMIT = 900
 
-__all__ = ["LIMIT", "LINE", "environment", "mpirun", "tf_configs", "workers"]
+__all__ = ["LIMIT", "LINE", "OVERLAP", "environment", "mpirun", "tf_configs", "workers"]
 
 
 def environment(**others):

@@ -12,6 +12,7 @@ from tests.ipu.frontends.tensorflow.framework import tf  # noqa: F401  skips wit
 from tests.ipu.frontends.tensorflow.workers.line_program import rows
 from tests.ipu.frontends.tensorflow.workers.processes import (
     LINE,
+    OVERLAP,
     command,
     ended,
     mpirun,
@@ -114,6 +115,21 @@ def test_steps_are_those_of_one_worker_on_the_union_of_the_batches(two):
         v, c = (v - 2 * x[batch].T @ error / 16) / 0.9, (c - 2 * error.mean()) / 0.9
     np.testing.assert_allclose([*v, *c, *b], 0, atol=1e-4)
     np.testing.assert_allclose(np.square(error).mean(), first_loss(two[0][2]), rtol=1e-4)
+
+
+@pytest.mark.source("S1-08")
+def test_sums_over_two_workers_go_on_beside_the_backward_pass(tmp_path):
+    """The program's backward pass waits in its middle for a sum that begins after it did."""
+    lines = [command(OVERLAP, str(tmp_path), "3")] * 2
+    with workers(tf_configs(2), *lines) as started:
+        done = [ended(process) for process in started]
+    assert [status for status, _, _ in done] == [0, 0], done[0][2][-4000:]
+    assert weights(done[0][1]) == weights(done[1][1]) != {}
+    for _, output, _ in done:
+        count, account, host = re.search(r"^overlap (\S+) (\S+) (\S+)$", output, re.M).groups()
+        assert (count, float(account) > 0, float(host) > 0) == ("2", True, True)
+        assert "of them beside the program's" in output
+        assert "on this host the sums overlapped the program for" in output
 
 
 @pytest.mark.source("S1-22")
