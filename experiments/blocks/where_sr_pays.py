@@ -62,9 +62,11 @@ def excess(job: LayerTraining) -> tuple[float, float]:
         w = (w - rate * gradient).astype(np.float32)
     if not pool:  # x is standard normal, the noise too
         return float(np.square(w - teacher).sum()), float(OUTPUTS)
-    x, wanted = (np.concatenate(parts).astype(np.float64) for parts in zip(*pool, strict=True))
-    best = np.linalg.lstsq(x, wanted, rcond=None)[0].T
-    loss, least = (np.square(x @ v.T - wanted).sum() / len(x) for v in (w, best))
+    inputs, targets = (
+        np.concatenate(parts).astype(np.float64) for parts in zip(*pool, strict=True)
+    )
+    best = np.linalg.lstsq(inputs, targets, rcond=None)[0].T
+    loss, least = (np.square(inputs @ v.T - targets).sum() / len(inputs) for v in (w, best))
     return float(loss - least), float(least)
 
 
@@ -118,7 +120,9 @@ def _effect(row: Row) -> Effect:
 
 
 def _named(pool: object) -> str:
-    return {0: "new batches", 1: "one batch"}.get(pool, f"{pool} batches")  # type: ignore[call-overload]
+    if pool == 0:
+        return "new batches"
+    return "one batch" if pool == 1 else f"{pool} batches"
 
 
 def _verdict(effect: Effect) -> str:
