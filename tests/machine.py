@@ -152,6 +152,6 @@ def rounded(everything: bool) -> Iterator[tuple[str, str]]:
                 yield f"rounded {fmt} {mode!r} {fused}", digest(result.values, flags)
 
 
-def everything_here(chosen: bool) -> dict[str, str]:
+def everything_here(everything: bool) -> dict[str, str]:
     """All of the above."""
-    return dict([*hashes(chosen), *products(chosen), *rounded(chosen)])
+    return dict([*hashes(everything), *products(everything), *rounded(everything)])

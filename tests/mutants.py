@@ -296,17 +296,17 @@ def choose(seed: int, count: int, only: str = "") -> list[Mutant]:
     rest = places(only)
     rng.shuffle(rest)
     kernels = count // ONE_KERNEL_IN if not only.startswith("fpsim/kernels") else count
-    chosen: list[Mutant] = []
+    sample: list[Mutant] = []
     for name, n in rest:
-        if len(chosen) == count:
+        if len(sample) == count:
             break
         start, end, choices, kind = changes_of(name)[n]
         mutant = Mutant(name, start, end, rng.choice(choices), kind)
-        if mutant.is_kernel and sum(m.is_kernel for m in chosen) >= kernels:
+        if mutant.is_kernel and sum(m.is_kernel for m in sample) >= kernels:
             continue
         if is_another_program(mutant, (ROOT / name).read_text(encoding="utf-8")):
-            chosen.append(mutant)
-    return chosen
+            sample.append(mutant)
+    return sample
 
 
 #: Fields of a recorded row that say which mutant it is; a row may name the test that noticed it.

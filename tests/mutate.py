@@ -93,11 +93,11 @@ def mirror(path: str) -> str | None:
 def users(module: str) -> list[str]:
     """Every module that imports this one, directly or through others, nearest first."""
     order, queue = [], deque([module])
-    seen = {module}
+    visited = {module}
     while queue:
         here = queue.popleft()
-        for other in sorted(importers()[here] - seen):
-            seen.add(other)
+        for other in sorted(importers()[here] - visited):
+            visited.add(other)
             order.append(other)
             queue.append(other)
     return order
@@ -105,9 +105,9 @@ def users(module: str) -> list[str]:
 
 def stages(path: str) -> tuple[list[str], list[str]]:
     """The tests that run first, and those that run where they notice nothing."""
-    own = mirror(path)
+    mirrored = mirror(path)
     doctests = [] if path.startswith("experiments") else [path]
-    first = [own, *doctests] if own else doctests
+    first = [mirrored, *doctests] if mirrored else doctests
     folder = (ROOT / "tests" / path).parent
     room = sorted(p.relative_to(ROOT).as_posix() for p in folder.glob("test_*.py"))
     near = [mirror(modules()[m].relative_to(ROOT).as_posix()) for m in users(module_of(path))]
@@ -186,7 +186,7 @@ class Tree:
         if folder is None or self.kernels is None or not self.kernels.exists():
             return
         here = module_of(mutant.path)
-        stale = tuple(f"{m}." for m in (here, *users(here)) if m.startswith("fpsim.kernels."))
+        stale = tuple(f"{m}." for m in (here, *users(here)))
         folder.mkdir(parents=True, exist_ok=True)
         for old in self.kernels.glob("*.nbc"):
             if not old.name.startswith(stale):
@@ -303,9 +303,9 @@ def survey(
     mutants    or the test that noticed each.
     """
     witnesses = mutants if isinstance(mutants, dict) else {}
-    known: dict[str, dict[str, str | float]] = {}
+    done: dict[str, dict[str, str | float]] = {}
     if out is not None and out.exists():
-        known = {r["mutant"]: r for r in json.loads(out.read_text(encoding="utf-8"))}
+        done = {r["mutant"]: r for r in json.loads(out.read_text(encoding="utf-8"))}
     trees: dict[str, SimpleQueue[Tree]] = {}
     for k, python in enumerate(dict.fromkeys(python_of(mutant.path) for mutant in mutants)):
         trees[python] = SimpleQueue()
@@ -314,8 +314,8 @@ def survey(
 
     def one(mutant: Mutant) -> dict[str, str | float]:
         name = mutant.name((ROOT / mutant.path).read_text(encoding="utf-8"))
-        if name in known:
-            return known[name]
+        if name in done:
+            return done[name]
         free = trees[python_of(mutant.path)]
         tree = free.get()
         try:
@@ -346,11 +346,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--recorded", action="store_true", help="the sample that is recorded")
     parser.add_argument("--json", type=Path, help="rows, written after each mutant and read again")
     parser.add_argument("--work", type=Path, help="folder of the copies; kept, with its kernels")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        place = chosen.work or Path(folder)
-        sample = recorded() if chosen.recorded else choose(chosen.seed, chosen.count, chosen.only)
-        rows = survey(sample, place, chosen.jobs, chosen.json)
+        place = options.work or Path(folder)
+        sample = (
+            recorded() if options.recorded else choose(options.seed, options.count, options.only)
+        )
+        rows = survey(sample, place, options.jobs, options.json)
     for result in (SURVIVED, UNDECIDED, EQUIVALENT):
         for row in rows:
             if row["result"] == result:

@@ -52,14 +52,14 @@ class Level(NamedTuple):
     """A processor: for numba (and LLVM), for numpy, for OpenBLAS.
 
     has      beginnings of the names of features that numpy may use beyond its own baseline.
-    own      whether its kernels lie in a folder of their own, where a test looks at all of them.
+    apart    whether its kernels lie in a folder of their own, where a test looks at all of them.
     """
 
     cpu: str
     features: str
     has: tuple[str, ...]
     blas: str
-    own: bool = False
+    apart: bool = False
 
 
 #: Numba adds this machine's features to those of a processor unless they are named.
@@ -69,7 +69,7 @@ LEVELS = {
         "haswell", _PLAIN + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe",
         ("X86_V3", "AVX2", "FMA3", "F16C", "AVX", "LZCNT"), "Haswell",
     ),
-    "baseline": Level("x86-64-v2", _PLAIN, (), "Nehalem", own=True),
+    "baseline": Level("x86-64-v2", _PLAIN, (), "Nehalem", apart=True),
 }
 
 
@@ -93,7 +93,7 @@ def is_here(level: Level) -> bool:
 def folder(level: Level) -> Path:
     """Where the kernels of that level lie."""
     base = cache_folder().parent
-    return base / level.cpu if level.own else base.parent
+    return base / level.cpu if level.apart else base.parent
 
 
 def environment(level: Level) -> dict[str, str]:

@@ -248,10 +248,10 @@ def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def test_names_say_what_they_hold():
-    """A variable is called `ipu` or `replicas`, not `own`."""
+    """A variable is called `ipu` or `replicas`, not `own`; in tests too."""
     vague = [
-        f"{module}:{line} {name}"
-        for module, path in modules().items()
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in [*modules().values(), *sorted((ROOT / "tests").rglob("*.py"))]
         for name, line in bound(ast.parse(path.read_text(encoding="utf-8")))
         if name.strip("_") in VAGUE
     ]

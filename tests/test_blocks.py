@@ -274,10 +274,10 @@ def _shorter(page: str, block: str) -> str:
     return block
 
 
-def _joined(found: list[Task]) -> list[Task]:
+def _joined(page_tasks: list[Task]) -> list[Task]:
     """A scheduler of Dask runs beside the sweep that names it."""
-    scheduler = next(task for task in found if task.text.startswith("dask scheduler"))
-    rest = [task for task in found if task is not scheduler]
+    scheduler = next(task for task in page_tasks if task.text.startswith("dask scheduler"))
+    rest = [task for task in page_tasks if task is not scheduler]
     wait = "while [ ! -s s.json ]; do sleep 0.2; done\n"
     first, second = scheduler.text.splitlines()
     start = f"{first}\n{wait}{second}\ntrap 'kill $(jobs -p); wait' EXIT\n"

@@ -111,10 +111,10 @@ def test_no_two_mutants_of_a_file_are_the_same():
 
 def test_a_seed_chooses_the_same_mutants_and_few_kernels():
     only = pick("fpsim", "", "")
-    chosen = choose(3, 12, only)
-    assert chosen == choose(3, 12, only)
-    assert len(set(chosen)) == 12
-    assert sum(m.is_kernel for m in chosen) <= 4
+    sample = choose(3, 12, only)
+    assert sample == choose(3, 12, only)
+    assert len(set(sample)) == 12
+    assert sum(m.is_kernel for m in sample) <= 4
     assert all(m.path.startswith("fpsim/state/") for m in choose(3, 5, "fpsim/state"))
 
 

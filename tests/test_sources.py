@@ -22,8 +22,8 @@ def test_the_table_has_every_row_once_and_in_order():
 
 
 def test_marks_and_table_are_in_step():
-    known = {row.identity for row in rows(TEXT)}
-    assert marks().keys() <= known
+    identities = {row.identity for row in rows(TEXT)}
+    assert marks().keys() <= identities
     assert in_step(TEXT) == TEXT, "docs/sources.md is behind; run: python -m tests.sources"
 
 
@@ -41,10 +41,10 @@ def test_what_is_built_has_a_place_and_a_test():
 
 def test_every_mutant_of_a_row_changes_the_code_and_has_a_marked_test():
     tests = marks()
-    for own in row_mutants():
-        assert is_another_program(own.mutant, (ROOT / own.path).read_text(encoding="utf-8"))
-        assert own.test in tests[own.row], f"{own.row}: {own.test} does not carry its mark"
-    order = [own.row for own in row_mutants()]
+    for entry in row_mutants():
+        assert is_another_program(entry.mutant, (ROOT / entry.path).read_text(encoding="utf-8"))
+        assert entry.test in tests[entry.row], f"{entry.row}: {entry.test} does not carry its mark"
+    order = [entry.row for entry in row_mutants()]
     assert order == sorted(set(order))
 
 
@@ -54,15 +54,15 @@ def tree(tmp_path_factory):
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("own", row_mutants(), ids=lambda own: own.row)
-def test_the_named_test_fails_under_the_mutant_of_a_row(own, tree):
+@pytest.mark.parametrize("entry", row_mutants(), ids=lambda entry: entry.row)
+def test_the_named_test_fails_under_the_mutant_of_a_row(entry, tree):
     """Rows of a front end are tried where its framework is installed."""
-    if not own.can_run:
-        pytest.skip(f"{own.needs} is not installed")
-    tree.apply(own.mutant)
+    if not entry.can_run:
+        pytest.skip(f"{entry.needs} is not installed")
+    tree.apply(entry.mutant)
     try:
-        name, enough = tree.run([own.test], 300.0)
+        name, enough = tree.run([entry.test], 300.0)
     finally:
-        tree.restore(own.mutant)
-    assert name is not None or not enough, f"{own.test} passes with {own.mutant}"
-    assert re.match(re.escape(own.test), name or own.test)
+        tree.restore(entry.mutant)
+    assert name is not None or not enough, f"{entry.test} passes with {entry.mutant}"
+    assert re.match(re.escape(entry.test), name or entry.test)

@@ -51,7 +51,7 @@ def targets() -> dict[str, tuple[frozenset[str], tuple[str, ...]]]:
 
 TARGETS = targets()
 BASE = libraries("test")
-OPTIONAL = frozenset().union(*(found for found, _ in TARGETS.values())) - BASE
+OPTIONAL = frozenset().union(*(needed for needed, _ in TARGETS.values())) - BASE
 
 
 @cache
@@ -89,10 +89,10 @@ def test_targets_are_found():
 def test_every_file_belongs_to_a_target_with_its_libraries(path):
     name = path.relative_to(ROOT).as_posix()
     running = [
-        found
-        for found, paths in TARGETS.values()
+        available
+        for available, paths in TARGETS.values()
         if any(name == p or name.startswith(f"{p.rstrip('/')}/") for p in paths)
     ]
-    assert any(needs(path) <= BASE | found for found in [BASE, *running]), (
+    assert any(needs(path) <= BASE | available for available in [BASE, *running]), (
         f"no target of make runs {name} with {', '.join(sorted(needs(path)))}"
     )

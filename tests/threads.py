@@ -20,14 +20,14 @@ PATIENCE = 20
 
 def on_threads(n: int, work: Callable[[], T]) -> T:
     """What work() returns with n threads; if n > 1, others than the caller's have had a share."""
-    seen, caller, other_came = set(), threading.get_ident(), threading.Event()
+    threads, caller, other_came = set(), threading.get_ident(), threading.Event()
 
     def run_blocks(
         part: Callable[[int, int], int], first: int, last: int, smallest: int, step: int = 1,
         *, even: bool = False,
     ) -> int:
         def noted(begin: int, end: int) -> int:
-            seen.add(threading.get_ident())
+            threads.add(threading.get_ident())
             if threading.get_ident() != caller:
                 other_came.set()
             elif (begin, end) != (first, last):  # else the caller may have taken every block
@@ -45,5 +45,5 @@ def on_threads(n: int, work: Callable[[], T]) -> T:
             if module is not parallel and "run_blocks" in vars(module):
                 patch.setattr(module, "run_blocks", run_blocks)
         result = work()
-    assert bool(seen - {caller}) == (n > 1), f"{len(seen)} of {n} threads had a share"
+    assert bool(threads - {caller}) == (n > 1), f"{len(threads)} of {n} threads had a share"
     return result

@@ -12,16 +12,39 @@ from ipu.experiments.commands.options import bad_input
 @click.command("diff")
 @click.argument("one", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("other", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def command(one: Path, other: Path) -> int:
+@click.option("--workers", is_flag=True,
+              help="ONE and OTHER are workers of one training: compare the updates alone, which "
+              "all workers compute alike.")
+@click.option("--tolerance", "perturbed", metavar="FILE", default=None,
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Digests of ONE's run with parameters moved by a unit in the last place: OTHER "
+              "may differ by so much, times the ratio of the formats' units and the factor.")
+@click.option("--factor", type=click.FloatRange(min=0, min_open=True), default=8.0,
+              show_default=True, help="With --tolerance.")
+def command(
+    one: Path, other: Path, workers: bool, perturbed: Path | None, factor: float
+) -> int:
     """Name the first operation at which two runs part.
 
     ONE and OTHER are what `fpsim torch --digest FILE`, `fpsim tf --digest FILE` and
     run.digest(FILE) write. With --keep N both runs store the results of operation N, and how far
     these are apart is told. The exit status is 0 for equal runs, 1 for runs that differ.
+
+    Workers of `fpsim torch --replicas R --digest FILE` write FILE.replica-0 and so on.
+
+    Runs in other formats are compared by a tolerance: write all three files with --sketch, and the
+    third one with --perturb.
     """
     from ipu.run.digests import first_difference
+    from ipu.run.tolerance import compare_within
 
+    if perturbed is not None:
+        with bad_input():
+            compliance = compare_within(one, other, perturbed, factor)
+        click.echo(compliance)
+        return 0 if compliance.is_within else 1
     with bad_input():
-        difference = first_difference(one, other)
-    click.echo("the runs are equal, operation by operation" if difference is None else difference)
+        difference = first_difference(one, other, direction="optimizer" if workers else "")
+    equal = "the workers' updates are equal" if workers else "the runs are equal"
+    click.echo(f"{equal}, operation by operation" if difference is None else difference)
     return 0 if difference is None else 1

@@ -8,7 +8,7 @@ from ipu.experiments.commands.options import bad_input
 
 
 @click.command("vectors")
-@click.argument("name", metavar="FORMAT|UNIT")
+@click.argument("name", metavar="FORMAT|BLOCK|UNIT")
 @click.option("--operation", default="convert", show_default=True,
               metavar="convert|add|subtract|multiply|divide|sqrt|fma",
               help="Of a format; conversions take binary32 numbers.")
@@ -26,11 +26,14 @@ def command(
 ) -> None:
     """Operands, results and flags, hard cases first, by exact fractions.
 
-    UNIT is a name of `fpsim list units`; a row is one pass.
+    UNIT is a name of `fpsim list units`; a row is one pass. BLOCK is a block-scaled format of
+    `fpsim list formats`; a row is one block: its numbers, scale and codes, without flags.
     """
     with bad_input():
         import ipu.machine  # noqa: F401  (registers the units of the IPU)
+        from fpsim.judge.verify.block_vectors import of_block
         from fpsim.judge.verify.vectors import of_format, of_unit, written
+        from fpsim.records.blocks import BLOCKS, find_block
         from fpsim.records.formats import find_number_format
         from fpsim.records.rounding import SR, find_rounding
         from fpsim.records.units import UNITS, find_unit
@@ -38,9 +41,15 @@ def command(
         if bits is not None and mode.upper() != "SR":
             raise ValueError(f"bits={bits} goes with --mode SR; drop it or change the mode")
         rounding = SR(bits) if bits is not None else find_rounding(mode)
-        if name.upper() in (unit.upper() for unit in UNITS):
-            if operation != "convert":
-                raise ValueError(f"operation={operation!r} goes with a format; drop it for a unit")
+        is_unit = name.upper() in (unit.upper() for unit in UNITS)
+        is_block = name.lower() in BLOCKS
+        if (is_unit or is_block) and operation != "convert":
+            raise ValueError(
+                f"operation={operation!r} goes with a format; drop it for a unit or a block"
+            )
+        if is_block:
+            vectors = of_block(find_block(name), rounding, count, seed)
+        elif is_unit:
             vectors = of_unit(find_unit(name), rounding, count, seed)
         else:
             vectors = of_format(find_number_format(name), operation, rounding, count, seed)

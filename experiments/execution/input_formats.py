@@ -8,7 +8,6 @@ normalisation in binary64, rounded once to FP16. Last, a training sees each of t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim import BINARY16, BINARY32, Array
+from ipu.experiments.lab.judged import ACCURACY, declared, judged_text, opening
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.result import Collected, Result, Row, UnitUsed
@@ -29,7 +29,8 @@ from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16
 from ipu.learn.train import Trainer
 from ipu.machine import Device
-from ipu.run.verdict import Effect, over_seeds, verdict
+from ipu.run.endpoints import Outcome
+from ipu.run.judging import Judged, judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +46,6 @@ IMAGES = (16, 224, 224, 3)
 #: Bytes a second between host and device.
 LINK = 20e9
 DECLARED = UnitUsed("host link = 2e+10 bytes/s", "ASSUMED", "declared cost model")
-#: Points of accuracy, as a share, that count as worse.
-WORSE = 0.01
 
 Pixels = NDArray[np.uint8]
 
@@ -131,7 +130,7 @@ def run(quick: bool, seed: int) -> Result:
     for job, (row, units) in zip(jobs, outcomes, strict=True):
         collected.add([row], units, part="training", way=WAYS[job.way].name, seed=job.seed)
     parameters = {"network": "64-64-10 dense, relu", "policy": str(FP16), "batch": BATCH,
-                  "epochs": epochs, "seeds": seeds}
+                  "epochs": epochs, "seeds": seeds, "declared": declared(seeds)}
     local = list(_throughput(8 if quick else 64))
     return Result(collected.rows, _answer(collected.rows), "p=f16,c=f16,rounding=RNE", parameters,
                   collected.units, local)
@@ -206,16 +205,14 @@ def _throughput(elements: int) -> Iterator[Row]:
                "elements/s": epoch.elements_per_second}
 
 
-def difference(rows: list[Row]) -> Effect:
-    """Accuracy of bytes that are normalised in FP16, less that of FP32, over the seeds."""
-    table = Result(rows, "", "")
+def difference(rows: list[Row]) -> Judged:
+    """Bytes that are normalised in FP16 beside FP32, by the test accuracy of paired trainings."""
     small, single = (
-        table.column("accuracy", part="training", way=way) for way in (SMALLEST, REFERENCE)
+        [Outcome(score=100 * float(str(row["accuracy"])))
+         for row in Result(rows, "", "").select(part="training", way=way)]
+        for way in (SMALLEST, REFERENCE)
     )
-    share = single.mean()
-    # Of two accuracies on as many test digits: three seeds may agree by chance.
-    least = math.sqrt(2 * share * (1 - share) / (digits.HELD_BACK * single.size))
-    return over_seeds(small - single, least)
+    return judge(ACCURACY, small, single, reference=REFERENCE)
 
 
 def _answer(rows: list[Row]) -> str:
@@ -223,14 +220,11 @@ def _answer(rows: list[Row]) -> str:
     sent = {way.name: table.select(part="transfer", way=way.name)[0] for way in WAYS}
     different = {way.name: table.column("different", part="pixels", way=way.name) for way in WAYS}
     largest = table.column("largest", part="pixels", way=SMALLEST).max()
-    effect = difference(rows)
-    opening = verdict(
-        effect.is_above(-WORSE), effect.is_below(-WORSE), needs="more trainings of each kind"
-    )
+    judged = difference(rows)
     microseconds = [1e6 * float(str(sent[name]["seconds"])) for name in (SMALLEST, REFERENCE)]
     return (
-        f"{opening} Accuracy differs by {100 * effect.value:+.2f} ± {100 * effect.uncertainty:.2f} "
-        f"points. A batch of 16 × 224 × 224 × 3 takes {microseconds[0]:.0f} µs as bytes instead of "
+        f"{opening(judged)} {judged_text(SMALLEST, judged)}. A batch of "
+        f"16 × 224 × 224 × 3 takes {microseconds[0]:.0f} µs as bytes instead of "
         f"{microseconds[1]:.0f} µs in FP32. Normalised by the device in FP16, up to "
         f"{different[SMALLEST].max()} of 256 pixel values differ from one rounding, by up to "
         f"{largest:.4f} standard deviations; in FP32 with a cast after it, up to "

@@ -184,7 +184,7 @@ def _measured(replicas: Sequence[int], steps: int, seed: int) -> tuple[list[Row]
 
 def _row(place: str, replicas: int, processes: int, seconds: Sequence[float]) -> Row:
     return {"part": "measured", "place": place, "replicas": replicas, "processes": processes,
-            "seconds": float(np.median(seconds)), "least": min(seconds),
+            "seconds": float(np.median(seconds)), "least": min(seconds), "most": max(seconds),
             "samples_per_second": BATCH * replicas / float(np.median(seconds))}
 
 
@@ -243,13 +243,30 @@ def _answer(rows: Sequence[Row], local: Sequence[Row], missing: Sequence[str]) -
         if row["processes"] == max(int(str(r["processes"])) for r in local) != 1:
             alone = next(r for r in local
                          if r["place"] == ONE and r["replicas"] == row["replicas"])
-            gain = float(str(alone["seconds"])) / float(str(row["seconds"]))
-            text += (
-                f" Measured here, a step of {row['replicas']} simulated replicas takes "
-                f"{1e3 * float(str(alone['seconds'])):.0f} ms in one process, and with "
-                f"{row['processes']} processes over {row['place']} {gain:.2f} times that speed."
-            )
+            text += f" {_speed(alone, row)}"
     return f"{text} Left out: {'; '.join(missing)}." if missing else text
+
+
+def _speed(alone: Row, row: Row) -> str:
+    """How much faster processes are than one, or that these steps do not tell.
+
+    A step took between its least and its largest time, so a ratio lies between those of the ends.
+    """
+    median, least, most = (
+        np.array([float(str(r[column])) for r in (alone, row)])
+        for column in ("seconds", "least", "most")
+    )
+    low, high = least[0] / most[1], most[0] / least[1]
+    text = (
+        f"Measured here, a step of {row['replicas']} simulated replicas takes "
+        f"{1e3 * median[0]:.0f} ms in one process, and with {row['processes']} processes over "
+        f"{row['place']}"
+    )
+    if low > float(str(row["processes"])):
+        return f"{text} less than its share: other work ran beside it, so this tells nothing."
+    if low <= 1.0 <= high:
+        return f"{text} {1e3 * median[1]:.0f} ms: steps differ too much to tell which is faster."
+    return f"{text} {median[0] / median[1]:.2f} times that speed ({low:.2f} to {high:.2f})."
 
 
 # What is shown -----------------------------------------------------------------------------------

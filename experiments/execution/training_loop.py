@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,7 @@ def run(quick: bool, seed: int) -> Result:
     ]
     parameters = {"network": "64-64-10 dense, relu", "batch": BATCH, "batches": batches,
                   "steps of the model": STEPS, "seed": seed}
-    return Result(rows, _answer(rows), str(VARIANT), parameters, (*units, DECLARED), local)
+    return Result(rows, _answer(rows, local), str(VARIANT), parameters, (*units, DECLARED), local)
 
 
 # Launches ---------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def measured_share(host: Callable[[int], float], depth: int, steps: int, step: f
 # Answer and figure ------------------------------------------------------------------------------
 
 
-def _answer(rows: list[Row]) -> str:
+def _answer(rows: list[Row], local: list[Row]) -> str:
     table = Result(rows, "", "")
     launches = table.select(part="launches")
     waits = {
@@ -215,8 +215,29 @@ def _answer(rows: list[Row]) -> str:
         f"{waits[FAST[1], DOCUMENTED]:.0%} with three. Where it stalls for 6.4 steps, three leave "
         f"{waits[FAST[-1], DOCUMENTED]:.0%} and {enough} are enough; no depth helps a host that is "
         f"too slow on average. Launches of {launches[0]['elements_in']} batches: {counts}; the "
-        f"trained weights are {'the same bits' if same else 'different bits'}."
+        f"trained weights are {'the same bits' if same else 'different bits'}. "
+        f"{_measured(waits, local)}"
     )
+
+
+def _measured(waits: Mapping[tuple[str, int], float], local: list[Row]) -> str:
+    """Where threads that sleep differ from the model: at most, and at the advised depth."""
+    apart = {
+        (str(row["pattern"]), int(str(row["depth"]))): float(str(row["waiting"])) for row in local
+    }
+    worst = max(apart, key=lambda place: abs(apart[place] - waits[place]))
+    held = [
+        f"{pattern}: {apart[pattern, DOCUMENTED]:.0%}" for pattern in FAST
+        if waits[pattern, DOCUMENTED] < HIDDEN <= apart[pattern, DOCUMENTED]
+    ]
+    text = (
+        f"Measured with threads that sleep, the device waits {apart[worst]:.0%} of its time "
+        f"instead of the model's {waits[worst]:.0%} where they differ most "
+        f"({worst[0]}; {worst[1]} ahead)"
+    )
+    if held:
+        text += f"; with {DOCUMENTED} ahead it waits where the model does not: {', '.join(held)}"
+    return f"{text}."
 
 
 def plot(result: Result) -> Figure:

@@ -19,10 +19,11 @@ import numpy as np
 from fpsim.records.formats import Format
 from ipu.experiments.lab import runner
 from ipu.experiments.lab.catalogue import Experiment
+from ipu.experiments.lab.judged import declared, judged_text, judged_ways, mean_text
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.report import page, write_pages
-from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed
 from ipu.experiments.lab.store import check_writable
 from ipu.experiments.lab.training_panels import (
     Looks,
@@ -80,6 +81,9 @@ def study(
     cluster: DaskCluster | str | None = None,
 ) -> Path:
     """Train a model in each of these ways, with each of so many seeds from `seed` on.
+
+    Each way is judged beside the first one by the test accuracy, a point of which does not matter:
+    as good, better, worse, or cannot tell, as always with fewer than five seeds.
 
     The result is the path of the page that compares them. The page, OUT/NAME.html, and the data
     below OUT/NAME hold loss by epoch, test accuracy, and by layer the exceptions, underflow and
@@ -144,7 +148,7 @@ class Study(Experiment):
             collected.add(rows, units, policy=job.variant.name, seed=job.seed)
         parameters = {
             "data": str(self.data), "optimizer": str(self.optimizer), "epochs": self.epochs,
-            "batch": self.batch, "seeds": self.seeds,
+            "batch": self.batch, "seeds": self.seeds, "declared": declared(self.seeds),
             **{name: str(value) for name, value in self.machine.items()},
         }
         policy = described(self.variants)
@@ -224,10 +228,16 @@ def _on_worker(shared: tuple[Study, Version], job: StudyJob) -> Trained:
 
 
 def _answer(rows: list[Row]) -> str:
-    """Accuracy of each way, and where most results underflowed."""
-    tested = [row for row in rows if row["part"] == "test"]
-    names = dict.fromkeys(str(row["policy"]) for row in tested)
-    points = "; ".join(f"{name}: {_points(tested, name)}" for name in names)
+    """Accuracy of each way, its answer beside the first one, and where most results underflowed."""
+    result = Result(rows, "", "")
+    first, *others = dict.fromkeys(str(row["policy"]) for row in result.select(part="test"))
+    points = "; ".join(
+        f"{name}: {mean_text(100 * result.column('accuracy', part='test', policy=name))}"
+        for name in (first, *others)
+    )
+    judged = judged_ways(result, others, first)
+    if judged:
+        points += f". Beside {first}: " + "; ".join(map(judged_text, judged, judged.values()))
     worst = max((row for row in rows if row["part"] == "exceptions"), key=_underflow)
     if not _underflow(worst):
         return f"Test accuracy: {points}. Nothing underflowed."
@@ -235,13 +245,6 @@ def _answer(rows: list[Row]) -> str:
         f"Test accuracy: {points}. Underflow is highest with {worst['policy']} in "
         f"{worst['layer']}, {worst['phase']}: {100 * _underflow(worst):.2g} % of the results."
     )
-
-
-def _points(tested: list[Row], name: str) -> str:
-    """Mean accuracy, and its deviation over seeds."""
-    accuracies = [100 * float(str(row["accuracy"])) for row in tested if row["policy"] == name]
-    mean, sd = summary(accuracies)
-    return f"{mean:.1f} ± {sd:.1f} %" if len(accuracies) > 1 else f"{mean:.1f} %"
 
 
 def _underflow(row: Row) -> float:

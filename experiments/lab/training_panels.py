@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipu.experiments.lab.result import Result, Row, Table, summary
+from ipu.experiments.lab.judged import mean_text
+from ipu.experiments.lab.result import Result, Row, Table
 from ipu.experiments.lab.variants import FLAGS
 
 if TYPE_CHECKING:
@@ -51,10 +52,9 @@ def plot_accuracy(axes: Axes, result: Result, looks: Looks) -> None:
         filled = look["color"] if look["linestyle"] == "-" else "white"
         axes.plot(accuracies, [place] * accuracies.size, "o", color=look["color"],
                   markerfacecolor=filled, markersize=6, alpha=0.75)
-        mean, sd = summary(accuracies)
+        mean = accuracies.mean()
         axes.plot([mean, mean], [place - 0.28, place + 0.28], color="#222222", linewidth=2)
-        text = f"{mean:.1f} ± {sd:.1f} %" if accuracies.size > 1 else f"{mean:.1f} %"
-        axes.annotate(text, (1.02, place), fontsize=9.5, va="center",
+        axes.annotate(mean_text(accuracies), (1.02, place), fontsize=9.5, va="center",
                       xycoords=("axes fraction", "data"))
     name_rows(axes, looks)
     axes.set(title="Test accuracy: one point per seed, and the mean",

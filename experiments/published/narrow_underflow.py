@@ -29,9 +29,9 @@ _SOURCE = (
     "north-numerical-computing/narrow-range-FP-underflow-experiments"
 )
 _SETUP = (
-    "rng(1); matrices of 10 x n and n x 10 with logarithms uniform in ±10 and random signs, scaled "
-    "by powers of two, in {} E4M3 word(s), summed in FP16, {}; the norm of the error over those of "
-    "the factors. Unlimited range: the same digits with 2^±255"
+    "rng(1); matrices of 10 x n and n x 10 with logarithms uniform in [-10, 10] and random signs, "
+    "scaled by powers of two, in {} E4M3 word(s), summed in FP16, {}; the norm of the error over "
+    "those of the factors. Unlimited range: the same digits with 2^255 and 2^-255"
 )
 CLAIMS = [
     Claim("one word, no subnormals", "Underflow has little effect on the error.", _SOURCE,

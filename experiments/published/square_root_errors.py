@@ -13,7 +13,7 @@ from fpsim.chop import MatlabRandom
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.experiments.published.claim import Claim, published, same_digits, tables, within
-from ipu.run.verdict import Effect
+from ipu.run.verdict import CONFIDENCE, Effect
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ _SETUP = (
 )
 CLAIMS = [
     Claim("root of n", "With stochastic rounding the error grows as the square root of n.", _SURVEY,
-          f"{_SETUP}; the slope on logarithmic axes for n from 30 to 4/u, ± two standard errors"),
+          f"{_SETUP}; the slope on logarithmic axes for n from 30 to 4/u, with its 95 % interval"),
     Claim("nearest", "To nearest it grows faster: in proportion to n until sums stand still.",
           _SURVEY, f"{_SETUP}; the slope between the last error below 2u and the first above 0.2, "
           "where sums stand still",
@@ -84,9 +84,12 @@ def _errors(
 
 
 def _slope(n: NDArray[np.float64], error: NDArray[np.float64]) -> Effect:
-    """Of the error on logarithmic axes, with twice its standard error."""
+    """Of the error on logarithmic axes, with its interval."""
+    from scipy.stats import t
+
     coefficients, covariance = np.polyfit(np.log(n), np.log(error), 1, cov=True)
-    return Effect(float(coefficients[0]), 2 * math.sqrt(float(covariance[0, 0])))
+    width = t.ppf((1 + CONFIDENCE) / 2, n.size - 2) * math.sqrt(float(covariance[0, 0]))
+    return Effect(float(coefficients[0]), float(width))
 
 
 def _bound(fmt: Format, n: int) -> float:

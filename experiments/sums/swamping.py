@@ -31,6 +31,8 @@ TUTORIAL = {0.2: "0.1999512", 0.02: "0.0200205", 0.002: "0.0019531", 0.0004: "0.
 TERM, ADDITIONS = 0.0001, 10_000
 #: Smaller relative errors are drawn here (exact results have none).
 FLOOR = 1e-7
+#: Of single stochastic results, which are drawn as a band.
+QUANTILES = (0.05, 0.95)
 
 
 def arithmetics(seed: int) -> dict[str, Context]:
@@ -67,18 +69,32 @@ def remainder(context: Context, small: np.ndarray, lanes: int) -> np.ndarray:
 def _table(name: str, context: Context, lanes: int) -> list[Row]:
     values = remainder(context, np.array(list(TUTORIAL)), lanes)
     return [
-        {"part": "table", "arithmetic": name, "small": small, "kept": float(value.mean()),
-         "spread": float(value.std()), "relative_error": float(value.mean()) / small - 1}
+        {"part": "table", "arithmetic": name, "big": BIG, "small": small,
+         "kept": float(value.mean()), "spread": float(value.std()),
+         "relative_error": float(value.mean()) / small - 1}
         for small, value in zip(TUTORIAL, values.T, strict=True)
     ]
 
 
 def _curve(name: str, context: Context, points: int, lanes: int) -> list[Row]:
+    """Relative errors of the result; of stochastic ones the mean of their errors.
+
+    low, high        of single stochastic results, 90 % of which lie between.
+    error_of_mean    of the mean of all stochastic results.
+    """
     small = np.geomspace(1e-5, BIG, points)
-    errors = np.abs(remainder(context, small, lanes).mean(axis=0) / small - 1)
+    results = remainder(context, small, lanes)
+    errors = np.abs(results / small - 1)
+    columns = {"small": small, "relative_error": errors[0]}
+    if context.rounding.stochastic:
+        low, high = np.quantile(errors, QUANTILES, axis=0)
+        columns = {
+            "small": small, "relative_error": errors.mean(axis=0), "low": low, "high": high,
+            "error_of_mean": np.abs(results.mean(axis=0) / small - 1),
+        }
     return [
-        {"part": "curve", "arithmetic": name, "small": float(s), "relative_error": float(e)}
-        for s, e in zip(small, errors, strict=True)
+        {"part": "curve", "arithmetic": name, **dict(zip(columns, map(float, point), strict=True))}
+        for point in zip(*columns.values(), strict=True)
     ]
 
 
@@ -91,7 +107,8 @@ def _sums(name: str, context: Context) -> list[Row]:
             before, effective = total, n
         if n % 50 == 0:
             rows.append({"part": "sum", "arithmetic": name, "n": n, "sum": total})
-    return [*rows, {"part": "end", "arithmetic": name, "n": effective, "sum": before}]
+    end: Row = {"part": "end", "arithmetic": name, "n": effective, "sum": before, "term": TERM}
+    return [*rows, end]
 
 
 def _answer(rows: list[Row]) -> str:
@@ -99,6 +116,10 @@ def _answer(rows: list[Row]) -> str:
     small = table.select(part="table", arithmetic="FP16", small=2 * TERM)[0]
     lost = table.select(part="table", arithmetic="FP16", small=TERM)[0]
     end = {r["arithmetic"]: r for r in table.select(part="end")}
+    single, nearest = (
+        table.column("relative_error", part="curve", arithmetic=name)
+        for name in ("FP16 + SR", "FP16")
+    )
     additions = f"{ADDITIONS:_}".replace("_", "\u202f")
     return (
         f"Beside {BIG:g}, FP16 turns {2 * TERM:g} into {small['kept']:.7f} "
@@ -106,8 +127,14 @@ def _answer(rows: list[Row]) -> str:
         f"{additions} additions of {TERM:g} only the first "
         f"{end['FP16']['n']} have an effect and the sum stays at {end['FP16']['sum']:g} (BF16: "
         f"{end['BF16']['sum']:g}); FP32 reaches {end['FP32']['sum']:.5f}, FP16 with stochastic "
-        f"rounding {end['FP16 + SR']['sum']:.4f}."
+        f"rounding {end['FP16 + SR']['sum']:.4f}. Beside {BIG:g} the error of a single "
+        f"stochastic result is on average larger than that to nearest at {_share(single, nearest)} "
+        "of the points; it is the mean of many results that is right."
     )
+
+
+def _share(single: np.ndarray, nearest: np.ndarray) -> str:
+    return f"{np.mean(single > nearest):.0%}"
 
 
 def plot(result: Result) -> Figure:
@@ -131,16 +158,27 @@ def _plot_curve(axes: Axes, result: Result) -> None:
 
     for name, color in _looks().items():
         small = result.column("small", part="curve", arithmetic=name)
-        error = result.column("relative_error", part="curve", arithmetic=name)
-        axes.loglog(small, np.maximum(error, FLOOR), color=color, linewidth=1.1)
+        where = {"part": "curve", "arithmetic": name}
+        error = np.maximum(result.column("relative_error", **where), FLOOR)
+        axes.loglog(small, error, color=color, linewidth=1.1)
+        if name == "FP16 + SR":
+            low, high = (np.maximum(result.column(c, **where), FLOOR) for c in ("low", "high"))
+            axes.fill_between(small, low, high, color=color, alpha=0.2, linewidth=0,
+                              label="one result with SR: 90 % of them")
+            lanes = result.parameters["stochastic lanes"]
+            mean = np.maximum(result.column("error_of_mean", **where), FLOOR)
+            axes.loglog(small, mean, color=color, linewidth=0.7, linestyle=":",
+                        label=f"mean of {lanes} results with SR")
     limit = BINARY16.ulp(BIG) / 2
     axes.loglog(small, limit / small, **THEORY)
     axes.annotate(f"half an FP16 ulp of {BIG:g}", (4e-5, limit / 4e-5), (6, 4), fontsize=9,
                   textcoords="offset points")
     axes.set(
         title=f"What small + {BIG} − {BIG} loses", xlabel="small number",
-        ylabel="relative error |result / small − 1|", ylim=(FLOOR, 30), xlim=(small[0], small[-1]),
+        ylabel="relative error |result / small − 1|", ylim=(FLOOR, 300),
+        xlim=(small[0], small[-1]),
     )
+    axes.legend(loc="upper right", fontsize=9)
 
 
 def _plot_sums(axes: Axes, result: Result) -> None:

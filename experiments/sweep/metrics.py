@@ -10,6 +10,7 @@ and curves are means over these.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -37,7 +38,7 @@ class ComparedRuns(NamedTuple):
 
     >>> rows = [{"of": "a", "epoch": 1, "loss": 2.0}, {"of": "a", "epoch": 2, "loss": 1.0}]
     >>> compared([rows]).numbers
-    {'loss (of=a), epoch 2': [1.0]}
+    {'loss: a, at epoch 2': [1.0]}
     """
 
     numbers: dict[str, list[float | None]]
@@ -48,9 +49,11 @@ def compared(runs: Sequence[Sequence[Row]]) -> ComparedRuns:
     """Every number and curve of the runs, in the order of their first rows."""
     numbers: dict[str, list[float | None]] = {}
     curves: dict[str, list[Curve | None]] = {}
-    for place, rows in enumerate(runs):
-        for words, group in _groups(rows).items():
-            for title, value in _measures(words, group):
+    every = [_groups(rows) for rows in runs]
+    names = _names(list(dict.fromkeys(words for groups in every for words in groups)))
+    for place, groups in enumerate(every):
+        for words, group in groups.items():
+            for title, value in _measures(names[words], group):
                 if isinstance(value, Curve):
                     curves.setdefault(title, [None] * len(runs))[place] = value
                 else:
@@ -75,24 +78,43 @@ def _groups(rows: Sequence[Row]) -> dict[Words, list[Row]]:
     return groups
 
 
-def _measures(words: Words, rows: Sequence[Row]) -> Iterator[tuple[str, float | Curve]]:
+def _names(groups: Sequence[Words]) -> dict[Words, str]:
+    """Groups of rows as a person would call them: by their words, with names where they clash."""
+    short = {words: ", ".join(_word(name, value) for name, value in words) for words in groups}
+    counts = Counter(short.values())
+    return {
+        words: text if counts[text] == 1 else ", ".join(f"{n} {value}" for n, value in words)
+        for words, text in short.items()
+    }
+
+
+def _word(name: str, value: str) -> str:
+    return {"True": name, "False": f"no {name}"}.get(value, value)
+
+
+def _measures(group: str, rows: Sequence[Row]) -> Iterator[tuple[str, float | Curve]]:
     """Titles with what they measure."""
-    where = ", ".join(f"{name}={value}" for name, value in words)
-    suffix = f" ({where})" if where else ""
+    suffix = f": {group}" if group else ""
     columns = _mean_columns(rows)
     if all(len(values) == 1 for values in columns.values()):
-        yield from ((name + suffix, values[0]) for name, values in columns.items())
+        yield from ((_plain(name) + suffix, values[0]) for name, values in columns.items())
         return
     x_name = next((name for name, values in columns.items() if _grows(values)), None)
     for name, values in columns.items():
         if name == x_name:
             continue
         if x_name is None:
-            yield f"mean {name}{suffix}", math.fsum(values) / len(values)
+            yield f"mean {_plain(name)}{suffix}", math.fsum(values) / len(values)
             continue
         x = columns[x_name]
-        yield f"{name}{suffix}", Curve(x_name, x, values)
-        yield f"{name}{suffix}, {x_name} {x[-1]:g}", values[-1]
+        title = f"{_plain(name)}{suffix}"
+        yield title, Curve(x_name, x, values)
+        yield f"{title}, at {_plain(x_name)} {x[-1]:g}", values[-1]
+
+
+def _plain(name: str) -> str:
+    """The name of a column for people."""
+    return name.replace("_", " ")
 
 
 def _mean_columns(rows: Sequence[Row]) -> Mapping[str, tuple[float, ...]]:

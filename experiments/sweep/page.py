@@ -32,8 +32,8 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
 
     runs = swept.finished
     measured = compared([one.rows for _, one in runs])
-    words = [_words(job.settings) for job, _ in runs]
-    figure, left_out = draw(measured, [job.seed for job, _ in runs], words)
+    figure, left_out = draw(
+        measured, [job.seed for job, _ in runs], [job.settings for job, _ in runs])
     image = b"" if figure is None else to_png(figure)
     if image:
         write_whole(folder / store.FIGURE, image)
@@ -47,13 +47,18 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
         "equal": len(measured.numbers) - len(different),
         "more_columns": len(different) - len(columns), "more_panels": left_out,
         "image": rendering.png_url(image),
-        "folder": folder.name,
+        "folder": folder.name, "files": _files(folder),
     }
     return rendering.write_page(folder.with_name(f"{folder.name}.html"), "sweep", content)
 
 
-def _words(settings: Sequence[tuple[str, object]]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in settings)
+def _files(folder: Path) -> list[tuple[str, str]]:
+    """The data of a sweep by its files' names, as URLs that hold it."""
+    kinds = {store.DATA: "text/csv", store.META: "application/json"}
+    return [
+        (name, rendering.data_url(kind, (folder / name).read_bytes()))
+        for name, kind in kinds.items() if (folder / name).exists()
+    ]
 
 
 def _line(

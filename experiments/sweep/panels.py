@@ -1,12 +1,17 @@
-"""Small multiples of a sweep: one panel for each curve or number that differs between runs."""
+"""Small multiples of a sweep: one panel for each curve or number that differs between runs.
+
+A number stands over the setting that is swept, with the mean of its seeds and the 95 % interval of
+that mean; where no setting of numbers is swept, over the seed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from ipu.experiments.sweep.metrics import ComparedRuns, Curve, differs
+from ipu.experiments.sweep.metrics import SEED, ComparedRuns, Curve, differs
+from ipu.run.verdict import over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,13 +23,52 @@ MOST, COLUMNS = 12, 3
 LINE = 34
 
 
-def draw(
-    measured: ComparedRuns, seeds: Sequence[int], settings: Sequence[str]
-) -> tuple[Figure | None, int]:
-    """The figure, and how many panels it leaves out; None where nothing differs.
+#: The settings of a run: names and values.
+Settings = Sequence[tuple[str, object]]
 
-    settings    the settings of each run in words; runs of equal ones have one colour.
+
+class Axis(NamedTuple):
+    """What a number stands over: its name, its value of each run, and the runs' colours by words.
+
+    is_setting    of the experiment, so that runs of one value have a mean.
     """
+
+    name: str
+    values: list[float]
+    groups: list[str]
+    is_setting: bool
+
+
+def axis_of(seeds: Sequence[int], settings: Sequence[Settings]) -> Axis:
+    """The setting of numbers that has the most values, or the seed where there is none.
+
+    >>> axis_of([0, 0], [[("rate", 0.1), ("way", "a")], [("rate", 0.2), ("way", "a")]])
+    Axis(name='rate', values=[0.1, 0.2], groups=['way = a', 'way = a'], is_setting=True)
+    """
+    by_name: dict[str, list[object]] = {}
+    for run in settings:
+        for name, value in run:
+            by_name.setdefault(name, []).append(value)
+    swept = {
+        name: values for name, values in by_name.items()
+        if len({*values}) > 1 and len(values) == len(settings)
+        and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+    }
+    if not swept:
+        return Axis(SEED, [float(seed) for seed in seeds], list(map(_words, settings)), False)
+    name = max(swept, key=lambda key: len({*swept[key]}))
+    rest = [_words([pair for pair in run if pair[0] != name]) for run in settings]
+    return Axis(name, [float(str(v)) for v in swept[name]], rest, True)
+
+
+def _words(settings: Settings) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings)
+
+
+def draw(
+    measured: ComparedRuns, seeds: Sequence[int], settings: Sequence[Settings]
+) -> tuple[Figure | None, int]:
+    """The figure, and how many panels it leaves out; None where nothing differs."""
     from ipu.run.pages.drawing import new_figure
 
     curves = {title: values for title, values in measured.curves.items() if differs(values)}
@@ -41,12 +85,15 @@ def draw(
     grid = [[str(r * columns + c) if r * columns + c < len(shown) else "." for c in range(columns)]
             for r in range(rows)]
     figure, panels = new_figure(4.3 * columns, 3.1 * rows + 0.4, mosaic=grid)
-    colours = _colours(settings)
+    axis, runs = axis_of(seeds, settings), list(map(_words, settings))
+    of_curves = _colours(runs)
+    # Where all panels are numbers, the setting is their axis and needs no colour.
+    colours = of_curves if curves else _colours(axis.groups)
     for panel, title in zip(panels, shown, strict=True):
         if title in curves:
-            _plot_curves(panel, curves[title], [colours[one] for one in settings])
+            _plot_curves(panel, curves[title], [of_curves[one] for one in runs])
         else:
-            _plot_numbers(panel, numbers[title], seeds, [colours[one] for one in settings])
+            _plot_numbers(panel, numbers[title], axis, _colours(axis.groups))
         panel.set_title(_wrapped(title), fontsize=9.5)
     if len(colours) > 1:
         _add_legend(figure, panels[0], colours)
@@ -82,21 +129,37 @@ def _positive(drawn: Sequence[tuple[Curve, str]]) -> bool:
 
 
 def _plot_numbers(
-    axes: Axes, values: Sequence[float | None], seeds: Sequence[int], colours: Sequence[str]
+    axes: Axes, values: Sequence[float | None], axis: Axis, colours: Mapping[str, str]
 ) -> None:
-    """One point for each run over its seed, and the mean of each colour."""
+    """A point for each run, and of each colour the means: over a setting with their intervals."""
     from ipu.run.pages.drawing import count_ticks
 
-    for colour in dict.fromkeys(colours):
-        points = [(seed, value) for seed, value, other in zip(seeds, values, colours, strict=True)
-                  if other == colour and value is not None and math.isfinite(value)]
+    for group, colour in colours.items():
+        points = [
+            (x, value) for x, value, other in zip(axis.values, values, axis.groups, strict=True)
+            if other == group and value is not None and math.isfinite(value)
+        ]
         if not points:
             continue
-        axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=5, alpha=0.8)
-        mean = math.fsum(value for _, value in points) / len(points)
-        axes.axhline(mean, color=colour, linewidth=0.9, linestyle=(0, (5, 2)))
-    axes.set_xlabel("seed (dashed: mean)")
-    count_ticks(axes.xaxis)
+        axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=4, alpha=0.5)
+        if not axis.is_setting:
+            mean = math.fsum(value for _, value in points) / len(points)
+            axes.axhline(mean, color=colour, linewidth=0.9, linestyle=(0, (5, 2)))
+            continue
+        effects = {
+            x: over_seeds(value for other, value in points if other == x)
+            for x in sorted({x for x, _ in points})
+        }
+        bars = [e.uncertainty if math.isfinite(e.uncertainty) else 0.0 for e in effects.values()]
+        axes.errorbar([*effects], [e.value for e in effects.values()], bars, color=colour,
+                      linewidth=1.2, capsize=3)
+    if not axis.is_setting:
+        axes.set_xlabel("seed (dashed: mean)")
+        count_ticks(axes.xaxis)
+        return
+    axes.set_xlabel(f"{axis.name} (mean ± 95 % interval)")
+    if min(axis.values) > 0 and max(axis.values) >= 30 * min(axis.values):
+        axes.set_xscale("log")
 
 
 def _add_legend(figure: Figure, axes: Axes, colours: dict[str, str]) -> None:

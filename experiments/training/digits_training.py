@@ -1,22 +1,20 @@
 """Digits learnt in FP32, in FP16 to nearest and stochastically, and with FP32 parameters.
 
-The learning rate is small on purpose, as at the end of a long training: a single update is then
-smaller than half the distance between neighbouring FP16 values of most weights, and rounding to
-nearest swallows it. Every matrix product and every update runs through the simulated machine.
+At a usual learning rate the ways are judged beside FP32. Then the rate is small on purpose, as at
+the end of a long training: a single update is smaller than half the distance between neighbouring
+FP16 values of most weights, and rounding to nearest swallows it. FP32 itself is underfit there,
+which is judged too. Every matrix product and every update runs through the simulated machine.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ipu.experiments.lab.judged import declared, judged_text, judged_ways, mean_text, opening
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.progress import progress
-from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed, summary
+from ipu.experiments.lab.result import Collected, Result, Row, Table, UnitUsed
 from ipu.experiments.lab.training_panels import (
     Looks,
     exception_table,
@@ -30,21 +28,20 @@ from ipu.experiments.training.digit_runs import BATCH, NETWORK, train
 from ipu.learn.loss_scale import LEARNING_RATE, NoLossScale, StaticLossScale
 from ipu.learn.optim import SGD
 from ipu.learn.policy import FP16, FP32, MIXED
-from ipu.run.verdict import over_seeds, verdict
+from ipu.run.judging import WORSE, Judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 QUESTION = "Does stochastic rounding rescue training in pure FP16?"
-BUDGET = 95
+BUDGET = 100
 DEFAULT = True
 
 RATE, MOMENTUM, SCALE = 3e-4, 0.9, 256.0
 EPOCHS, SEEDS = 40, 5
-#: Share of the points that FP16 loses which must come back to be called a rescue.
-RESCUED = 0.8
-
+#: A rate at which FP32 learns the digits, its epochs and seeds.
+USUAL_RATE, USUAL_EPOCHS, USUAL_SEEDS = 0.03, 12, 8
 
 #: FP16 parameters: the learning rate is divided, as FP16 gradients would underflow again.
 _LINEAR = StaticLossScale(SCALE, LEARNING_RATE)
@@ -58,6 +55,8 @@ VARIANTS = (
     Variant("mixed", MIXED),
     Variant(f"mixed, {_TIMES}", MIXED, loss_scale=StaticLossScale(SCALE)),
 )
+#: Variants of the usual rate, by their numbers, and what is added to their names.
+AT_USUAL, SUFFIX = (0, 1, 3), f", rate {USUAL_RATE:g}"
 
 
 class DigitsRun(NamedTuple):
@@ -89,13 +88,23 @@ def run(quick: bool, seed: int, *, rate: float = RATE, epochs: int = 0) -> Resul
     for job in progress(warm, "kernels"):
         _train(job)
     jobs = [DigitsRun(v, s, epochs, s == seed, rate) for s in first for v in range(len(VARIANTS))]
+    usual_seeds = range(seed, seed + (seeds if quick else USUAL_SEEDS))
+    jobs += [
+        DigitsRun(v, s, min(epochs, USUAL_EPOCHS), False, USUAL_RATE)
+        for s in usual_seeds for v in AT_USUAL
+    ]
     collected = Collected()
-    for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
-        collected.add(rows, units, policy=VARIANTS[job.variant].name, seed=job.seed)
+    for number, (job, (rows, units)) in enumerate(
+        zip(jobs, in_processes(_train, jobs, "trainings"), strict=True)
+    ):
+        suffix = SUFFIX if number >= seeds * len(VARIANTS) else ""
+        collected.add(rows, units, policy=VARIANTS[job.variant].name + suffix, seed=job.seed)
     parameters = {
         "network": NETWORK, "learning rate": rate, "momentum": MOMENTUM,
         "batch": BATCH, "epochs": epochs, "seeds": list(first), "loss scale": SCALE,
-        "test digits": digits.HELD_BACK,
+        "test digits": digits.HELD_BACK, "declared": declared(seeds),
+        "usual rate": USUAL_RATE, "its epochs": min(epochs, USUAL_EPOCHS),
+        "its seeds": list(usual_seeds), "declared there": declared(len(usual_seeds)),
     }
     return Result(
         collected.rows, _answer(collected.rows), described(VARIANTS), parameters, collected.units
@@ -116,54 +125,48 @@ def _train(job: DigitsRun) -> tuple[list[Row], tuple[UnitUsed, ...]]:
     return rows, units_of(trainer.device)
 
 
-def _accuracies(rows: list[Row]) -> dict[str, NDArray[np.float64]]:
-    """Test accuracy in per cent of each way of training, one number for each seed."""
-    table = Result(rows, "", "")
-    return {v.name: 100 * table.column("accuracy", part="test", policy=v.name) for v in VARIANTS}
+def at_usual_rate(rows: list[Row]) -> dict[str, Judged]:
+    """FP16 and FP16 + SR beside FP32, where FP32 learns the digits."""
+    first, *others = (VARIANTS[v].name + SUFFIX for v in AT_USUAL)
+    return judged_ways(Result(rows, "", ""), others, first)
 
 
 def rescue(rows: list[Row]) -> str:
-    """Does SR win back RESCUED of what FP16 loses? Paired over the seeds.
-
-    Undecided where FP16 does not fall behind FP32 by more than the uncertainty: then there is
-    nothing to rescue.
-    """
-    accuracies = _accuracies(rows)
-    single, half, stochastic = accuracies["FP32"], accuracies["FP16"], accuracies["FP16 + SR"]
-    share = np.mean(single) / 100
-    # Of two accuracies on as many test digits, if their errors are independent. What SR wins back
-    # is a share of the gap on the same digits, so the spread over the seeds is its own measure.
-    least = 100 * math.sqrt(2 * share * (1 - share) / (digits.HELD_BACK * single.size))
-    gap = over_seeds(single - half, least)
-    over = over_seeds(stochastic - half - RESCUED * (single - half))
-    lost = gap.is_above(0.0)
-    needs = "more epochs and more seeds"
-    return verdict(lost and over.is_above(0.0), lost and over.is_below(0.0), needs=needs)
+    """Does SR rescue FP16 at the usual rate? There must be something to rescue."""
+    half, stochastic = at_usual_rate(rows).values()
+    if half.is_good:
+        return "At a usual rate there is nothing to rescue."
+    return opening(stochastic) if half.answer == WORSE else opening(half)
 
 
 def _answer(rows: list[Row]) -> str:
-    accuracies = _accuracies(rows)
-    points = {name: summary(values)[0] for name, values in accuracies.items()}
-    spread = {name: summary(values)[1] for name, values in accuracies.items()}
-    gap, gained = points["FP32"] - points["FP16"], points["FP16 + SR"] - points["FP16"]
     table = Result(rows, "", "")
+    first, *others = (variant.name for variant in VARIANTS)
+    usual = at_usual_rate(rows)
+    judged = judged_ways(table, others, first)
     missing = {
         p: 100 * table.column("movement_lost", part="updates", policy=p, layer="hidden").mean()
         for p in ("FP16", "FP16 + SR")
     }
+    fit = judged_ways(table, [first], first + SUFFIX)[first]
+    fitted = "itself is underfit" if fit.answer == WORSE else "itself learns"
+    reached, there = (
+        mean_text(100 * table.column("accuracy", part="test", policy=name))
+        for name in (first, first + SUFFIX)
+    )
+    shown = ("FP16", "FP16 + SR", "mixed", f"FP16, {_TIMES}")
     return (
-        f"{rescue(rows)} FP32 reaches {_points(points, spread, 'FP32')} test accuracy, pure FP16 "
-        f"{_points(points, spread, 'FP16')}, as rounding to nearest swallows {missing['FP16']:.0f} "
-        f"% of the hidden layer's movement; stochastic rounding loses {missing['FP16 + SR']:z.1f} "
-        "% and "
-        f"reaches {_points(points, spread, 'FP16 + SR')} ({gained:+.1f} of {gap:.1f} points), "
-        f"FP32 parameters {_points(points, spread, 'mixed')}; a loss scale of {SCALE:g} alone "
-        f"changes FP16 by {points[f'FP16, {_TIMES}'] - points['FP16']:+.1f} points."
+        f"{rescue(rows)} At a rate of {USUAL_RATE:g} FP32 reaches {there} test accuracy; beside it "
+        f"{_told(usual)}. At the small rate FP32 {fitted} ({reached}), and rounding to nearest "
+        f"swallows {missing['FP16']:.0f} % of the hidden layer's movement, stochastic rounding "
+        f"{missing['FP16 + SR']:z.1f} %; beside FP32 "
+        f"{_told({name: judged[name] for name in shown})}."
     )
 
 
-def _points(mean: dict[str, float], sd: dict[str, float], name: str) -> str:
-    return f"{mean[name]:.1f} ± {sd[name]:.1f} %"
+def _told(judged: dict[str, Judged]) -> str:
+    return "; ".join(
+        judged_text(name.removesuffix(SUFFIX), one) for name, one in judged.items())
 
 
 def plot(result: Result) -> Figure:

@@ -24,12 +24,14 @@ from fpsim.elementwise.constants import (
 from fpsim.kernels.elementwise import loop, step
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.spreading import spread_numbers
+from fpsim.kernels.elementwise.tally import tally_numbers
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.flags import Flags
 from fpsim.records.rounding import RTO, Up
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, Shape, Words
 from fpsim.state.draws import NO_DRAW, Draw
+from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
@@ -57,6 +59,9 @@ _NO_FLAGS = np.zeros(1, np.uint8)
 def as_read(x: Carrier, settings: Settings) -> Carrier:
     """Operands as the subnormal policy sees them."""
     if settings.subnormals != "flush_both":
+        return x
+    _, subnormals = tally_numbers(flat_in_memory(x), x.dtype.type(settings.format.smallest_normal))
+    if not subnormals:
         return x
     zero = x.dtype.type(0)
     signed = np.copysign(zero, x) if settings.format.has_negative_zero else zero

@@ -13,6 +13,7 @@ Source    docs/semantics.md §2 (places) and §5.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple, cast
 
@@ -282,7 +283,7 @@ class WeightGradient:
     ) -> None:
         self.settings, self.x, self.extents, self.result = settings, x, extents, result
         self.groups, self.channels, self.n = groups, result[2], result[3] // groups
-        self.right = gradient.reshape(-1, result[3])
+        self.right = gradient.reshape(math.prod(gradient.shape[:-1]), result[3])
         positions = every_position(extents.elements, self.channels)
         self.positions = dilated(positions, extents.dilation)
 

@@ -45,7 +45,7 @@ class Beside:
             beside = np.zeros((*images, channels, self.width), x.dtype)
             by_group = np.swapaxes(x.reshape(*images, groups, channels), -1, -2)
             beside[..., :outputs] = np.repeat(by_group, n, axis=-1)
-            self.x = beside.reshape(*images, -1)
+            self.x = beside.reshape(*images, channels * self.width)
 
     @staticmethod
     def pays(groups: int, n: int) -> bool:

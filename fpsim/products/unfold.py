@@ -9,6 +9,7 @@ Source    docs/semantics.md §5 (orders).
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -73,7 +74,7 @@ def weight_matrix(table: Table, kernel: Carrier) -> Carrier:
     """The right operand (K, N) of a kernel (KH, KW, C, N)."""
     *extents, n = kernel.shape
     rows, zeros = kept_by(table, _kernel_rows, *extents)
-    matrix: Carrier = kernel.reshape(-1, n)
+    matrix: Carrier = kernel.reshape(math.prod(extents), n)
     if rows is None:
         return matrix
     matrix = matrix.take(rows, axis=0)

@@ -28,7 +28,7 @@ from fpsim.core import Operand
 from fpsim.records.evidence import Evidence
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
-from ipu.ops.bounds import clamp
+from ipu.ops.bounds import clamp, number_of
 from ipu.ops.curves import INSIDE, curve, rounded_curve, selected, sloped
 from ipu.ops.functions import expm1, log1p
 from ipu.ops.primitive import Primitive
@@ -37,8 +37,9 @@ from ipu.ops.saved import positive_keys
 from ipu.ops.tabulated import Function
 
 __all__ = [
-    "dropout", "elu", "gelu", "gelu_erf", "glu", "leaky_relu", "log_sigmoid", "masked_scale",
-    "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softsign", "tanh", "threshold",
+    "dropout", "elu", "gelu", "gelu_erf", "glu", "hard_shrink", "hard_tanh", "leaky_relu",
+    "log_sigmoid", "masked_scale", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softplus",
+    "softsign", "tanh", "threshold",
 ]
 
 #: sqrt(2 / pi) and the cubic's coefficient, as poplibs writes them.
@@ -136,24 +137,48 @@ def _dropout_x(device: Device, gradient: Array, saved: Saved, *, keep: float) ->
 # Rectifiers --------------------------------------------------------------------------------------
 
 
-def _threshold(device: Device, x: Array, *, least: float = 0.0) -> tuple[Array, Saved]:
-    return device.select(~(x.carrier <= least), x), (x,)
+def _threshold(device: Device, x: Array, *, least: Operand = 0.0) -> tuple[Array, Saved]:
+    return device.select(~(x.carrier <= number_of(least)), x), (x,)
 
 
 def _threshold_x(
-    device: Device, gradient: Array, saved: Saved, *, least: float = 0.0, **_: Any
+    device: Device, gradient: Array, saved: Saved, *, least: Operand = 0.0, **_: Any
 ) -> Array:
     """The gradient where x is above `least`, or a NaN."""
-    return device.select(~(saved[0].carrier <= least), gradient)
+    return device.select(~(saved[0].carrier <= number_of(least)), gradient)
+
+
+def _hard_tanh(
+    device: Device, x: Array, *, low: Operand = -1.0, high: Operand = 1.0
+) -> tuple[Array, Saved]:
+    return clamp.value(device, x, low=low, high=high), (x,)
+
+
+def _hard_tanh_x(
+    device: Device, gradient: Array, saved: Saved, *, low: Operand = -1.0, high: Operand = 1.0
+) -> Array:
+    """The gradient between the limits; 0 at a limit and for a NaN."""
+    x = saved[0].carrier
+    return device.select((x > number_of(low)) & (x < number_of(high)), gradient)
 
 
 def _relu6(device: Device, x: Array) -> tuple[Array, Saved]:
-    return clamp.value(device, x, low=0.0, high=6.0), (x,)
+    return _hard_tanh(device, x, low=0.0, high=6.0)
 
 
 def _relu6_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
-    (x,) = saved
-    return device.select((x.carrier > 0) & (x.carrier < 6), gradient)
+    return _hard_tanh_x(device, gradient, saved, low=0.0, high=6.0)
+
+
+def _hard_shrink(device: Device, x: Array, *, least: Operand = 0.5) -> tuple[Array, Saved]:
+    return device.select(~(np.abs(x.carrier) <= number_of(least)), x), (x,)
+
+
+def _hard_shrink_x(
+    device: Device, gradient: Array, saved: Saved, *, least: Operand = 0.5
+) -> Array:
+    """The gradient where x was taken, or was a NaN."""
+    return device.select(~(np.abs(saved[0].carrier) <= number_of(least)), gradient)
 
 
 def _leaking(device: Device, values: Array, by: Array, slope: Operand) -> Array:
@@ -378,6 +403,16 @@ relu = Primitive(
 #: x above `least`, +0 elsewhere; a NaN passes, and so does its gradient.
 threshold = Primitive(
     "threshold", _threshold, (_threshold_x,), cost=steps(select=1), rounding="none",
+    gradient="none",
+)
+#: x above `least` in size, +0 elsewhere; a NaN passes, and so does its gradient.
+hard_shrink = Primitive(
+    "hard_shrink", _hard_shrink, (_hard_shrink_x,), cost=steps(select=1), rounding="none",
+    gradient="none",
+)
+#: min(max(x, low), high), with no gradient at the limits, where `clamp` has one.
+hard_tanh = Primitive(
+    "hard_tanh", _hard_tanh, (_hard_tanh_x,), cost=steps(maximum=2), rounding="none",
     gradient="none",
 )
 #: min(max(x, 0), 6).

@@ -71,13 +71,14 @@ def _finite(
 ) -> tuple[Array, Saved]:
     largest, values = x.format.max, x.carrier
     for infinity, instead in ((np.inf, above), (-np.inf, below)):
-        number = np.copysign(largest, infinity) if instead is None else _number(instead)
+        number = np.copysign(largest, infinity) if instead is None else number_of(instead)
         values = np.where(values == infinity, values.dtype.type(number), values)
-    values = np.where(np.isnan(x.carrier), values.dtype.type(_number(nan)), values)
+    values = np.where(np.isnan(x.carrier), values.dtype.type(number_of(nan)), values)
     return x.like(values), (x,)
 
 
-def _number(x: Operand) -> float:
+def number_of(x: Operand) -> float:
+    """A number, or the only one of an array."""
     return float(x.carrier) if isinstance(x, Array) else float(x)
 
 

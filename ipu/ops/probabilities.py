@@ -38,6 +38,8 @@ def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
 
 
 def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
+    if not x.size:
+        return x, (x,)  # rows of no numbers have no largest one
     _, e, total = shifted(device, x)
     y = device.cast(device.divide(e, total), x.format)
     return y, (y,)
@@ -51,6 +53,8 @@ def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array
 
 
 def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
+    if not x.size:
+        return x, (x,)
     z, _, total = shifted(device, x)
     y = device.cast(device.subtract(z, device.log(total)), x.format)
     return y, (y,)

@@ -62,7 +62,7 @@ def sum_to(device: Device, gradient: Array, shape: tuple[int, ...], fmt: Format)
     Rounding  in binary32, as `Device.reduce_sum` adds, then once into fmt.
     """
     padded = (1,) * (gradient.ndim - len(shape)) + shape
-    axes = tuple(a for a, n in enumerate(padded) if n == 1 and gradient.shape[a] > 1)
+    axes = tuple(a for a, n in enumerate(padded) if n == 1 and gradient.shape[a] != 1)
     if axes:
         gradient = device.reduce_sum(gradient, axes, fmt)
     return gradient.reshape(shape)

@@ -1,10 +1,11 @@
 """Digests of a run: one line for each operation, so that two runs show where they part first.
 
 A line has columns that tabs separate: the number of the operation, `step/micro-batch/replica`,
-layer, direction, operation, format, shape, digest, and the line of the program. The digest is the
-first 64 bits of SHA-256 of the format, the shape and the bits of all values; two results that
-differ have equal ones in one of 2^64 cases. After each step stands `# step N` with the digest of
-its lines, so that steps can be compared before operations. Shell tools read it: `diff`, `grep`.
+layer, direction, operation, format, shape, digest, and the line of the program. The digest is XXH64
+of the bits of all values, with that of format and shape as its seed; two results that differ have
+equal ones in one of 2^64 cases, and never if they differ in one word. After each step stands
+`# step N` with the digest of its lines, so that steps can be compared before operations. Shell
+tools read it: `diff`, `grep`.
 
 >>> import tempfile, numpy as np
 >>> from fpsim import Context
@@ -24,11 +25,11 @@ its lines, so that steps can be compared before operations. Shell tools read it:
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import cache
+from itertools import count, zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -37,17 +38,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.kernels.hashing import xxh64
 from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.places import Place
+from ipu.run.sketches import Sketch
 
-__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference"]
+__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference",
+           "read_digests"]
 
 _HEAD = (
-    "# fpsim digest 1: operation, place, layer, direction, name, format, shape, SHA-256/64, line"
+    "# fpsim digest 2: operation, place, layer, direction, name, format, shape, XXH64, line"
 )
-#: Bytes of a digest.
-_SIZE = 8
+#: With sketches at the end of each line.
+_SKETCHED = f"{_HEAD}, sketch"
 
 
 class DigestLine(NamedTuple):
@@ -62,6 +66,7 @@ class DigestLine(NamedTuple):
     shape: str
     digest: str
     line: str
+    sketch: str = ""
 
     @property
     def what(self) -> tuple[str, ...]:
@@ -78,42 +83,50 @@ class DigestFile:
     """Writes the digests of a run.
 
     line    gives FILE:LINE of the program at each operation.
-    keep    the number of an operation whose values are stored too, beside the file.
+    keep    the number of an operation whose values and operands are stored too, beside the file.
+
+    sketch  each line ends with a sketch of the values (`ipu.run.sketches`), for tolerances.
 
     Raises    OSError for a path that cannot be written.
     """
 
     def __init__(
-        self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None
+        self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None,
+        *, sketch: bool = False,
     ) -> None:
         self.path = Path(path)
-        self._line, self._keep = line, keep
+        self._line, self._keep, self._sketch = line, keep, sketch
         self._file = self.path.open("w", encoding="utf-8")
-        self._file.write(f"{_HEAD}\n")
+        self._file.write(f"{_SKETCHED if sketch else _HEAD}\n")
         self._count, self._step = 0, -1
-        self._of_step = hashlib.sha256()
+        self._of_step = bytearray()
 
-    def add(self, name: str, place: Place, array: Array) -> None:
-        """The next operation has this result."""
+    def add(
+        self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
+    ) -> None:
+        """The next operation has this result, of these operands."""
         if place.step != self._step:
             self._end_step()
             self._step = place.step
-        digest = digest_of(array)
-        self._of_step.update(digest)
-        cells = (
-            self._count, f"{place.step}/{place.micro_batch}/{place.replica}", place.layer or "-",
-            place.direction, name, array.format.name, "x".join(map(str, array.shape)) or "1",
-            digest.hex(), self._line(),
+        sketch = f"\t{Sketch.of(array.carrier)}" if self._sketch else ""
+        shape, start = _head(array.format.name, array.shape)
+        digest = f"{xxh64(array.carrier, start):016x}"
+        self._of_step += digest.encode()
+        self._file.write(
+            f"{self._count}\t{place.step}/{place.micro_batch}/{place.replica}\t"
+            f"{place.layer or '-'}\t{place.direction}\t{name}\t{array.format.name}\t{shape}\t"
+            f"{digest}\t{self._line()}{sketch}\n"
         )
-        self._file.write("\t".join(map(str, cells)) + "\n")
         if self._count == self._keep:
-            np.save(values_path(self.path, self._count), array.carrier)
+            for number, values in enumerate((array, *operands)):
+                np.save(values_path(self.path, self._count, number), values.carrier)
         self._count += 1
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            self._file.write(f"# step {self._step}\t{self._of_step.hexdigest()[: 2 * _SIZE]}\n")
-            self._of_step = hashlib.sha256()
+            total = xxh64(np.frombuffer(self._of_step, np.uint8))
+            self._file.write(f"# step {self._step}\t{total:016x}\n")
+            self._of_step = bytearray()
 
     def close(self) -> None:
         """The run is over."""
@@ -131,22 +144,23 @@ class DigestFile:
         self.close()
 
 
-def digest_of(array: Array) -> bytes:
-    """64 bits of SHA-256 of an array's format, shape and values."""
-    state = hashlib.sha256(f"{array.format.name} {array.shape}".encode())
-    state.update(np.ascontiguousarray(array.carrier).data)
-    return state.digest()[:_SIZE]
+@cache
+def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, int]:
+    """A shape as it is written, and the digest of it and the format."""
+    return "x".join(map(str, shape)) or "1", xxh64(np.frombuffer(f"{fmt} {shape}".encode(), "u1"))
 
 
-def values_path(path: Path, operation: int) -> Path:
-    """Where the values of an operation lie."""
-    return path.with_name(f"{path.name}.{operation}.npy")
+def values_path(path: Path, operation: int, number: int = 0) -> Path:
+    """Where the values of an operation lie; from number 1 on those of its operands."""
+    operand = f".operand{number}" if number else ""
+    return path.with_name(f"{path.name}.{operation}{operand}.npy")
 
 
 class ValuesDifference(NamedTuple):
     """How far the results of the operation are apart.
 
-    ulps    the largest difference, in units of the last place of the operation's format.
+    ulps        the largest difference, in units of the last place of the operation's format.
+    operands    in how many elements each operand differs, of how many.
     """
 
     elements: int
@@ -154,6 +168,20 @@ class ValuesDifference(NamedTuple):
     first: tuple[int, ...]
     values: tuple[float, float]
     ulps: float
+    operands: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def of_operands(self) -> str:
+        """Whether the operation parts, or what it was given."""
+        if not self.operands:
+            return ""
+        if not any(elements for elements, _ in self.operands):
+            return f"; its {len(self.operands)} operands have equal bits"
+        differ = " and ".join(
+            f"operand {number} in {elements} of {of}"
+            for number, (elements, of) in enumerate(self.operands, 1) if elements
+        )
+        return f"; its operands differ too, which no operation before gave: {differ}"
 
 
 @dataclass(frozen=True)
@@ -187,19 +215,28 @@ class Difference:
         return (
             f"{text} in {self.values.elements} of {self.values.of} elements, by up to "
             f"{self.values.ulps:.4g} ulps of {self.one.format}; the first at {list(at)}: "
-            f"{here!r} and {there!r}"
+            f"{here!r} and {there!r}{self.values.of_operands}"
         )
 
 
-def first_difference(one: str | Path, other: str | Path) -> Difference | None:
+def first_difference(
+    one: str | Path, other: str | Path, *, direction: str = ""
+) -> Difference | None:
     """Where two runs part first; None for equal runs.
+
+    direction    of the operations that are compared; "" for all. Two workers of a training have
+                 data of their own, but one "optimizer".
 
     Lines of the program are not compared: it may have been edited.
 
     Raises    ValueError for a file that holds no digests.
     """
     one, other = Path(one), Path(other)
-    for here, there in zip_longest(_read(one), _read(other)):
+    lines = (
+        (line for line in read_digests(path) if direction in ("", line.direction))
+        for path in (one, other)
+    )
+    for here, there in zip_longest(*lines):
         if here is None or there is None:
             return Difference((here or there).operation, here, there)
         if here.what != there.what:
@@ -210,16 +247,21 @@ def first_difference(one: str | Path, other: str | Path) -> Difference | None:
     return None
 
 
-def _read(path: Path) -> Iterator[DigestLine]:
+def read_digests(path: Path) -> Iterator[DigestLine]:
+    """The lines of a file.
+
+    Raises    ValueError for a file that holds no digests, or ends in a line.
+    """
     with path.open(encoding="utf-8") as file:
-        if file.readline().rstrip("\n") != _HEAD:
+        head = file.readline().rstrip("\n")
+        if head not in (_HEAD, _SKETCHED):
             raise ValueError(
                 f"{str(path)!r} holds no digests of a run; write it with: fpsim torch --digest FILE"
             )
         for text in file:
             if not text.startswith("#"):
                 number, *cells = text.rstrip("\n").split("\t")
-                if len(cells) != len(DigestLine._fields) - 1:
+                if len(cells) != head.count(","):
                     raise ValueError(f"{str(path)!r} ends in the middle of a line: {text[:60]!r}")
                 yield DigestLine(int(number), *cells)
 
@@ -230,14 +272,31 @@ def _values(one: Path, other: Path, operation: int, fmt: str) -> ValuesDifferenc
     if not all(path.exists() for path in paths):
         return None
     here, there = (np.load(path) for path in paths)
-    # By bits, as a digest: zeros of both signs differ, and a NaN is equal to itself.
-    apart = np.frombuffer(here.tobytes(), f"u{here.itemsize}") != np.frombuffer(
-        there.tobytes(), f"u{there.itemsize}")
+    apart = _apart(here, there)
     place = tuple(int(i) for i in np.unravel_index(int(apart.argmax()), here.shape))
     return ValuesDifference(
         int(apart.sum()), apart.size, place, (float(here[place]), float(there[place])),
-        _ulps(here, there, find_format(fmt)),
+        _ulps(here, there, find_format(fmt)), tuple(_operands(one, other, operation)),
     )
+
+
+def _apart(here: NDArray[Any], there: NDArray[Any]) -> NDArray[np.bool_]:
+    """By bits, as a digest: zeros of both signs differ, and a NaN is equal to itself."""
+    kind = f"u{here.itemsize}"
+    return np.asarray(np.frombuffer(here.tobytes(), kind) != np.frombuffer(there.tobytes(), kind))
+
+
+def _operands(one: Path, other: Path, operation: int) -> Iterator[tuple[int, int]]:
+    """Elements of each operand that differ, and all of them."""
+    for number in count(1):
+        paths = [values_path(path, operation, number) for path in (one, other)]
+        if not all(path.exists() for path in paths):
+            return
+        here, there = (np.load(path) for path in paths)
+        if here.shape != there.shape or here.dtype != there.dtype:
+            yield here.size, here.size
+        else:
+            yield int(_apart(here, there).sum()), here.size
 
 
 @usual_arithmetic

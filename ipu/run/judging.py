@@ -204,7 +204,7 @@ def _by_interval(judged: Judged, finite: NDArray[np.float64]) -> Judged:
     if low > margin:
         return replace(judged, answer=WORSE, note=f"at least {text(low)}")
     deviation, distance = float(np.std(finite, ddof=1)), abs(judged.effect.value - margin)
-    needs = pairs_needed(deviation, distance)
+    needs = pairs_needed(deviation, distance, finite.size)
     note = f"{needs} pairs would" if needs else "no number of pairs that anyone runs would"
     if low > 0:
         note = f"worse, size undecided; {note}"

@@ -83,15 +83,20 @@ def bound(values: Sequence[float], sharing: int = 1) -> float:
     return critical(n, sharing) * float(np.std(values, ddof=1)) / math.sqrt(n)
 
 
-def pairs_needed(deviation: float, distance: float) -> int | None:
+def pairs_needed(deviation: float, distance: float, pairs: int = 0) -> int | None:
     """Pairs that settle a mean so far from the margin in four of five cases; None: too many.
+
+    pairs    that have not settled it: more of them are needed, at the next look at least.
 
     >>> pairs_needed(1.0, 1.0), pairs_needed(0.0, 1.0), pairs_needed(1.0, 1e-6)
     (24, 5, None)
+    >>> pairs_needed(0.1, 1.0, pairs=5)
+    8
     """
+    least = next((look for look in LOOKS if look > pairs), pairs + 1)
     if not deviation:
-        return LOOKS[0]
+        return least
     errors = (critical(LOOKS[-1]) + float(norm.ppf(_POWER))) * deviation
     if not errors < math.sqrt(_MANY) * distance:
         return None
-    return max(LOOKS[0], math.ceil((errors / distance) ** 2))
+    return max(least, math.ceil((errors / distance) ** 2))

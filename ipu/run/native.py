@@ -28,6 +28,7 @@ from ipu.ops.primitive import Primitive
 from ipu.run.account import fit, split_name
 from ipu.run.changes import NONE, Changes
 from ipu.run.format_policies import FormatPolicy
+from ipu.run.lines import user_line
 from ipu.run.options import RunOptions
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
@@ -133,6 +134,10 @@ class NativeRun(Run):
         self._training = training
         training.worker.note_loss = self.note_loss
         self.device.watch = self._note_result
+
+    def user_line(self) -> str:
+        """The line that calls a layer, an operation or a step of the training."""
+        return user_line()
 
     @property
     def place(self) -> Place:

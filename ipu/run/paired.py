@@ -87,7 +87,7 @@ class Comparison:
 
 def compare_pairs(
     declared: Declaration, ways: Sequence[str], reference: int, first: Sequence[Outcome],
-    run: RunJobs, *, can_nudge: bool, tell: Callable[[str], object],
+    run: RunJobs, *, tell: Callable[[str], object],
 ) -> Comparison:
     """Judge the ways, look by look, until each has its answer or the pairs are used up.
 
@@ -107,8 +107,7 @@ def compare_pairs(
     for text in _starts(comparison):
         note(text)
     again, *nudged = run([
-        PairedJob(reference, 0), *(PairedJob(reference, p, nudged=True) for p in range(_FLOOR)
-                                   if can_nudge),
+        PairedJob(reference, 0), *(PairedJob(reference, p, nudged=True) for p in range(_FLOOR)),
     ])
     if not _equal(again, first[reference]):
         note(
@@ -124,7 +123,7 @@ def compare_pairs(
             "use the global generators"
         )
         return comparison
-    if nudged and not _floor_allows(comparison, nudged, note):
+    if not _floor_allows(comparison, nudged, note):
         return comparison
     for n in declared.looks:
         _look(comparison, n, run)
@@ -199,6 +198,8 @@ def _floor_allows(
     # The mean of the floor is 0 by its making.
     deviation = float(np.sqrt(np.mean(np.square(floor))))
     comparison.floor = over_seeds(floor)
+    if all(map(_equal, nudged, references)):
+        return True  # nothing was moved: no parameter is binary32
     needs = pairs_needed(deviation, endpoint.margin)
     many = f"{needs} pairs" if needs else "more pairs than anyone runs"
     text = f"noise floor: a unit in the last place moves the endpoint by {endpoint.text(deviation)}"

@@ -136,20 +136,24 @@ class Run(ABC):
         """Layer, direction and step of the operation that runs now."""
         return *split_name(self.device.tensor), self.place.step
 
-    def digest(self, path: str | Path, keep: int | None = None) -> DigestFile:
+    def digest(
+        self, path: str | Path, keep: int | None = None, *, sketch: bool = False
+    ) -> DigestFile:
         """Write a digest of every operation from now on, for `fpsim diff`; it moves no bit.
 
-        keep    the number of an operation whose values are stored beside the file.
+        keep    the number of an operation whose values and operands are stored beside the file.
+
+        sketch  each line has a sketch of the values, for `fpsim diff --tolerance`.
 
         The result is closed, or a context left, when the run is over.
 
         Raises    OSError for a path that cannot be written.
         """
-        file = DigestFile(path, self.user_line, keep)
+        file = DigestFile(path, lambda: self.recorder.births.line(), keep, sketch=sketch)
 
         def see(event: OperationEvent) -> None:
             place = event.place._replace(layer=event.layer, direction=event.direction)
-            file.add(event.operation, place, event.array)
+            file.add(event.operation, place, event.array, event.operands)
 
         self.watch(see)
         return file

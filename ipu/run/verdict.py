@@ -17,6 +17,11 @@ import numpy as np
 UNDECIDED = "Undecided by this run"
 #: Share of intervals that hold the true effect.
 CONFIDENCE = 0.95
+#: What ± means, which each page says.
+SPREAD = (
+    f"± is the half width of the {CONFIDENCE:.0%} interval of a mean, by Student's t; a standard "
+    "deviation is called one."
+)
 
 
 @dataclass(frozen=True)

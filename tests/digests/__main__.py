@@ -15,9 +15,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.digests", description=digests.__doc__)
     parser.add_argument("names", nargs="*", help="cases, or how their names begin")
     parser.add_argument("--write", action="store_true", help="record the new digests")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     before = golden() if GOLDEN.exists() else {}
-    begins = tuple(chosen.names) or ("",)
+    begins = tuple(options.names) or ("",)
     after = {name: run(name) for name in CASES if name.startswith(begins)}
     differing = sorted(name for name in after if before.get(name) != after[name])
     gone = sorted(before.keys() - CASES.keys())
@@ -26,10 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     for name in gone:
         print("gone ", name)
     print(f"{len(after)} cases, {len(differing)} differ or are new, {len(gone)} are gone")
-    if chosen.write:
-        kept = {name: value for name, value in (before | after).items() if name in CASES}
+    if options.write:
+        by_case = {name: value for name, value in (before | after).items() if name in CASES}
         GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        GOLDEN.write_text(json.dumps(by_case, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return int(bool(differing or gone))
 
 

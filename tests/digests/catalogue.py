@@ -89,9 +89,9 @@ def _register_context() -> None:
     for shown, fmt in FORMATS.items():
         add(f"exact/{shown}", in_context(selections, fmt))
     add("exact/binary16/RTN", in_context(selections, BINARY16, "RTN"))
-    chosen = {"binary16": BINARY16, "f152": F152}
+    two_formats = {"binary16": BINARY16, "f152": F152}
     for (shown, fmt), (name, choices), mode in product(
-        chosen.items(), POLICIES.items(), ("RNE", "SR13")
+        two_formats.items(), POLICIES.items(), ("RNE", "SR13")
     ):
         place, rounding = f"policy/{name}/{shown}", MODES[mode]
         whole = name in ("saturate", "flush_both", "machine")
@@ -116,8 +116,8 @@ def _register_context() -> None:
     for kind in ("philox", "xoroshiro"):
         add(f"sources/{kind}", sources, kind, tags="stochastic")
     add("sources/replay", replayed, tags="stochastic")
-    chosen = {"SR13": SR13, "SR13+16": SR_IPU} | RARE_MODES
-    for (mode, rounding), shown in product(chosen.items(), ("binary16", "binary32", "f143")):
+    rare_modes = {"SR13": SR13, "SR13+16": SR_IPU} | RARE_MODES
+    for (mode, rounding), shown in product(rare_modes.items(), ("binary16", "binary32", "f143")):
         add(f"decided/{shown}/{mode}", decided, FORMATS[shown], rounding, tags="stochastic")
 
 
@@ -180,15 +180,15 @@ def _register_devices() -> None:
         "sequential": {"preset": "sequential_f32"}, "count": {"count": True},
         "no_sr": {"disable_sr_for_amp_vertices": True},
     }
-    for name, some in options.items():
+    for name, device_options in options.items():
         for part in ("elementwise",) if name in ("ieee", "count") else ():
-            add(f"device/mk2/{part}/{name}", device_case, part, "mk2", FpCtl(), some)
+            add(f"device/mk2/{part}/{name}", device_case, part, "mk2", FpCtl(), device_options)
         if name in ("ieee", "count", "propagate"):
-            add(f"device/mk2/exact/{name}", device_case, "exact", "mk2", FpCtl(), some,
+            add(f"device/mk2/exact/{name}", device_case, "exact", "mk2", FpCtl(), device_options,
                 tags="stochastic")
         if name not in ("propagate", "half"):
             add(f"device/mk2/products/{name}", device_case, "products", "mk2", FpCtl(esr=True),
-                some, tags="stochastic")
+                device_options, tags="stochastic")
     add("device/registers", device_registers, tags="stochastic")
     add("numbering/device", device_numbering, tags="stochastic counts")
 

@@ -61,8 +61,8 @@ def functions(context: Context) -> Iterator[Item]:
     fmt = context.format
     rng = np.random.default_rng(SEED)
     codes = [hard_codes(fmt), similar_codes(fmt, 300, rng), rng.integers(0, fmt.n_codes, 300)]
-    for name, some in product(("exp", "log", "tanh", "sigmoid", "rsqrt", "erf"), codes):
+    for name, code_set in product(("exp", "log", "tanh", "sigmoid", "rsqrt", "erf"), codes):
         context.clear_flags()
-        yield getattr(context, name)(context.wrap(fp.decode(some, fmt)))
+        yield getattr(context, name)(context.wrap(fp.decode(code_set, fmt)))
         yield int(context.flags)
     yield context.operation

@@ -53,11 +53,11 @@ def test_it_is_refused_where_the_context_says_so() -> None:
 )
 def test_only_arithmetic_that_differs_is_told(fmt: str, rounding: str, told: int) -> None:
     x = fp.Context(fmt, rounding=rounding).array([1.0])
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         np.asarray(x)
         np.asarray(x)
-    assert len(seen) == told
+    assert len(notes) == told
 
 
 def test_the_choice_goes_with_the_context() -> None:

@@ -78,6 +78,25 @@ def test_the_gaps_of_a_dilated_kernel_are_no_terms():
     assert y.values.ravel().tolist() == [4.0]
 
 
+@pytest.mark.parametrize("unit", [UNIT, "AMP_F16_F32"])
+@pytest.mark.parametrize(
+    ("images", "channels", "outputs", "groups"),
+    [(0, 2, 5, 1), (0, 6, 6, 6), (2, 2, 0, 1), (2, 0, 2, 1), (0, 0, 0, 1)],
+)
+def test_convolutions_of_nothing(images, channels, outputs, groups, unit):
+    """No images, no channels, no outputs: results of no numbers, and sums of no terms."""
+    x, w = (images, 4, 4, channels), (3, 3, channels // groups, outputs)
+    y = (images, 4, 4, outputs)
+    options = {"padding": "SAME", "groups": groups}
+    results = [
+        conv2d(HALF.zeros(x), HALF.zeros(w), unit, **options),
+        conv2d_input_gradient(HALF.zeros(y), HALF.zeros(w), unit, x, **options),
+        conv2d_weight_gradient(HALF.zeros(x), HALF.zeros(y), unit, w, **options),
+    ]
+    assert [r.shape for r in results] == [y, x, w]
+    assert not any(r.values.any() for r in results)
+
+
 @pytest.mark.parametrize("name", ["padding", "dilation"])
 def test_a_frame_that_no_memory_holds_is_refused_by_its_cause(name):
     x, w = whole(1, 4, 4, 8), whole(3, 3, 8, 8)

@@ -81,11 +81,15 @@ def test_empty_products():
     start = SINGLE.array([[1.0, 2.0, -0.0]])
     a, b = HALF.zeros((1, 0)), HALF.zeros((0, 3))
     assert matmul(a, b, "AMP_F16_F32").values.tolist() == [[0, 0, 0]]
-    kept = matmul(a, b, "AMP_F16_F32", accumulator=start)
-    assert np.signbit(kept.values).tolist() == [[False, False, True]]
-    assert kept.values.tolist() == [[1, 2, 0]]
+    unchanged = matmul(a, b, "AMP_F16_F32", accumulator=start)
+    assert np.signbit(unchanged.values).tolist() == [[False, False, True]]
+    assert unchanged.values.tolist() == [[1, 2, 0]]
     assert matmul(HALF.zeros((0, 4)), HALF.zeros((4, 3)), "AMP_F16_F32").shape == (0, 3)
     assert matmul(HALF.zeros((2, 0, 4)), HALF.zeros((2, 4, 3)), "AMP_F16_F16").shape == (2, 0, 3)
+    assert matmul(HALF.zeros((2, 0, 4)), HALF.zeros((2, 4, 0)), "AMP_F16_F16").shape == (2, 0, 0)
+    assert matmul(HALF.zeros((0, 2, 4)), HALF.zeros((0, 4, 3)), "AMP_F16_F16").shape == (0, 2, 3)
+    batch = matmul(HALF.zeros((2, 2, 0)), HALF.zeros((2, 0, 3)), "AMP_F16_F16")
+    assert batch.values.tolist() == np.zeros((2, 2, 3)).tolist()
 
 
 @pytest.mark.parametrize("unit", ["AMP_F16_F32", "AMP_F16_F32.exact", "AMP_F32_F32"])

@@ -51,11 +51,11 @@ def test_every_processor_gives_the_same_bits_in_every_state(name):
     assert len(here) >= 12
     assert printed["hashes"] == here
     assert set(printed["digests"]) == set(STATES)
-    for state, found in printed["digests"].items():
-        differing = [case for case, digest in found.items() if recorded[case] != digest]
-        assert len(found) == len(NAMES)
+    for state, by_case in printed["digests"].items():
+        differing = [case for case, digest in by_case.items() if recorded[case] != digest]
+        assert len(by_case) == len(NAMES)
         assert differing == [], f"on {name}, {state}"
-    if level.own:
+    if level.apart:
         compiled = list((folder(level) / "fpsim" / cache_folder().name).rglob("*.nbc"))
         assert len(compiled) >= 10
         # No kernel calls the platform's fused multiply-add.

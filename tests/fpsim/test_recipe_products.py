@@ -36,7 +36,7 @@ def test_nvfp4_written_out():
     context, by_hand = (fp.Context("bfloat16", seed=2) for _ in range(2))
     x, w, dy = operands(context)
     unit, mode = "B200_TC05_NVF4_F32", fp.SR(bits=8)
-    found = [
+    passes = [
         forward(context, x, w, "nvfp4"), input_gradient(context, dy, w, "nvfp4"),
         weight_gradient(context, dy, x, "nvfp4"),
     ]
@@ -47,7 +47,7 @@ def test_nvfp4_written_out():
     turned = by_hand.quantize(dy, "nvfp4", 0, rounding=mode, transform="rht16")
     of_x = by_hand.quantize(x, "nvfp4", 0, transform="rht16")
     expected.append(by_hand.matmul(turned.T, of_x, unit))
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(passes, expected, strict=True):
         np.testing.assert_array_equal(one.codes(), other.codes())
     assert context.operation == by_hand.operation == 2  # the gradients, along both axes
     # The weights of the backward pass are those of the forward pass.

@@ -25,14 +25,14 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_flags_and_rounding_are_those_of_the_context(name):
-    own, other = fp.Context(fp.BINARY16), fp.Context(fp.BINARY16, rounding="RTP")
-    result = CALLS[name](*pair(own), context=other)
+    home, other = fp.Context(fp.BINARY16), fp.Context(fp.BINARY16, rounding="RTP")
+    result = CALLS[name](*pair(home), context=other)
     divisor = 3 if name == "mean" else 1
     assert result.context is other
-    assert (own.flags, other.flags) == (fp.Flags.NONE, fp.Flags.INEXACT)
+    assert (home.flags, other.flags) == (fp.Flags.NONE, fp.Flags.INEXACT)
     assert float(result.values.item()) == (other.array(2052 / divisor).values.item())
-    assert CALLS[name](*pair(own)).context is own
-    assert own.flags == fp.Flags.INEXACT
+    assert CALLS[name](*pair(home)).context is home
+    assert home.flags == fp.Flags.INEXACT
 
 
 @pytest.mark.parametrize("name", CALLS)

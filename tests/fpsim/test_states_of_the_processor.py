@@ -114,9 +114,9 @@ def first_accepted(name: str, find: Callable[[Operands], Callable[..., Any]]) ->
 
         def call(arguments: Any = arguments) -> Any:
             o = Operands()
-            function, given = find(o), arguments(o)
+            function, values = find(o), arguments(o)
             with np.errstate(all="ignore"):
-                result = bits_of(function(*given))
+                result = bits_of(function(*values))
             read = bits_of(o.x), bits_of(o.y)  # `out=` and in-place operators write there
             return result, read, int(o.context.flags), o.context.counts
 
@@ -265,7 +265,7 @@ def test_no_function_shows_the_state(every, state):
     differing = []
     for name, (call, usual) in every.items():
         with under(state):
-            found = call()
-        if found != usual:
+            result = call()
+        if result != usual:
             differing.append(name)
     assert differing == []

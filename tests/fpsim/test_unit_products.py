@@ -94,10 +94,10 @@ def test_an_accumulator_is_where_the_sum_begins():
     a, b = (HALF.array(np.full(s, 0.5)) for s in ((2, 4), (4, 3)))
     context = fp.Context(fp.BINARY32)
     start = context.array(np.arange(6.0).reshape(2, 3))
-    kept = start.values.copy()
+    original = start.values.copy()
     result = matmul(a, b, UNIT, accumulator=start)
-    np.testing.assert_array_equal(result.values, kept + 1)
-    np.testing.assert_array_equal(start.values, kept)
+    np.testing.assert_array_equal(result.values, original + 1)
+    np.testing.assert_array_equal(start.values, original)
     for wrong, kind in (
         (start.values, TypeError),
         (HALF.zeros((2, 3)), TypeError),

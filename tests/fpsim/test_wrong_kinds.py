@@ -121,6 +121,6 @@ def test_an_error_of_the_inside_is_a_defect():
     def careless(x: Any) -> Any:
         return x.shape[0] // len(x)
 
-    found = list(defects(careless, {"x": np.ones(2)}))
-    assert any("AttributeError" in line for line in found)
-    assert any(line.startswith("x=None") for line in found)
+    defects_found = list(defects(careless, {"x": np.ones(2)}))
+    assert any("AttributeError" in line for line in defects_found)
+    assert any(line.startswith("x=None") for line in defects_found)

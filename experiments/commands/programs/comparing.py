@@ -35,12 +35,10 @@ _ROOM = 1 << 20
 
 def compare(
     program: Path, ways: Sequence[Way], out: Path, options: PairOptions, line_of: LineOf,
-    *, can_nudge: bool,
 ) -> int:
     """Run a program in each way and judge the ways; the largest exit status of pair 0.
 
-    line_of      the command line of `fpsim` for a way, with options.
-    can_nudge    the front end can move parameters by a unit in the last place.
+    line_of    the command line of `fpsim` for a way, with options.
     """
     from ipu.run.endpoints import find_endpoint
     from ipu.run.judging import Declaration
@@ -59,8 +57,7 @@ def compare(
     reference = names.index("fp32") if "fp32" in names else 0
     first = [outcome_of(run.report, run.printed, run.status) for run in runs]
     comparison = compare_pairs(
-        declared, names, reference, first, PairProcesses(ways, line_of, jobs), can_nudge=can_nudge,
-        tell=_tell,
+        declared, names, reference, first, PairProcesses(ways, line_of, jobs), tell=_tell,
     )
     click.echo(write_comparison(out, runs, program.name, comparison).resolve(), err=True)
     return max(run.status for run in runs)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ipu.run.run import Run
     from ipu.run.ways import Way
 
-__all__ = ["LineOf", "PairOptions", "PairProcesses", "digesting", "files_below",
+__all__ = ["DigestOptions", "LineOf", "PairOptions", "PairProcesses", "digesting", "files_below",
            "outcome_of", "pair_options", "program_process", "write_json"]
 
 #: The command line of `fpsim` for a way, with these options beside it.
@@ -42,9 +42,27 @@ class PairOptions(NamedTuple):
     jobs: int
 
 
+class DigestOptions(NamedTuple):
+    """Where the digests of a run go, the operation whose values are kept, whether with sketches."""
+
+    path: Path | None
+    keep: int | None
+    sketch: bool
+
+    def of(self, process: str) -> DigestOptions:
+        """Those of one of several processes: its name ends the file's."""
+        if self.path is None:
+            return self
+        return self._replace(path=self.path.with_name(f"{self.path.name}.{process}"))
+
+
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--compare and what belongs to it, what one run of a pair is told by, --digest, --keep."""
+    """--compare and what belongs to it, what a run of a pair is told by, --digest and its own."""
     for option in (
+        click.option("--perturb", is_flag=True,
+                     help="Parameters move by a unit in the last place before they are used."),
+        click.option("--sketch", is_flag=True,
+                     help="With --digest: what fpsim diff --tolerance needs of values."),
         click.option("--keep", type=click.IntRange(0), default=None, metavar="N",
                      help="With --digest: store the results of operation N too."),
         click.option("--digest", type=click.Path(path_type=Path), default=None, metavar="FILE",
@@ -72,19 +90,21 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def digesting(run: Run, path: Path | None, keep: int | None) -> Iterator[None]:
+def digesting(run: Run, digests: DigestOptions) -> Iterator[None]:
     """Inside, the digests of a run are written to a file, if there is to be one.
 
     Raises    ValueError for a file that cannot be written.
     """
-    if path is None:
+    if digests.path is None:
+        if digests.keep is not None or digests.sketch:
+            raise click.UsageError("--keep and --sketch belong to --digest FILE")
         yield
         return
     try:
-        file = run.digest(path, keep)
+        file = run.digest(digests.path, digests.keep, sketch=digests.sketch)
     except OSError as error:
         raise click.UsageError(
-            f"digest={str(path)!r} cannot be written: {error.strerror}") from None
+            f"digest={str(digests.path)!r} cannot be written: {error.strerror}") from None
     with file:
         yield
 

@@ -21,6 +21,7 @@ from ipu.experiments.commands.programs.comparing import (
     tell_page,
 )
 from ipu.experiments.commands.programs.pairing import (
+    DigestOptions,
     PairOptions,
     digesting,
     pair_options,
@@ -80,7 +81,7 @@ def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, **choices: Any,
+    keep: int | None, sketch: bool, perturb: bool, **choices: Any,
 ) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
@@ -110,11 +111,14 @@ def command(
     if not ways:
         import ipu.frontends.tensorflow  # noqa: F401
         from ipu.frontends.processes.seeding import seeded
+        from ipu.frontends.tensorflow.engine.launch import nudged, perturbed
 
         choices["seed"] += pair or 0
-        with seeded(pair) if pair is not None else nullcontext():
+        with seeded(pair) if pair is not None else nullcontext(), (
+            nudged() if nudge else nullcontext()
+        ), (perturbed() if perturb else nullcontext()):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        (digest, keep), count=count)
+                        DigestOptions(digest, keep, sketch), count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -127,13 +131,13 @@ def command(
 
     options = PairOptions(pairs, endpoint, margin, jobs)
     folder = folder_of(out or _OUT, name_of_process())
-    return compare(program, ways, folder, options, line_of, can_nudge=False)
+    return compare(program, ways, folder, options, line_of)
 
 
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
     choices: dict[str, Any], json_path: Path | None,
-    digest: tuple[Path | None, int | None], *, count: bool,
+    digests: DigestOptions, *, count: bool,
 ) -> int:
     from ipu.frontends.processes.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.current import choose, current_run
@@ -154,7 +158,7 @@ def _run(
         install_facade()
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(current_run(), *digest):
+        with digesting(current_run(), digests):
             status = run_file(program, arguments)
             leave_all()
         current_run().check_patterns()

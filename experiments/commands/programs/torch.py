@@ -20,6 +20,7 @@ from ipu.experiments.commands.programs.comparing import (
     tell_page,
 )
 from ipu.experiments.commands.programs.pairing import (
+    DigestOptions,
     PairOptions,
     digesting,
     pair_options,
@@ -81,7 +82,7 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, replicas: int,
+    keep: int | None, sketch: bool, perturb: bool, replicas: int,
     is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -106,7 +107,8 @@ def command(
     if replicas > 1:
         if ways:
             raise click.UsageError("--compare runs in one process; leave --replicas out")
-        options = {"policy": way, "seed": seed, "count": count, "report": out, **choices}
+        options = {"policy": way, "seed": seed, "count": count, "report": out, "digest": digest,
+                   "keep": keep, "sketch": sketch, **choices}
         return _in_replicas(replicas, [*as_options(options), *line])
     if ways:
         if sr or policy != "fp32":
@@ -116,13 +118,13 @@ def command(
         return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
     from ipu.frontends.processes.seeding import seeded
-    from ipu.frontends.torch.program import nudged
+    from ipu.frontends.torch.program import nudged, perturbed
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()
-    ):
+    ), (perturbed() if perturb else nullcontext()):
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    (digest, keep), count=count)
+                    DigestOptions(digest, keep, sketch), count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -163,7 +165,7 @@ def check_program(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, json_path: Path | None, digest: tuple[Path | None, int | None],
+    choices: Choices, json_path: Path | None, digests: DigestOptions,
     *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
@@ -180,13 +182,15 @@ def _run(
             changes=way.changes, check_memory=check_memory, **choices,
         )
     try:
-        if join_replicas(session) > 1 and out is not None:
-            out = folder_of(out, f"replica-{session.replica}")
+        if join_replicas(session) > 1:
+            name = f"replica-{session.replica}"
+            out = None if out is None else folder_of(out, name)
+            digests = digests.of(name)
     except (JoinError, ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(session, *digest):
+        with digesting(session, digests):
             status = run_program(session, program, arguments)
     except PatternError as error:
         raise click.UsageError(str(error)) from None
@@ -226,4 +230,4 @@ def _compare(
                 *as_options(choices), *program]
 
     name = program[1] if program[0] == "-m" else program[0]
-    return compare(Path(name), ways, out, options, line_of, can_nudge=True)
+    return compare(Path(name), ways, out, options, line_of)

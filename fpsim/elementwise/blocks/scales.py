@@ -248,8 +248,9 @@ def _with_digits(block: Block, amax: Magnitudes, of_tensor: np.float32) -> Scale
 
 
 def _down(x: Magnitudes) -> Magnitudes:
-    """The power of two at or below; a NaN stays one."""
-    return np.where(np.isnan(x), x, (x.view(np.uint32) & np.uint32(0xFF800000)).view(np.float32))
+    """The power of two at or below; NaN stays."""
+    power: Magnitudes = (x.view(np.uint32) & np.uint32(0xFF800000)).view(np.float32)
+    return np.where(np.isnan(x), x, power)
 
 
 def _amax(block: Block, amax: Magnitudes) -> Magnitudes:

@@ -7,10 +7,14 @@ from functools import cache
 
 from fpsim.judge.proofs import (
     blocks,
+    bounds,
     conversions,
     instances,
     layouts,
+    odd_sums,
     operations,
+    packing,
+    quotients,
     stores,
     windows,
 )
@@ -18,7 +22,10 @@ from fpsim.judge.proofs.theorem import Theorem
 
 __all__ = ["find", "theorems"]
 
-_FAMILIES = (conversions, stores, operations, blocks, windows, instances, layouts)
+_FAMILIES = (
+    conversions, stores, operations, odd_sums, blocks, quotients, packing, windows, instances,
+    layouts, bounds,
+)
 
 
 @cache

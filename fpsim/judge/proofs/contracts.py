@@ -15,25 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpsim.judge.proofs.exact import ExactNumber, HeldNumber, decoded, product, signed_sum
-from fpsim.judge.proofs.specification import Magnitude, ValueGrid
+from fpsim.judge.proofs.exact import HeldNumber
+from fpsim.judge.proofs.scaled import ScaledNumber, float_of, product_of, scaled, sum_of
+from fpsim.judge.proofs.specification import ValueGrid
 from fpsim.judge.proofs.terms import EXPONENT_BITS, Real, Theory, Truth, Word, choose
 
 __all__ = ["IEEE", "PRODUCT", "TWO_SUM", "Contracts"]
 
 IEEE, PRODUCT, TWO_SUM = "IEEE sum", "exact product", "TwoSum"
-
-
-def _nearest(units: Word, digits: int) -> Word:
-    """Rounded to so many digits, ties to even."""
-    ulp = units.highest >> (digits - 1)
-    ulp = choose(ulp == 0, units.theory.word(1, units.width), ulp)
-    rest = units & (ulp - 1)
-    low, half = units - rest, ulp >> 1
-    is_odd = (low & ulp) != 0
-    inexact = rest != 0
-    up = inexact & ((rest > half) | ((rest == half) & is_odd))
-    return choose(up, low + ulp, low)
 
 
 class Contracts:
@@ -44,9 +33,10 @@ class Contracts:
 
     def __init__(self, theory: Theory, operands: list[tuple[Word, HeldNumber]], grid: ValueGrid):
         self.theory, self.operands, self.grid = theory, operands, grid
-        self._numbers: dict[int, HeldNumber | ExactNumber] = {}
+        self._numbers: dict[int, ScaledNumber] = {}
         self._origins: dict[int, tuple[str, Real, Real]] = {}
-        self._lost: dict[int, ExactNumber] = {}
+        #: What a sum has lost, by its identity: bits of a float.
+        self._lost: dict[int, Word] = {}
         #: Every float that has an entry: its identity stays its own.
         self._alive: list[Any] = []
 
@@ -57,22 +47,21 @@ class Contracts:
         }
         return rules.get(name, usual)
 
-    def _keep(self, real: Real, number: HeldNumber | ExactNumber) -> Real:
+    def _keep(self, real: Real, number: ScaledNumber) -> Real:
         self._numbers[id(real)] = number
         self._alive.append(real)
         return real
 
-    def _number(self, real: Real) -> HeldNumber | ExactNumber | None:
+    def _number(self, real: Real) -> ScaledNumber | None:
         """The exact number behind a float: an operand's by its bits, with either sign."""
         if id(real) in self._numbers or not real.has_bits or real.width != 32:
             return self._numbers.get(id(real))
-        for code, number in self.operands:
+        for code, held in self.operands:
+            number = scaled(held)
             if code.term == real.bits.term:
                 self._keep(real, number)
             elif (code ^ 1 << 31).term == real.bits.term:
-                exact = number.number
-                turned = exact._replace(negative=~exact.negative)
-                self._keep(real, number._replace(number=turned))
+                self._keep(real, number._replace(negative=~number.negative))
         return self._numbers.get(id(real))
 
     def _record(self, name: str, result: Real, x: Real, y: Real) -> Real:
@@ -83,31 +72,14 @@ class Contracts:
     def widened(self, real: Real, width: int) -> Real:
         """The same number in wider lanes: exact, digit by digit."""
         number = self._number(real)
-        if not isinstance(number, HeldNumber) or width != 64:
+        if number is None or width != 64:
             return real.converted(width)
         code = real.bits
-        sign, fraction = code.cut(31, 31), code.cut(22, 0)
-        field = choose(
-            _finite(real), number.exponent.extended(11) + 896, self.theory.word(2047, 11)
-        )
-        quiet = choose(number.is_nan, fraction | 1 << 22, fraction)
-        bits = sign.joined(field).joined(quiet).joined(self.theory.word(0, 29))
-        small = self._subnormal(number)
-        bits = choose(code.cut(30, 23) == 0, small, bits)
+        quiet = choose(real.is_nan, code.cut(22, 0) | 1 << 22, code.cut(22, 0))
+        special = code.cut(31, 31).joined(self.theory.word(2047, 11)).joined(quiet)
+        special = special.joined(self.theory.word(0, 29))
+        bits = choose(_finite(real), float_of(number, width)[0], special)
         return self._keep(self.theory.real(bits), number)
-
-    def _subnormal(self, number: HeldNumber) -> Word:
-        """A subnormal number of binary32, or a zero, in binary64."""
-        sign = choose(number.negative, self.theory.word(1, 1), self.theory.word(0, 1))
-        zero = sign.joined(self.theory.word(0, 63))
-        if self.grid.emin > -126:
-            return zero
-        magnitude = number.number.magnitude
-        bits = self.theory.unnamed(64)
-        units, fits = decoded(bits, magnitude.unit, magnitude.units.width)
-        is_it = fits & (units == magnitude.units) & bits.is_negative.same(number.negative)
-        self.theory.definitions.append(choose(number.is_finite, is_it, bits == zero))
-        return bits
 
     def difference(self, x: Real, y: Real) -> Real:
         """Recorded, for TwoSum; no contract of its own."""
@@ -121,28 +93,15 @@ class Contracts:
         a, b = self._number(x), self._number(y)
         if a is None or b is None:
             return self._record("fadd", x.plus(y), x, y)
+        total = sum_of(a, b, EXPONENT_BITS[x.width][1], a.negative & b.negative)
+        code, rest = float_of(total.number, x.width)
         result = self.theory.real(self.theory.unnamed(x.width))
-        total, is_zero = signed_sum(_exact(a), _exact(b))
-        rounded = _nearest(total.magnitude.units, EXPONENT_BITS[x.width][1])
-        units, fits = decoded(result.bits, total.magnitude.unit, rounded.width)
-        both = _exact(a).negative & _exact(b).negative
-        negative = choose(is_zero, both, total.negative)
-        signed = result.bits.is_negative.same(negative)
-        number = fits & (units == rounded) & signed
-        if self._may_overflow(x.width, total.magnitude):
-            over = rounded >= total.magnitude.of(1, 128)
-            number = choose(over, _infinite(result) & signed, number)
-        self.theory.definitions.append(
-            choose(_finite(x) & _finite(y), number, self._special_sum(x, y, result))
-        )
-        left = ExactNumber(negative, Magnitude(rounded, total.magnitude.unit))
-        opposite = left._replace(negative=~left.negative)
-        self._lost[id(result)] = signed_sum(total, opposite)[0]
+        self.theory.definitions.append(choose(
+            _finite(x) & _finite(y), result.bits == code, self._special_sum(x, y, result)
+        ))
+        smaller = choose(total.first_is_larger, y.bits, x.bits)
+        self._lost[id(result)] = choose(total.apart, smaller, float_of(rest, x.width)[0])
         return self._record("fadd", result, x, y)
-
-    @staticmethod
-    def _may_overflow(width: int, total: Magnitude) -> bool:
-        return width == 32 and total.unit + total.units.width > 128
 
     def _special_sum(self, x: Real, y: Real, result: Real) -> Truth:
         infinite_x, infinite_y = _infinite(x), _infinite(y)
@@ -168,9 +127,8 @@ class Contracts:
         if not is_two_sum or lost is None:
             return None
         error = self.theory.real(self.theory.unnamed(s.width))
-        units, fits = decoded(error.bits, lost.magnitude.unit, lost.magnitude.units.width)
-        signed = (units == 0) | error.bits.is_negative.same(lost.negative)
-        number = fits & (units == lost.magnitude.units) & signed
+        # The sign of a zero is not looked at.
+        number = (error.bits == lost) | ((error.bits << 1 == 0) & (lost << 1 == 0))
         # Beside an infinite sum every difference is one, or NaN.
         self.theory.definitions.append(choose(_finite(s), number, error.is_nan))
         return error
@@ -178,27 +136,21 @@ class Contracts:
     def product(self, x: Real, y: Real) -> Real:
         """Exact, of numbers of the format; their digits fit twice."""
         a, b = self._number(x), self._number(y)
-        if not isinstance(a, HeldNumber) or not isinstance(b, HeldNumber):
+        if a is None or b is None or 2 * self.grid.precision > EXPONENT_BITS[x.width][1]:
             return x.times(y)
-        if 2 * self.grid.precision > EXPONENT_BITS[x.width][1]:
-            return x.times(y)
-        exact, _ = product(a, b)
+        exact = product_of(a, b)
+        code, _ = float_of(exact, x.width)
         result = self.theory.real(self.theory.unnamed(x.width))
-        units, fits = decoded(result.bits, exact.magnitude.unit, exact.magnitude.units.width)
-        signed = result.bits.is_negative.same(exact.negative)
-        number = fits & (units == exact.magnitude.units) & signed
         none = (_infinite(x) & b.is_zero) | (a.is_zero & _infinite(y))
         infinity = self.theory.word(0x7F800000 if x.width == 32 else 0x7FF0 << 48, x.width)
         body = result.bits & ((1 << (x.width - 1)) - 1)
+        signed = result.bits.is_negative.same(exact.negative)
         special = choose(
             x.is_nan | y.is_nan | none, result.is_nan, (body == infinity) & signed
         )
-        self.theory.definitions.append(choose(_finite(x) & _finite(y), number, special))
+        number = choose(_finite(x) & _finite(y), result.bits == code, special)
+        self.theory.definitions.append(number)
         return self._keep(result, exact)
-
-
-def _exact(number: HeldNumber | ExactNumber) -> ExactNumber:
-    return number.number if isinstance(number, HeldNumber) else number
 
 
 def _field(x: Real) -> Word:

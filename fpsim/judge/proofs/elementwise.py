@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from numba.core import types
 
 from fpsim.elementwise.apply import variant
+from fpsim.judge.proofs.numpy_terms import functions_of
 from fpsim.judge.proofs.replay import LaneValue, TermBuilder
 from fpsim.judge.proofs.terms import Word, choose
+from fpsim.kernels.elementwise import step
 from fpsim.kernels.elementwise.loop import WORDS_GIVEN, LoopVariant
-from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
+from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary
 from fpsim.kernels.lanes.formula import Term
 from fpsim.kernels.rounding.rule import RoundingRule
 from fpsim.records.settings import Settings
@@ -48,11 +51,13 @@ def _choices(choice: LoopVariant, builder: TermBuilder) -> tuple[Any, ...]:
 def replayed(
     builder: TermBuilder, operation: str, settings: Settings, operands: Sequence[Word],
     word: Word | None = None, *, supplied: bool = False, level: int = FLAGS_EACH,
+    formulas: Mapping[str, Callable[..., Any]] | None = None,
 ) -> StepResult:
     """One step of the kernel that the operation takes, of binary32 operands.
 
     Conversions look at magnitudes from a limit on, infinity after the first that overflows: the
     limit may be either. Flags are those of the element, or of the call with `level` FLAGS_STICKY.
+    `formulas`: what stands for formulas that the step calls, by name.
     """
     choice, plan, width = variant(operation, settings, 4, level, supplied)
     rule = rule_of(builder, plan.constants, width)
@@ -66,7 +71,9 @@ def replayed(
     pointers += pointers[:2] * (3 - len(operands))
     carrier = _FLOATS[8 * settings.format.carrier.itemsize]
     before = no_events(choice.operation, rule)
-    after = vector_step(
+    names = functions_of(step, theory, **(formulas or {}))
+    text = step.vector_step._defn.__wrapped__.__code__
+    after = FunctionType(text, names)(
         choice.operation, _choices(choice, builder), *pointers,
         builder.pointer("out", carrier), 0, builder.pointer("marks", types.uint8), 0,
         builder.pointer("words", types.uint32), 0, rule, _earlier(builder, before, width),

@@ -12,7 +12,8 @@ from fpsim.judge.proofs.specification import Magnitude, ValueGrid
 from fpsim.judge.proofs.terms import EXPONENT_BITS, Theory, Truth, Word, choose
 
 __all__ = [
-    "ExactNumber", "HeldNumber", "decoded", "held", "product", "quotient", "root", "signed_sum",
+    "ExactNumber", "HeldNumber", "decoded", "held", "hidden_digit", "product", "quotient", "root",
+    "signed_sum",
 ]
 
 #: Digits of quotients and roots before the odd last one: more than are looked at with 16 random

@@ -1,8 +1,7 @@
-"""Where random words come from, which summands a part has, and which lanes hold a sum.
+"""Where random words come from, and which summands a part has.
 
 The loops that ask Philox for words are run on terms: a counter for a lane that may be any, of an
-operation that begins anywhere. The bounds of matrix units are those of the dispatcher itself, for
-every number of terms and every window that it takes.
+operation that begins anywhere.
 """
 
 from __future__ import annotations
@@ -17,22 +16,14 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from fpsim.elementwise.constants import exact_width
 from fpsim.judge.oracle import elementwise_word
 from fpsim.judge.proofs.replay import TermBuilder
-from fpsim.judge.proofs.terms import Theory, Truth, Word, both, choose
+from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
-from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_PAIR
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.formula import Term
 from fpsim.kernels.random import words as random_words
 from fpsim.products import spread_sums
-from fpsim.products.by_unit.unit_settings import UnitSettings
-from fpsim.products.by_unit.window import _middle, _sums
-from fpsim.records.formats import BINARY16, BINARY32, Format
-from fpsim.records.rounding import RNE, RTZ
-from fpsim.records.settings import Settings
-from fpsim.records.units import MatrixUnit
 
 __all__ = ["theorems"]
 
@@ -210,77 +201,8 @@ def _counted(point: Point) -> Finding:
     return Finding(str(spread_sums.parts_of(n)), str((length, math.floor(Fraction(n, length)))))
 
 
-def _units() -> Iterator[MatrixUnit]:
-    """Windowed units of binary16 with every number of terms and every window that may fit."""
-    for terms in range(1, 33):
-        for window in range(2, 49):
-            for rounding in (RNE, RTZ):
-                yield MatrixUnit(
-                    "BOUNDS", "none", (BINARY16,), BINARY32, terms=terms, window=window,
-                    rounding=rounding,
-                )
-
-
-def _largest_sum(unit: MatrixUnit, with_start: bool) -> int:
-    """The largest sum of a call in units of 2**-window below the largest exponent."""
-    assert unit.window is not None
-    digits = BINARY16.precision
-    product = ((1 << digits) - 1) ** 2  # in units of 2**-(2 digits - 2)
-    addend = (product << unit.window) >> (2 * digits - 2)
-    start = ((1 << 24) - 1 << unit.window) >> 23
-    return unit.terms * addend + (start if with_start else 0)
-
-
-def _lane_holds(unit: MatrixUnit) -> bool:
-    """Whether the lane that the dispatcher picks holds every intermediate sum."""
-    settings = Settings(BINARY32)
-    sums = _sums(UnitSettings(unit, BINARY16, BINARY16, settings))
-    if sums is None or sums.lanes not in (WINDOW_31, WINDOW_32, WINDOW_PAIR):
-        return True
-    if sums.lanes == WINDOW_31:
-        return _largest_sum(unit, True) < 1 << 31
-    if sums.lanes == WINDOW_32:
-        return _largest_sum(unit, False) < 1 << 31 and _largest_sum(unit, True) < 1 << 32
-    middle = _middle(unit)
-    # The higher float stays in its binade, and the lower one below 2**24 of its units.
-    moved = 2 * _largest_sum(unit, True) < 1 << middle
-    rests = (unit.terms + 1) * 2 ** max(middle - 24, 0) < 1 << 24
-    return moved and (unit.terms == 1 or rests)
-
-
-def _lanes_hold() -> SolverClaim:
-    theory = Theory()
-    return SolverClaim(theory, both(theory.truth(_lane_holds(unit)) for unit in _units()))
-
-
-def _formats() -> Iterator[Format]:
-    """Formats of every width that binary32 may hold, with usual and unusual biases."""
-    for exponent_bits in range(2, 9):
-        for precision in range(2, 24):
-            for moved in (-20, -3, 0, 3, 20):
-                bias = (1 << (exponent_bits - 1)) - 1 + moved
-                try:
-                    yield Format.custom(exponent_bits, precision, bias=bias)
-                except ValueError:
-                    continue  # a range beyond what any format may have
-
-
-def _product_fits(fmt: Format) -> bool:
-    """Whether the lanes that multiplication picks hold every product of the format exactly."""
-    if exact_width("multiply", Settings(fmt), 4) == 64:
-        return True
-    largest, quantum = Fraction(fmt.max), Fraction(2) ** (fmt.emin - fmt.precision + 1)
-    below = largest * largest < Fraction(2) ** 128
-    return below and 2 * fmt.precision <= 24 and quantum * quantum >= Fraction(1, 2**149)
-
-
-def _products_fit() -> SolverClaim:
-    theory = Theory()
-    return SolverClaim(theory, both(theory.truth(_product_fits(fmt)) for fmt in _formats()))
-
-
 def theorems() -> Iterator[Theorem]:
-    """Layouts of random words, parts of sums, lanes of units."""
+    """Layouts of random words, parts of sums."""
     about = "no two roundings of an operation share a random number; the loops run on terms"
     claims: tuple[tuple[str, Callable[[bool], SolverClaim], str], ...] = (
         ("elements", _elements_differ, "two elements below 2**35 (2**34) have their own words"),
@@ -297,15 +219,4 @@ def theorems() -> Iterator[Theorem]:
         "parts of a sum", "reduction tree",
         "the parts of up to 2**20 summands are neighbours, at most 64 each, and cover all of them",
         partial(_parts_cover, 20), _counted, quick=True, about="every summand stands in one part",
-    )
-    yield Theorem(
-        "lanes of windowed units", "lanes",
-        "the lanes that the dispatcher picks hold every sum of a call, of all terms and windows",
-        _lanes_hold, quick=True,
-        about="no sum of a call, no product leaves the lanes that are picked (all cases tried)",
-    )
-    yield Theorem(
-        "lanes of products", "lanes",
-        "where multiplication picks lanes of 32 bits they hold every product of the format",
-        _products_fit, quick=True,
     )

@@ -9,20 +9,55 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
+from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, both, choose
 
-__all__ = ["ArrayElement", "functions_of", "numpy_of"]
+__all__ = ["ArrayElement", "functions_of", "numpy_of", "ways_of"]
 
 _TOP = 1 << 31
 
 
+class _Branches:
+    """Which way each branch of a run goes; ways that are not yet run."""
+
+    def __init__(self, way: tuple[bool, ...], others: list[tuple[bool, ...]]) -> None:
+        self.way, self.others = way, others
+        self.conditions: list[Truth] = []
+
+    def take(self, truth: Truth) -> bool:
+        if truth.is_plain:
+            return bool(truth)
+        at = len(self.conditions)
+        if at == len(self.way):
+            self.others.append((*self.way, False))
+            self.way = (*self.way, True)
+        self.conditions.append(truth if self.way[at] else ~truth)
+        return self.way[at]
+
+
+_BRANCHES: ContextVar[_Branches | None] = ContextVar("branches", default=None)
+
+
+def ways_of(call: Callable[[], Any], theory: Theory) -> Iterator[tuple[Truth, Any]]:
+    """Each way through the branches of a function: when it is taken, and its result."""
+    others: list[tuple[bool, ...]] = [()]
+    while others:
+        branches = _Branches(others.pop(), others)
+        token = _BRANCHES.set(branches)
+        try:
+            result = call()
+        finally:
+            _BRANCHES.reset(token)
+        yield both([theory.truth(True), *branches.conditions]), result
+
+
 class ArrayElement:
-    """A number of binary32, a whole number of 32 bits, or a truth value."""
+    """A number of binary32 or binary64, a whole number of 32 bits, or a truth value."""
 
     __slots__ = ("content",)
     __hash__ = None  # type: ignore[assignment]
@@ -41,8 +76,16 @@ class ArrayElement:
         if isinstance(other, ArrayElement):
             assert isinstance(other.content, Real)
             return other.content
-        bits = int.from_bytes(struct.pack("<f", np.float32(other)), "little")
-        return self.theory.real(self.theory.word(bits, 32))
+        width = self.content.width if isinstance(self.content, Real) else 32
+        form, number = ("<f", np.float32(other)) if width == 32 else ("<d", other)
+        bits = int.from_bytes(struct.pack(form, number), "little")
+        return self.theory.real(self.theory.word(bits, width))
+
+    def __bool__(self) -> bool:
+        branches = _BRANCHES.get()
+        if branches is None or not isinstance(self.content, Truth):
+            raise TypeError("a branch on an element; run the function by ways_of")
+        return branches.take(self.content)
 
     def _word(self, other: Any) -> Word:
         content = other.content if isinstance(other, ArrayElement) else None
@@ -59,7 +102,11 @@ class ArrayElement:
         return ArrayElement(self.theory.real(content)) if to_float else self
 
     def astype(self, dtype: Any) -> ArrayElement:
-        """Truth values as whole numbers; the others fit the type that they get."""
+        """Truth values as whole numbers, floats in another width; whole numbers fit their type."""
+        if isinstance(self.content, Real) and np.dtype(dtype).kind == "f":
+            width = 8 * np.dtype(dtype).itemsize
+            same = width == self.content.width
+            return self if same else ArrayElement(self.content.converted(width))
         return ArrayElement(self._word(self)) if isinstance(self.content, Truth) else self
 
     # Whole numbers and truth values -------------------------------------------------------
@@ -99,6 +146,9 @@ class ArrayElement:
     def __truediv__(self, other: Any) -> ArrayElement:
         return ArrayElement(self._real(self).divided(self._real(other)))
 
+    def __rtruediv__(self, other: Any) -> ArrayElement:
+        return ArrayElement(self._real(other).divided(self._real(self)))
+
     def _compared(self, relation: str, other: Any) -> ArrayElement:
         if isinstance(self.content, Real):
             if relation == "!=":  # numpy's is true beside a NaN
@@ -137,7 +187,8 @@ class ArrayElement:
 
     def __setitem__(self, where: ArrayElement, value: Any) -> None:
         """The value where the truth value holds; elsewhere what was there."""
-        self.content = numpy_of(self.theory).where(where, value, ArrayElement(self.content)).content
+        before = ArrayElement(self.content)
+        self.content = numpy_of(self.theory).where(where, value, before).content
 
 
 def numpy_of(theory: Theory) -> Any:
@@ -165,12 +216,16 @@ def numpy_of(theory: Theory) -> Any:
     def is_inf(x: ArrayElement) -> ArrayElement:
         return ArrayElement((x._real(x).bits & 0x7FFFFFFF) == 0x7F800000)
 
+    def is_finite(x: ArrayElement) -> ArrayElement:
+        return ArrayElement((x._real(x).bits & 0x7F800000) != 0x7F800000)
+
     minimum, maximum = extreme("<"), extreme(">")
     return SimpleNamespace(
         where=where, minimum=minimum, maximum=maximum, isnan=is_nan, isinf=is_inf,
+        isfinite=is_finite,
         clip=lambda x, low, high: minimum(maximum(x, low), high),
         zeros=lambda shape, dtype: ArrayElement(theory.word(0, 32)), asarray=lambda x: x,
-        float32=np.float32, int32=np.int32, uint32=np.uint32, uint8=np.uint8,
+        float32=np.float32, float64=np.float64, int32=np.int32, uint32=np.uint32, uint8=np.uint8,
         errstate=_nothing, nan=np.nan,
     )
 
@@ -184,7 +239,8 @@ def functions_of(module: ModuleType, theory: Theory, **others: Any) -> dict[str,
     """The functions of a module with numpy, and the others, replaced; tables of functions too."""
     names = dict(vars(module)) | {"np": numpy_of(theory)} | others
     for name, value in vars(module).items():
-        if isinstance(value, FunctionType) and value.__module__ == module.__name__:
+        of_module = isinstance(value, FunctionType) and value.__module__ == module.__name__
+        if of_module and name not in others:
             names[name] = FunctionType(value.__code__, names, name, value.__defaults__)
     for name, value in vars(module).items():
         if isinstance(value, dict) and value and name.startswith("_"):

@@ -26,17 +26,21 @@ from fpsim.judge.proofs.exact import (
 )
 from fpsim.judge.proofs.outcomes import ExpectedResult, agrees, not_a_number, result_of
 from fpsim.judge.proofs.replay import TermBuilder
-from fpsim.judge.proofs.specification import grid_of
+from fpsim.judge.proofs.scaled import ScaledNumber, placed, product_of, scaled, sum_of
+from fpsim.judge.proofs.specification import Magnitude, grid_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.records.formats import BFLOAT16, BINARY16, E5M2, Format
 from fpsim.records.rounding import SR
 from fpsim.records.settings import Settings
 
-__all__ = ["expected_of", "theorems"]
+__all__ = ["RANDOM_DIGITS", "check", "expected_of", "theorems"]
 
 _NAMES = {"sqrt": ("x",), "fma": ("x", "y", "z")}
 _DIVBYZERO = 8
+
+#: Places below the quantum that random digits look at, and some.
+RANDOM_DIGITS = 20
 
 
 def _infinite(like: ExpectedResult, negative: Truth, flags: int = 0) -> ExpectedResult:
@@ -46,21 +50,42 @@ def _infinite(like: ExpectedResult, negative: Truth, flags: int = 0) -> Expected
 
 
 def _sum_of(
-    x: ExactNumber, y: ExactNumber, settings: Settings, word: Word | None
+    x: ExactNumber | ScaledNumber, y: ExactNumber | ScaledNumber, settings: Settings,
+    word: Word | None,
 ) -> ExpectedResult:
     """The rounded sum; an exact zero of both signs is +0, and -0 toward -infinity."""
-    total, is_zero = signed_sum(x, y)
     of_both = x.negative.theory.truth(settings.rounding.name == "RTN")
     sign = choose(x.negative.same(y.negative), x.negative, of_both)
+    if isinstance(x, ScaledNumber) and isinstance(y, ScaledNumber):
+        # More digits than a rounding looks at: those of the lanes, whose terms are the same then.
+        digits = 53 if x.digits.width > settings.format.precision else 24
+        sums = sum_of(x, y, digits, sign).number
+        return result_of(_in_range(sums, settings), sums.negative, settings, word)
+    assert isinstance(x, ExactNumber)
+    assert isinstance(y, ExactNumber)
+    total, is_zero = signed_sum(x, y)
     negative = choose(is_zero, sign, total.negative)
     return result_of(total.magnitude, negative, settings, word)
 
 
+def _rounded(total: ExactNumber, settings: Settings, word: Word | None) -> ExpectedResult:
+    return result_of(total.magnitude, total.negative, settings, word)
+
+
+def _in_range(x: ScaledNumber, settings: Settings) -> Magnitude:
+    """Digits that a rounding looks at, and numbers that are too large as one of them."""
+    grid = grid_of(settings.format)
+    quantum = grid.emin - grid.precision + 1
+    return placed(x, quantum - RANDOM_DIGITS, grid.last_exponent + grid.precision + 1)
+
+
 def _sum(
-    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None
+    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None, wide: bool,
+    total: ExactNumber | None = None,
 ) -> tuple[ExpectedResult, Truth]:
     """The sum of two numbers or infinities, and where there is none."""
-    finite = _sum_of(x.number, y.number, settings, word)
+    a, b = (scaled(x), scaled(y)) if wide else (x.number, y.number)
+    finite = _rounded(total, settings, word) if total else _sum_of(a, b, settings, word)
     where = x.is_infinite | y.is_infinite
     negative = choose(x.is_infinite, x.negative, y.negative)
     none = x.is_infinite & y.is_infinite & (x.negative ^ y.negative)
@@ -68,17 +93,18 @@ def _sum(
 
 
 def _product(
-    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None
+    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None, wide: bool
 ) -> tuple[ExpectedResult, Truth]:
-    exact, _ = product(x, y)
-    finite = result_of(exact.magnitude, exact.negative, settings, word)
+    exact = product_of(scaled(x), scaled(y)) if wide else product(x, y)[0]
+    magnitude = _in_range(exact, settings) if isinstance(exact, ScaledNumber) else exact.magnitude
+    finite = result_of(magnitude, exact.negative, settings, word)
     where = x.is_infinite | y.is_infinite
     none = (x.is_infinite & y.is_zero) | (x.is_zero & y.is_infinite)
     return _infinite(finite, exact.negative).where(where, finite), none
 
 
 def _quotient(
-    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None
+    x: HeldNumber, y: HeldNumber, settings: Settings, word: Word | None, _wide: bool
 ) -> tuple[ExpectedResult, Truth]:
     exact = quotient(x, y)
     units = exact.magnitude.units
@@ -92,7 +118,7 @@ def _quotient(
 
 
 def _root(
-    x: HeldNumber, settings: Settings, word: Word | None
+    x: HeldNumber, settings: Settings, word: Word | None, _wide: bool
 ) -> tuple[ExpectedResult, Truth]:
     exact = root(x)
     units = exact.magnitude.units
@@ -104,10 +130,12 @@ def _root(
 
 
 def _fused(
-    x: HeldNumber, y: HeldNumber, z: HeldNumber, settings: Settings, word: Word | None
+    x: HeldNumber, y: HeldNumber, z: HeldNumber, settings: Settings, word: Word | None,
+    wide: bool, total: ExactNumber | None = None,
 ) -> tuple[ExpectedResult, Truth]:
-    exact, _ = product(x, y)
-    finite = _sum_of(exact, z.number, settings, word)
+    exact = product_of(scaled(x), scaled(y)) if wide else product(x, y)[0]
+    z_number = scaled(z) if wide else z.number
+    finite = _rounded(total, settings, word) if total else _sum_of(exact, z_number, settings, word)
     infinite = x.is_infinite | y.is_infinite
     negative = choose(infinite, exact.negative, z.negative)
     none = (x.is_infinite & y.is_zero) | (x.is_zero & y.is_infinite)
@@ -116,14 +144,20 @@ def _fused(
 
 
 def expected_of(
-    operation: str, operands: Sequence[HeldNumber], settings: Settings, word: Word | None
+    operation: str, operands: Sequence[HeldNumber], settings: Settings, word: Word | None,
+    wide: bool = False, total: ExactNumber | None = None,
 ) -> ExpectedResult:
-    """What an operation of numbers of the format gives by the rules."""
+    """What an operation of numbers of the format gives by the rules.
+
+    `wide`: the range stays in exponents, instead of a magnitude as long as the range. `total`: the
+    sum of finite operands, where it is known.
+    """
     rules: dict[str, Callable[..., tuple[ExpectedResult, Truth]]] = {
         "add": _sum, "subtract": _sum, "multiply": _product, "divide": _quotient, "sqrt": _root,
         "fma": _fused,
     }
-    result, none = rules[operation](*operands, settings, word)
+    more = {"total": total} if total else {}
+    result, none = rules[operation](*operands, settings, word, wide, **more)
     nan, loud = operands[0].is_nan, operands[0].is_signalling
     for operand in operands[1:]:
         nan, loud = nan | operand.is_nan, loud | operand.is_signalling
@@ -151,7 +185,9 @@ def _claim(operation: str, settings: Settings, contracts: bool) -> SolverClaim:
     if operation == "subtract":
         x, y = numbers
         numbers = [x, y._replace(number=y.number._replace(negative=~y.negative))]
-    goal = agrees(step.code, step.flags, expected_of(operation, numbers, settings, word))
+    goal = agrees(step.code, step.flags, expected_of(
+        operation, numbers, settings, word, contracts
+    ))
     return SolverClaim(theory, goal, premises)
 
 
@@ -169,7 +205,8 @@ def _code_of(x: int, fmt: Format) -> int:
     return encode(sign, abs(Fraction(value)), fmt)
 
 
-def _check(operation: str, settings: Settings, point: Point) -> Finding:
+def check(operation: str, settings: Settings, point: Point) -> Finding:
+    """The compiled kernel and the oracle at a point."""
     operands = [point[name] for name in _NAMES.get(operation, ("x", "y"))]
     word, fmt = point.get("word", 0), settings.format
     codes = tuple(_code_of(x, fmt) for x in operands)
@@ -191,7 +228,7 @@ def _operation(
         name, "operation, under contracts" if contracts else "operation",
         f"{operation} of all {fmt.name} numbers is rounded once, with its flags",
         partial(_claim, operation, settings, bool(contracts)),
-        partial(_check, operation, settings), contracts,
+        partial(check, operation, settings), contracts,
         quick=name in ("multiply e5m2 RNE", "add binary16 RNE"),
         about="+, −, ×, ÷, √ and fma of all numbers of the format, with flags",
     )

@@ -287,18 +287,21 @@ class TermBuilder:
         return LaneValue(widened(self.content(value), _FLOATS[type(_element(kind))]))
 
     def fptosi(self, value: Any, kind: ir.Type) -> LaneValue:
-        return LaneValue(self.content(value).to_word(_element(kind).width, signed=True))
+        cut = self.contracts.get("fptosi", Real.to_word)
+        return LaneValue(cut(self.content(value), _element(kind).width, signed=True))
 
     def fptoui(self, value: Any, kind: ir.Type) -> LaneValue:
         return LaneValue(self.content(value).to_word(_element(kind).width, signed=False))
 
     def uitofp(self, value: Any, kind: ir.Type) -> LaneValue:
         width = _FLOATS[type(_element(kind))]
-        return LaneValue(self.content(value).to_real(width, signed=False))
+        rounded = self.contracts.get("itofp", Word.to_real)
+        return LaneValue(rounded(self.content(value), width, signed=False))
 
     def sitofp(self, value: Any, kind: ir.Type) -> LaneValue:
         width = _FLOATS[type(_element(kind))]
-        return LaneValue(self.content(value).to_real(width, signed=True))
+        rounded = self.contracts.get("itofp", Word.to_real)
+        return LaneValue(rounded(self.content(value), width, signed=True))
 
     def call(self, function: Any, arguments: Any) -> Any:
         """Instructions that LLVM has as functions."""
@@ -328,8 +331,8 @@ class TermBuilder:
                 return LaneValue(operation(*operands, mode))
         for stem, signed in (("uitofp", False), ("sitofp", True)):
             if mode and name.startswith(f"llvm.x86.avx512.{stem}.round."):
-                width = operands[0].width
-                return LaneValue(operands[0].to_real(width, signed, mode))
+                rounded = self.contracts.get("itofp", Word.to_real)
+                return LaneValue(rounded(operands[0], operands[0].width, signed, mode))
         raise UnknownInstructionError(f"instruction={name!r} has no meaning in {__name__}")
 
     # Lanes: one stands for all ------------------------------------------------------------

@@ -31,20 +31,26 @@ _MODES = {
 }
 
 
+#: Operations that a theory may grant.
+_GRANTED = (Kind.FP_MUL, Kind.FP_DIV)
+
+
 class Theory:
     """Where the terms of one theorem are made: variables, and what defines them.
 
-    `chances`: what may be either is so; None: either.
+    `chances`: what may be either is so; None: either. `granted`: products and quotients of terms
+    are any function of their operands.
     """
 
-    def __init__(self, chances: bool | None = None) -> None:
+    def __init__(self, chances: bool | None = None, granted: bool = False) -> None:
         self.manager = bz.TermManager()
         self.variables: dict[str, Word] = {}
         #: What holds of variables that stand for results: bits of floats, values by contract.
         self.definitions: list[Truth] = []
         #: What must hold besides the theorem, by name: no count of a shift reaches the width.
         self.duties: list[tuple[str, Truth]] = []
-        self._unnamed, self._chances = 0, chances
+        self._unnamed, self._chances, self.granted = 0, chances, granted
+        self._functions: dict[tuple[Any, int], Any] = {}
         self._evaluator = bz.Bitwuzla(self.manager)
 
     def word(self, value: int, width: int) -> Word:
@@ -76,9 +82,43 @@ class Theory:
         """The float with these bits."""
         return Real(self, bits.width, bits=bits)
 
+    def function(self, kind: Any, operands: list[Word]) -> Word:
+        """What a granted operation gives: the same for the same operands."""
+        width, manager = operands[0].width, self.manager
+        if (kind, width) not in self._functions:
+            sort = manager.mk_bv_sort(width)
+            signature = manager.mk_fun_sort([sort] * len(operands), sort)
+            self._functions[kind, width] = manager.mk_const(signature, f"_{kind.name}_{width}")
+        named = self._functions[kind, width]
+        term = manager.mk_term(Kind.APPLY, [named, *(operand.term for operand in operands)])
+        result = Word(self, term, width)
+        x, y = operands
+        self.definitions.append(_special(kind, x, y, result))
+        return result
+
     def evaluate(self, term: Any) -> Any:
         """A term without variables as a value."""
         return self._evaluator.simplify_term(term)
+
+
+def _special(kind: Any, x: Word, y: Word, result: Word) -> Truth:
+    """What IEEE 754 says of zeros, ones, infinities, NaN and signs of a product or quotient."""
+    top = 1 << (x.width - 1)
+    exponent_bits, digits = EXPONENT_BITS[x.width]
+    infinity = ((1 << exponent_bits) - 1) << (digits - 1)
+    (a, b), body = tuple(w & (top - 1) for w in (x, y)), result & (top - 1)
+    infinite, zero = (a == infinity) | (b == infinity), (a == 0) | (b == 0)
+    invalid = infinite & zero
+    if kind == Kind.FP_DIV:
+        invalid = ((a == 0) & (b == 0)) | ((a == infinity) & (b == infinity))
+        infinite, zero = (a == infinity) | (b == 0), (a == 0) | (b == infinity)
+    one = ((1 << (exponent_bits - 1)) - 1) << (digits - 1)
+    number = choose(b == one, body == a, body <= infinity)
+    if kind == Kind.FP_MUL:
+        number = choose(a == one, body == b, number)
+    value = choose(infinite, body == infinity, choose(zero, body == 0, number))
+    signed = result.is_negative.same(x.is_negative ^ y.is_negative)
+    return choose((a > infinity) | (b > infinity) | invalid, body > infinity, value & signed)
 
 
 class Truth:
@@ -365,9 +405,12 @@ class Real:
     def _result(self, kind: Any, mode: str | None, *others: Real) -> Real:
         """An operation; between numbers it is computed."""
         operands = (self, *others)
+        plain = all(x.is_plain for x in operands)
+        if self.theory.granted and kind in _GRANTED and not plain:
+            return self.theory.real(self.theory.function(kind, [x.bits for x in operands]))
         rounding = [self.theory.manager.mk_rm_value(_MODES[mode])] if mode else []
         value = self._new_term(kind, [*rounding, *(x.term for x in operands)], [])
-        return self.computed(value, self.width, all(x.is_plain for x in operands))
+        return self.computed(value, self.width, plain)
 
     def computed(self, value: Any, width: int, plain: bool) -> Real:
         """What a term of the solver's is; where it has no variables, its bits."""
@@ -445,6 +488,11 @@ class Real:
             ordered = ~(self.is_nan | other.is_nan)
             return ordered & ~self.compared("==", other)
         term = self._new_term(kinds[relation], [self.term, other.term], [])
+        return self._decided(term, self.is_plain and other.is_plain)
+
+    def same(self, other: Real) -> Truth:
+        """Whether both are one number with one sign, or both NaN."""
+        term = self._new_term(Kind.EQUAL, [self.term, other.term], [])
         return self._decided(term, self.is_plain and other.is_plain)
 
     def _decided(self, term: Any, plain: bool) -> Truth:

@@ -45,11 +45,17 @@ class Finding(NamedTuple):
 
 @dataclass
 class SolverClaim:
-    """What the solver is asked: `goal` of every value of the variables that fits the premises."""
+    """What the solver is asked: `goal` of every value of the variables that fits the premises.
+
+    Where operations are granted to be any function, most counterexamples in usual places are some
+    of the real functions, too.
+    """
 
     theory: Theory
     goal: Truth
     premises: list[Truth] = field(default_factory=list)
+    #: Where a counterexample is looked for first: at points that are not out of the way.
+    usual: Truth | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,8 @@ def prove(theorem: Theorem, limit: float = 60.0) -> ProofVerdict:
         return ProofVerdict(theorem, CONTRACT if theorem.contracts else PROVED, seconds)
     if answer != bz.Result.SAT:
         return ProofVerdict(theorem, OPEN, seconds)
+    if claim.usual is not None and solver.check_sat(claim.usual.term) != bz.Result.SAT:
+        solver.check_sat()
     point = {
         name: int(solver.get_value(word.term).value(), 2)
         for name, word in claim.theory.variables.items()

@@ -2,16 +2,21 @@
 
 The formulas of the calls are run on terms; what they read from a tile (factors, and exponents from
 the tables) is given to them. Operands are any numbers of the format, zeros and subnormals too; an
-accumulator is zero or a number of 24 digits between 2**-40 and 2**40. Taken for granted: products
-of few digits are exact in binary32, and a product with a power of two moves the exponent
+accumulator, or a number of bfloat16, is zero or between 2**-40 and 2**40. Taken for granted:
+products of few digits are exact in binary32, and a product with a power of two moves the exponent
 (where the result is no normal number all that is used is that it is small).
+
+One addend that is scaled and cut is a theorem of its own, with the bound of its whole number; a
+call takes it for each of its addends and has to show that its premises hold: the scale is that of
+the largest exponent. In calls with an accumulator or four terms the whole numbers may then be any
+below the bound.
 
 Source    docs/semantics.md §5; contracts: IEEE 754-2019 §5.4.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -23,15 +28,17 @@ from fpsim.judge.oracle.units import Ask, one_output
 from fpsim.judge.proofs.contracts import PRODUCT, Contracts
 from fpsim.judge.proofs.exact import HeldNumber, held, product
 from fpsim.judge.proofs.replay import TermBuilder
+from fpsim.judge.proofs.scaled import ScaledNumber, float_of, product_of, scaled
 from fpsim.judge.proofs.specification import Magnitude, ValueGrid, grid_of, rounded
 from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit import window
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
+from fpsim.kernels.lanes.arithmetic import to_whole
 from fpsim.products.by_unit.task import tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.by_unit.window import _FIELDS, _numbers, _sums
-from fpsim.records.formats import BINARY32, E5M2, Format
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3, E5M2, Format
 from fpsim.records.rounding import RNE, RTZ, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit
@@ -41,19 +48,71 @@ __all__ = ["theorems"]
 
 #: Exponents of accumulators that are not zero.
 _LEAST, _MOST = -40, 40
-_POWER = "product with a power of two"
+_POWER, _ADDEND = "product with a power of two", "addend"
+
+
+class _Aligned(NamedTuple):
+    """What an addend is by its own theorem, for the scale that belongs to the largest exponent."""
+
+    code: Word  # of the float that is scaled
+    scale: Word  # exponent field of the scale
+    fits: Truth  # no exponent is larger than the largest
+    size: Word  # of the whole number
+    negative: Truth
+
+    @property
+    def signed(self) -> Word:
+        return choose(self.negative, (self.size ^ self.size) - self.size, self.size)
 
 
 class _Scaled(Contracts):
-    """Contracts of products: of two operands, and with a power of two that a formula makes."""
+    """Contracts of products: of two operands, and with a power of two that a formula makes.
+
+    aligned   addends of a call, whose theorem is taken for granted.
+    """
+
+    def __init__(
+        self, theory: Theory, operands: list[tuple[Word, HeldNumber]], grid: ValueGrid,
+        aligned: Sequence[_Aligned] = (),
+    ) -> None:
+        super().__init__(theory, operands, grid)
+        self.aligned = aligned
+        self._scaled: dict[int, Word] = {}
 
     def get(self, name: str, usual: Any) -> Any:
-        return self.product if name == "fmul" else usual
+        rules = {"fmul": self.product, "fptosi": self.whole, "itofp": self.rounded}
+        return rules.get(name, usual)
 
     def product(self, x: Real, y: Real) -> Real:
-        if isinstance(self._number(x), HeldNumber) and isinstance(self._number(y), HeldNumber):
-            return super().product(x, y)
-        return self._moved(x, y)
+        """Of finite operands the exact product; else a number is moved."""
+        a, b = self._number(x), self._number(y)
+        if a is None or b is None:
+            return self._moved(x, y)
+        code, _ = float_of(product_of(a, b), 32)
+        return self.theory.real(code)
+
+    def whole(self, x: Real, width: int, signed: bool) -> Word:
+        """The whole number toward zero, by its digits."""
+        assert signed
+        assert width == x.width == 32
+        if id(x) in self._scaled:
+            return self._scaled[id(x)]
+        field = x.bits.cut(30, 23).extended(width)
+        self.theory.duties.append(("the whole number has 31 bits", field < 127 + 31))
+        digits = self.theory.word(1, 1).joined(x.bits.cut(22, 0)).extended(2 * width)
+        # One digit before the point for the field 127.
+        places = choose(field < 127, field ^ field, field - 126).extended(2 * width)
+        size = ((digits << places) >> 24).cut(width - 1, 0)
+        return choose(x.bits.is_negative, (size ^ size) - size, size)
+
+    def rounded(self, word: Word, width: int, signed: bool, mode: str = "RNE") -> Real:
+        """A whole number as a float, to nearest even or cut."""
+        negative = word.is_negative if signed else self.theory.truth(False)
+        size = choose(negative, (word ^ word) - word, word)
+        number = ScaledNumber(negative, size, self.theory.word(0, 12), 0)
+        if mode not in ("RNE", "RTZ") or width != 32:
+            return word.to_real(width, signed, mode)
+        return self.theory.real(float_of(number, width, cut=mode == "RTZ")[0])
 
     def _moved(self, x: Real, y: Real) -> Real:
         """x times a power of two; a zero times any number."""
@@ -61,6 +120,9 @@ class _Scaled(Contracts):
         zero = x.bits << 1 == 0
         plain = (power != 255) & (zero | ((y.bits.cut(22, 0) == 0) & (power != 0)))
         self.theory.duties.append(("the factor is a power of two", plain))
+        for addend in self.aligned:
+            if addend.code.term == x.bits.term:
+                return self._as_granted(addend, zero, power)
         sum_of_fields = field + power  # 127 more than the field of the result
         self.theory.duties.append(("no product overflows", zero | (sum_of_fields < 127 + 255)))
         sign, small = (x.bits ^ y.bits) & 1 << 31, self.theory.unnamed(32)
@@ -71,8 +133,18 @@ class _Scaled(Contracts):
         return self.theory.real(body | sign)
 
 
+    def _as_granted(self, addend: _Aligned, zero: Truth, power: Word) -> Real:
+        """An addend of the call, whose whole number is known where the scale is the right one."""
+        right = zero | (addend.fits & (power == addend.scale))
+        self.theory.duties.append(("the scale is that of the largest exponent", right))
+        result = self.theory.real(self.theory.unnamed(32))
+        self._scaled[id(result)] = addend.signed
+        self._alive.append(result)
+        return result
+
+
 class _Operand(NamedTuple):
-    """A binary16 number in binary32, and its exponent; that of subnormals is the smallest."""
+    """A number in binary32, and its exponent; that of subnormals is the smallest."""
 
     code: Word
     number: HeldNumber
@@ -85,7 +157,15 @@ def _operand(theory: Theory, name: str, grid: ValueGrid) -> tuple[_Operand, Trut
     field = number.exponent.extended(10)
     least = theory.word(grid.emin + 127, 10)
     exponent = choose(field < least, least, field) + 1
-    return _Operand(code, number, exponent), fits & number.is_finite
+    fits = fits & number.is_finite
+    if grid.emin < _LEAST - 60:  # products of all its numbers are none of binary32
+        fits = fits & (number.is_zero | _is_near_one(code))
+    return _Operand(code, number, exponent), fits
+
+
+def _is_near_one(code: Word) -> Truth:
+    field = code.cut(30, 23)
+    return (field >= 127 + _LEAST) & (field <= 127 + _MOST)
 
 
 def _functions(read: Callable[[], Any], tops: Callable[[], Any]) -> dict[str, Any]:
@@ -161,14 +241,22 @@ def _largest(addends: list[_Addend]) -> Word:
     return top
 
 
-def _is_sum(code: Word, addends: list[_Addend], digits: int, rounding: Rounding) -> Truth:
+def _multiple(addend: _Addend, top: Word, digits: int) -> Word:
+    """The addend's magnitude in units of 2**(emax - digits), cut; 0 of a zero."""
+    width = 28 + digits
+    below = (top - addend.power).extended(width) + addend.places
+    multiple = (addend.digits.extended(width) << digits) >> below
+    return choose(addend.counts, multiple, multiple ^ multiple)
+
+
+def _is_sum(
+    code: Word, aligned: list[_Aligned], top: Word, digits: int, rounding: Rounding
+) -> Truth:
     """Whole multiples of 2**(emax - digits), their exact sum, one rounding to 24 digits."""
-    top, width = _largest(addends), 28 + digits
+    width = 28 + digits
     total = top.theory.word(0, width)
-    for addend in addends:
-        below = (top - addend.power).extended(width) + addend.places
-        multiple = (addend.digits.extended(width) << digits) >> below
-        multiple = choose(addend.counts, multiple, multiple ^ multiple)
+    for addend in aligned:
+        multiple = addend.size.extended(width)
         total = choose(addend.negative, total - multiple, total + multiple)
     negative = total.is_negative
     size = choose(negative, (total ^ total) - total, total)
@@ -194,10 +282,42 @@ def _accumulator(theory: Theory) -> tuple[Word, _Addend, Truth]:
     code = theory.variable("c", 32)
     field = code.cut(30, 23).extended(10)
     zero = code << 1 == 0
-    in_range = (field >= 127 + _LEAST) & (field <= 127 + _MOST)
     digits = theory.word(1, 1).joined(code.cut(22, 0))
     addend = _Addend(code.is_negative, digits, 23, field + 129, field + 129, ~zero)
-    return code, addend, zero | in_range
+    return code, addend, zero | _is_near_one(code)
+
+
+def _product_addend(u: _Operand, v: _Operand) -> _Addend:
+    exact, digits = product(u.number, v.number)
+    zero = u.number.is_zero | v.number.is_zero
+    power = u.number.exponent.extended(10) + v.number.exponent.extended(10) + 2
+    return _Addend(
+        exact.negative, digits, digits.width - 2, power, u.exponent + v.exponent, ~zero
+    )
+
+
+def _code_of_product(u: _Operand, v: _Operand) -> Word:
+    return float_of(product_of(scaled(u.number), scaled(v.number)), 32)[0]
+
+
+def _aligned(code: Word, addend: _Addend, top: Word, digits: int, free: bool) -> _Aligned:
+    """What an addend is, scaled by 2**(digits - emax) and cut; `free`: any number below its bound.
+
+    Products are below 4, accumulators below 2.
+    """
+    size = _multiple(addend, top, digits).cut(31, 0)
+    if free:
+        anything = top.theory.unnamed(32)
+        top.theory.definitions.append(anything < _bound(addend, digits))
+        size = choose(addend.counts, anything, anything ^ anything)
+    fits = ~addend.counts | ((top >= addend.exponent) & (top >= addend.power))
+    # 127 + digits - emax, of emax in 10 bits, 256 more.
+    scale = (top ^ top) - top + (127 + 256 + digits)
+    return _Aligned(code, scale, fits, size, addend.negative)
+
+
+def _bound(addend: _Addend, digits: int) -> int:
+    return 1 << digits + (1 if addend.places == 23 else 2)
 
 
 def _unit(fmt: Format, terms: int, digits: int, rounding: Rounding) -> MatrixUnit:
@@ -209,33 +329,55 @@ def _unit(fmt: Format, terms: int, digits: int, rounding: Rounding) -> MatrixUni
 
 def _claim(unit: MatrixUnit, with_start: bool) -> SolverClaim:
     theory, fmt = Theory(), unit.inputs[0]
+    assert unit.window is not None
     grid = grid_of(fmt)
-    names = [(f"a{k}", f"b{k}") for k in range(unit.terms)]
     pairs, premises = [], []
-    for pair in names:
-        (u, fits_u), (v, fits_v) = (_operand(theory, name, grid) for name in pair)
+    for k in range(unit.terms):
+        (u, fits_u), (v, fits_v) = (_operand(theory, f"{side}{k}", grid) for side in "ab")
         pairs.append((u, v))
         premises += [fits_u, fits_v]
+    addends = [_product_addend(u, v) for u, v in pairs]
+    codes = [_code_of_product(u, v) for u, v in pairs]
+    c = theory.word(0, 32)
     if with_start:
         c, start, fits = _accumulator(theory)
         premises.append(fits)
-    else:
-        c, start = theory.word(0, 32), None
+        addends, codes = [start, *addends], [c, *codes]
+    top = _largest(addends)
+    free = with_start or unit.terms > 2
+    aligned = [
+        _aligned(code, addend, top, unit.window, free)
+        for code, addend in zip(codes, addends, strict=True)
+    ]
     operands = [(o.code, o.number) for pair in pairs for o in pair]
+    builder = TermBuilder(theory, _Scaled(theory, operands, grid, aligned))
+    code = _called(builder, UnitSettings(unit, fmt, fmt, Settings(BINARY32)), pairs, c)
+    return SolverClaim(theory, _is_sum(code, aligned, top, unit.window, unit.rounding), premises)
+
+
+def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
+    """A product, or an accumulator, scaled by any power of two and cut to a whole number."""
+    theory, grid = Theory(), grid_of(fmt or BINARY32)
+    power = theory.variable("scale", 8)
+    top = (power ^ power).extended(10) - power.extended(10) + (127 + 256 + digits)
+    operands: list[tuple[Word, HeldNumber]] = []
+    if fmt is None:
+        code, addend, fits = _accumulator(theory)
+        premises = [fits]
+    else:
+        (u, fits_u), (v, fits_v) = (_operand(theory, name, grid) for name in "uv")
+        code, addend, premises = _code_of_product(u, v), _product_addend(u, v), [fits_u, fits_v]
+        operands = [(u.code, u.number), (v.code, v.number)]
     builder = TermBuilder(theory, _Scaled(theory, operands, grid))
-    settings = UnitSettings(unit, fmt, fmt, Settings(BINARY32))
-    code = _called(builder, settings, pairs, c)
-    addends = [] if start is None else [start]
-    for u, v in pairs:
-        exact, digits = product(u.number, v.number)
-        zero = u.number.is_zero | v.number.is_zero
-        addends.append(_Addend(
-            exact.negative, digits, 2 * fmt.precision - 2,
-            u.number.exponent.extended(10) + v.number.exponent.extended(10) + 2,
-            u.exponent + v.exponent, ~zero,
-        ))
-    assert unit.window is not None
-    return SolverClaim(theory, _is_sum(code, addends, unit.window, unit.rounding), premises)
+    words = [word for word, _ in operands] or [code]
+    factors: list[Any] = [builder.floats(theory.real(word)) for word in words]
+    scale: Any = builder.floats(theory.real(power.extended(32) << 23))
+    number = factors[0] * factors[1] if operands else factors[0]
+    whole = builder.word(to_whole(number * scale))
+    aligned = _aligned(code, addend, top, digits, free=False)
+    premises += [(power > 0) & (power < 255), aligned.fits]
+    bounded = _multiple(addend, top, digits) < _bound(addend, digits)
+    return SolverClaim(theory, (whole == aligned.signed) & bounded, premises)
 
 
 def _check(unit: MatrixUnit, point: Point) -> Finding:
@@ -262,6 +404,9 @@ def _check(unit: MatrixUnit, point: Point) -> Finding:
     return Finding(shown, f"{int(value.view(np.uint32)):#010x}")
 
 
+_ABOUT = "calls of windowed units: products of all numbers of a format, cut, summed, rounded"
+
+
 def _theorem(
     fmt: Format, terms: int, digits: int, rounding: Rounding, with_start: bool
 ) -> Theorem:
@@ -271,12 +416,29 @@ def _theorem(
         f"call {fmt} {terms} terms{beside} window {digits} {rounding}", "unit calls",
         f"{terms} products of {fmt} numbers{beside} are cut to {digits} digits below the "
         "largest exponent, summed and rounded once",
-        partial(_claim, unit, with_start), partial(_check, unit), (PRODUCT, _POWER),
-        about="calls of windowed units: products of all numbers of a format, cut, summed, rounded",
+        partial(_claim, unit, with_start), partial(_check, unit), (PRODUCT, _POWER, _ADDEND),
+        about=_ABOUT,
+    )
+
+
+def _addend_theorem(fmt: Format | None, digits: int) -> Theorem:
+    what = f"product of two {fmt} numbers" if fmt else "accumulator"
+    return Theorem(
+        f"addend {fmt or 'accumulator'} window {digits}", "unit addends",
+        f"one {what}, scaled by any power of two and cut, is its multiple of the unit",
+        partial(_addend_claim, fmt, digits), None, (PRODUCT, _POWER),
+        quick=(fmt, digits) == (E5M2, 24),
+        about="one addend of a call, scaled by any power of two and cut to a whole number",
     )
 
 
 def theorems() -> Iterator[Theorem]:
-    """Sums to nearest and cut, in lanes of words."""
-    for digits, rounding in ((27, RNE), (23, RTZ)):
-        yield _theorem(E5M2, 2, digits, rounding, False)
+    """Sums to nearest and cut, in lanes of words: two terms, four with an accumulator."""
+    for digits in (27, 24):
+        yield _addend_theorem(None, digits)
+    for fmt in (E5M2, E4M3, BINARY16, BFLOAT16):
+        for digits in (27, 24):
+            yield _addend_theorem(fmt, digits)
+        for terms, digits, rounding in ((2, 27, RNE), (4, 27, RNE), (4, 24, RTZ)):
+            for with_start in (False, True):
+                yield _theorem(fmt, terms, digits, rounding, with_start)

@@ -22,7 +22,7 @@ from fpsim.records.rounding import SR, Rounding
 from fpsim.records.settings import Settings
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["FORMS", "Vectors", "of_format", "of_unit", "written"]
+__all__ = ["FORMS", "Row", "Vectors", "of_format", "of_unit", "written"]
 
 #: Operations and their operands.
 OPERANDS = {
@@ -225,10 +225,9 @@ def written(vectors: Vectors, form: str) -> Iterator[str]:
     00000001 00 03
     """
     names = " ".join(name for name, _ in vectors.columns)
-    note = (
-        f"{vectors.title}: {names} "
-        "(inexact 1, underflow 2, overflow 4, divbyzero 8, invalid 16)"
-    )
+    note = f"{vectors.title}: {names}"
+    if vectors.columns and vectors.columns[-1][0] == "flags":
+        note += " (inexact 1, underflow 2, overflow 4, divbyzero 8, invalid 16)"
     if form == "hex":
         yield f"# {note}"
         for row in vectors.rows:
@@ -268,11 +267,15 @@ def _as_systemverilog(vectors: Vectors, note: str) -> Iterator[str]:
     fields = " ".join(f"logic [{bits - 1}:0] {name};" for name, bits in vectors.columns)
     yield f"  typedef struct packed {{ {fields} }} vector_t;"
     yield f"  localparam int N = {len(vectors.rows)};"
-    yield "  localparam vector_t VECTORS [N] = '{"
+    # Arrays of structures as parameters are unknown to some simulators; a function is not.
+    yield "  function automatic vector_t vector(input int i);"
+    yield "    case (i)"
     for i, row in enumerate(vectors.rows):
         values = ", ".join(
             f"{bits}'h{_digits(v, bits)}" for v, (_, bits) in zip(row, vectors.columns, strict=True)
         )
-        yield f"    '{{{values}}}{',' if i + 1 < len(vectors.rows) else ''}"
-    yield "  };"
+        yield f"      {i}: vector = {{{values}}};"
+    yield "      default: vector = 'x;"
+    yield "    endcase"
+    yield "  endfunction"
     yield "endpackage"

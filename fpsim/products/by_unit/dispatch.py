@@ -120,9 +120,11 @@ def accumulate_whole(
     places: Places, *, fresh: bool,
 ) -> bool:
     """As `accumulate`, of windows that no other engine than a fast one takes; False if none can."""
+    if not (values.size and len(b)):
+        return True  # no outputs, or sums of no terms
     if not fits_any_lanes(a):
         return False
-    matrix = (-1, b.shape[1])
+    matrix = (math.prod(values.shape[:-1]), b.shape[1])
     flat = values.reshape(matrix), flags.reshape(matrix)
     job = Job(settings, a, np.ascontiguousarray(b), *flat, places, fresh=fresh)
     return any(engine(job) for engine in FAST)
@@ -141,7 +143,7 @@ def _stacked(
         return False  # what repeats would be written out
     left = np.broadcast_to(a, (*batch, m, k)).reshape(products, m, k)
     right = np.broadcast_to(b, (*batch, k, n)).reshape(products, k, n)
-    flat = values.reshape(-1, n), flags.reshape(-1, n)
+    flat = values.reshape(products * m, n), flags.reshape(products * m, n)
     job = Job(settings, Stack(left), right, *flat, places, fresh=fresh)
     return k > 0 and m * n > 0 and any(engine(job) for engine in FAST)
 

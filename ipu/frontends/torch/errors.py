@@ -3,19 +3,11 @@
 Rules of the machine check shapes and data types in their own words. A program that handles errors
 expects those of torch, so an operation that fails is tried once more by torch on copies; if torch
 refuses it, its error is raised.
-
-The line that errors name is the innermost frame outside of this package, of torch and of installed
-libraries; where there is none, the innermost one outside of this package and of torch.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import sysconfig
-from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,44 +15,18 @@ from torch.utils._pytree import tree_map
 
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.values import tensors_of
+from ipu.run import lines
+from ipu.run.lines import folder_of
 
 __all__ = ["error_of_torch", "explained", "is_foreign", "refusal", "user_line"]
 
 
-def _folder(path: str | Path) -> str:
-    return os.path.join(os.path.realpath(path), "")
-
-
-_OURS = tuple(_folder(Path(__file__).parents[3] / package) for package in ("fpsim", "ipu"))
-_TORCH = (_folder(Path(torch.__file__).parent),)
-_INSTALLED = tuple(
-    _folder(sysconfig.get_paths()[kind])
-    for kind in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
-)
+_TORCH = folder_of(Path(torch.__file__).parent)
 
 
 def user_line() -> str:
     """The line as FILE:NUMBER, "" where no frame is the user's."""
-    fallback = ""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        line, frame = frame.f_lineno, frame.f_back
-        owner = _owner(file)
-        if owner == "user":
-            return f"{file}:{line}"
-        if owner == "installed":
-            fallback = fallback or f"{file}:{line}"
-    return fallback
-
-
-@cache
-def _owner(file: str) -> str:
-    """Whose a file of Python is: "user", "installed" or, of us, torch and no file, ""."""
-    path = os.path.realpath(file)
-    if file.startswith("<") or path.startswith(_OURS) or path.startswith(_TORCH):
-        return ""
-    return "installed" if path.startswith(_INSTALLED) else "user"
+    return lines.user_line(_TORCH)
 
 
 def refusal(func: Any, call: Call) -> NotImplementedError:

@@ -14,8 +14,15 @@ import torch
 
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.aten.pointwise import number_of
-from ipu.frontends.torch.values import Memory, round_in_place, tensors_of, widest
+from ipu.frontends.torch.values import (
+    FORMATS,
+    Memory,
+    round_in_place,
+    tensors_of,
+    to_narrow,
+    widest,
+)
+from ipu.ops.bounds import number_of
 from ipu.run.account import Account
 
 __all__ = ["EXACT", "OF_REAL_NUMBERS", "Move", "constants_of", "is_exact"]
@@ -53,8 +60,8 @@ _MOVES = """
 _SELECTIONS = """
     sort topk kthvalue median nanmedian mode max min amax amin aminmax maximum minimum fmax fmin
     cummax cummin _cummax_helper _cummin_helper abs absolute neg negative positive sign sgn
-    copysign floor ceil trunc round frac fix threshold hardshrink hardshrink_backward
-    hardtanh_backward heaviside max_pool2d_with_indices max_pool3d_with_indices
+    copysign floor ceil trunc round frac fix threshold heaviside
+    max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d msort
     real unique_dim unique_consecutive _unique2 _unique
 """
@@ -84,6 +91,10 @@ _NOT = frozenset(
     )
 )
 _NAMESPACES = ("profiler", "prim", "rngprims")
+#: Moves in which torch converts numbers of one data type into another one: into that of the first
+#: tensor, and of what is written.
+_INTO_FIRST = frozenset({"masked_fill", "index_fill", "fill"})
+_INTO_WRITTEN = _INTO_FIRST | {"cat", "stack", "hstack", "vstack"}
 
 
 def is_exact(func: Any) -> bool:
@@ -124,12 +135,16 @@ class Move:
         self._memory, self._account, self._call = memory, account, call
         base = func._schema.name.partition("::")[2].removesuffix("_")
         self._is_random, self._is_empty = base in RANDOM, "empty" in base
+        self._is_choice = str(func) == "aten.where.self"
+        self._converts = base in (_INTO_WRITTEN if written else _INTO_FIRST) or self._is_choice
         # What random numbers are drawn with is no number of the result.
         self._constants = () if self._is_random else constants_of(func)
 
     def plain(self, args: Any, kwargs: Any) -> Any:
         """Where every tensor holds the format of its data type."""
         self._account.add("exact", self._name, 0)
+        if self._converts:
+            args = self._fitted(self._taker(args, kwargs), args)
         result = self._func(*args, **kwargs)
         self._memory.moved(tensors_of(args, kwargs), result)
         return result
@@ -144,7 +159,9 @@ class Move:
         if self._constants and held and held != {BINARY32}:
             args, kwargs = self._with_constants(flat, args, kwargs)
         if self._written:
-            return self._into(args, kwargs, len(held) > 1)
+            return self._into(args, kwargs)
+        if self._converts and (taker := self._taker(args, kwargs)).dtype in FORMATS:
+            args = self._fitted(taker, args)
         result = self._func(*args, **kwargs)
         memory.moved(flat, result)
         if held and None not in formats:
@@ -169,32 +186,49 @@ class Move:
                 copy.copy_(rounded)
             memory.mark(copy, fmt, is_gradient=True)
 
-    def _into(self, args: Any, kwargs: Any, are_mixed: bool) -> Any:
+    def _into(self, args: Any, kwargs: Any) -> Any:
         """In place: numbers of another format are cast first, those from outside rounded."""
         memory = self._memory
-        target = self._target(args, kwargs)
+        target = self._taker(args, kwargs)
         held = memory.format_of(target) if isinstance(target, torch.Tensor) else None
-        if held is not None and are_mixed:
-            args = tuple(x if x is target else self._cast(x, held) for x in args)
-        result = self._func(*args, **kwargs)
+        result = self._func(*self._fitted(target, args), **kwargs)
         if held not in (None, BINARY32) and target.dtype == torch.float32:
             round_in_place(target, held)
         if held is not None and memory.format_of(target) is None:
             memory.mark(target, held)  # another storage, as of a deep copy
         return result
 
-    def _target(self, args: Any, kwargs: Any) -> Any:
-        place = self._written[0]
-        return kwargs.get(place) if isinstance(place, str) else args[place]
+    def _taker(self, args: Any, kwargs: Any) -> Any:
+        """What takes the numbers of others: what is written, else what has the result's type."""
+        if self._written:
+            place = self._written[0]
+            return kwargs.get(place) if isinstance(place, str) else args[place]
+        if self._is_choice:
+            _, x, y = args
+            return x if x.dtype == torch.result_type(x, y) else y
+        return args[0]
 
-    def _cast(self, x: Any, held: Format) -> Any:
-        """A tensor of another format, by the device."""
-        if not isinstance(x, torch.Tensor) or x.dtype != torch.float32:
+    def _fitted(self, target: Any, args: Any) -> Any:
+        """The arguments in the format of the tensor that takes their numbers."""
+        held = self._memory.format_of(target) if isinstance(target, torch.Tensor) else None
+        if held is None:
+            return args
+        return tuple(x if x is target else self._cast(x, held, target.dtype) for x in args)
+
+    def _cast(self, x: Any, held: Format, dtype: torch.dtype) -> Any:
+        """A tensor of another format, or those in a list, by the device."""
+        if isinstance(x, (list, tuple)):
+            return [self._cast(item, held, dtype) for item in x]
+        if not isinstance(x, torch.Tensor):
             return x
+        if x.dtype != dtype and not (self._converts and dtype in FORMATS):
+            return x
+        if x.dtype == torch.float64:
+            return to_narrow(x, dtype)
         if self._memory.format_of(x) in (None, held):
             return x
         self._call()
-        return self._memory.write(self._memory.read(x, held), x.dtype)
+        return self._memory.write(self._memory.read(x, held), dtype)
 
     def _with_constants(self, flat: Any, args: Any, kwargs: Any) -> Any:
         """Numbers among the arguments, as constants of the format that is computed in."""

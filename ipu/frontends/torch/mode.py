@@ -240,6 +240,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         from torch._decomp import decomposition_table
 
         with self:
+            if "_backward" in func._schema.name and not args[1].numel():
+                return torch.zeros_like(args[1])  # torch's words for it divide by the number
             return decomposition_table[func](*args, **kwargs)
 
     def _primitive(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -268,6 +270,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
                 self._program.account.add("integer", str(func), 0)
                 return func(*args, **kwargs)
             targets = [kwargs[n] for n in names] if is_out else [args[i] for i in written]
+            if not is_out and targets[0].ndim == 0:
+                self._keep_counter(targets[0], base)
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
             results = compute(args, rest)
             done = self._program.writing(base, args, rest)
@@ -285,6 +289,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return targets[0] if len(targets) == 1 else tuple(targets)
 
         return run
+
+    def _keep_counter(self, number: torch.Tensor, base: str) -> None:
+        """A single number that an optimiser has just made counts in binary32 from the start."""
+        is_new = number.dtype is torch.float32 and self._memory.format_of(number) is None
+        if is_new and self._program.call(f"aten.{base}").is_update:
+            self._memory.mark(number, BINARY32)
 
     def _no_functional(self, func: Any, args: Any, kwargs: Any) -> Any:
         if not _has_float(args, kwargs):

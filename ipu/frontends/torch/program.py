@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
@@ -26,7 +27,7 @@ from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
 from ipu.run.patterns import PatternError
 
-__all__ = ["join_replicas", "nudged", "run_program", "settings_of"]
+__all__ = ["join_replicas", "nudged", "perturbed", "run_program", "settings_of"]
 
 #: Set in every process of poprun.
 _BY_POPRUN = "POPDIST_NUM_INSTANCES"
@@ -65,6 +66,32 @@ def join_replicas(session: Session) -> int:
     session.replica = cluster.rank
     session.listing = members.program if cluster.size > 1 else None
     return cluster.size
+
+
+@contextmanager
+def perturbed() -> Iterator[None]:
+    """Inside, the parameters of a module are moved by a unit in the last place at its first call.
+
+    Neighbours go to opposite sides. So a run shows how the program amplifies an error.
+    """
+    moved = WeakSet[torch.nn.Module]()
+
+    def move(module: torch.nn.Module, _: Any) -> None:
+        if module in moved:
+            return
+        moved.add(module)
+        for parameter in module.parameters(recurse=False):
+            values = host_values(parameter)
+            if values.dtype == np.float32:
+                ends = np.where(np.arange(values.size).reshape(values.shape) % 2, np.inf, -np.inf)
+                near = np.nextafter(values, ends.astype(np.float32))
+                values[...] = np.where(values == 0, 0, near)
+
+    handle = register_module_forward_pre_hook(move)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @contextmanager

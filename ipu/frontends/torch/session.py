@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
+from ipu.frontends.torch.entering import Entering
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
@@ -43,16 +44,7 @@ from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_stat
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.updates import StepRows
-from ipu.frontends.torch.values import (
-    FORMATS,
-    WEIGHT,
-    Memory,
-    TensorMap,
-    is_lazy,
-    outside_transforms,
-    stored,
-    tensors_of,
-)
+from ipu.frontends.torch.values import FORMATS, Memory, tensors_of
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import Target
@@ -153,12 +145,7 @@ class Session(Run):
         self._calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         #: Those of the block without gradients that is open.
         self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
-        #: Parameters that have their format, those that no module has, and modules that ran.
-        self._parameters, self._loose = TensorMap[bool](), TensorMap[bool]()
-        self._entered: WeakSet[torch.nn.Module] = WeakSet()
-        #: Lazy modules that have been entered without parameters, and their layers.
-        self._unmade: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
-        self._has_unmade = False
+        self._entering = Entering(self)
 
     def measure(self) -> LayerMeter:
         """Measure the program's first step, and end the program behind it by StepMeasured.
@@ -230,8 +217,8 @@ class Session(Run):
     def call(self, operation: str) -> Call:
         """The operation of that name, without overload: its layer, policy and place."""
         layers, device = self.layers, self.device
-        if self._has_unmade:
-            self._take_made()
+        if self._entering.has_unmade:
+            self._entering.made()
         where = layers.where(operation)
         if self._may_have_stepped and where.direction == "forward":
             self._end_last_step()
@@ -333,49 +320,7 @@ class Session(Run):
         """Parameters take the policy's format when their layer first runs."""
         if len(self.layers.stack) == 1:
             self.replicas.enter(module)
-        layer = self.layers.name_of(module)
-        with outside_transforms():
-            self._take(module, layer)
-
-    def _take(self, module: torch.nn.Module, layer: str) -> None:
-        """Parameters of a module take the policy's format, where they have numbers."""
-        present = [stored(parameter) for parameter in module.parameters(recurse=False)]
-        parameters = [parameter for parameter in present if parameter is not None]
-        if len(parameters) < len(present):
-            if any(map(is_lazy, module.parameters(recurse=False))):
-                self._unmade[module], self._has_unmade = layer, True
-            return
-        is_new = module not in self._entered
-        if is_new:
-            self._entered.add(module)
-        for parameter in parameters:
-            is_first = self._is_first(parameter)
-            if is_first:
-                self.account.parameter(layer, parameter.numel())
-            if is_new:
-                self.gradients.know(parameter)
-                self.memory.give_role(parameter, WEIGHT)
-            if not self.memory.is_plain:
-                self.memory.enter(parameter, self.policy.of(layer).param, is_first=is_first)
-            if is_new:
-                self.changer.follow(parameter)
-                self.observer.note_weights(parameter)
-
-    def _is_first(self, parameter: torch.Tensor) -> bool:
-        """Whether a parameter of a module enters for the first time."""
-        if not isinstance(parameter, torch.nn.Parameter) or parameter in self._parameters:
-            return False
-        self._parameters[parameter] = True
-        return True
-
-    def _take_made(self) -> None:
-        """Lazy modules make their parameters after they are entered."""
-        for module, layer in list(self._unmade.items()):
-            if not any(map(is_lazy, module.parameters(recurse=False))):
-                del self._unmade[module]
-                with outside_transforms():
-                    self._take(module, layer)
-        self._has_unmade = bool(self._unmade)
+        self._entering.module(module, self.layers.name_of(module))
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         self._check_patterns()
@@ -383,12 +328,7 @@ class Session(Run):
             self.meter.start_update(optimiser)
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         self.replicas.average(parameters, self.step)
-        for parameter in parameters:
-            if not self.layers.layer_of(parameter) and parameter not in self._loose:
-                self._loose[parameter] = True
-                self.account.parameter("optimizer", parameter.numel())
-            if not self.memory.is_plain:
-                self.memory.enter(parameter, self.policy.default.param)
+        self._entering.of_optimiser(parameters)
         control = self.device.control
         is_first = optimiser not in self._optimisers  # operations without a rule show then
         self._optimisers.add(optimiser)

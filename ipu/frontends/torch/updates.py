@@ -53,8 +53,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "rprop": ("prevs", "step_sizes", _STEP),
     "asgd": ("axs", "mus", "etas", _STEP),
 }
-#: Lists of single numbers: those that the machine computes, which have the parameters' format at
-#: first, and those that Python computes.
+#: Lists of single numbers, all in binary32: those that the machine computes, and Python's.
 _COUNTED, _OF_HOST = (_STEP, "mu_products"), ("mus", "etas")
 #: Options that no row has: unusual where they are set.
 _UNUSUAL = frozenset((
@@ -225,9 +224,8 @@ class StepRows:
             slot, place = None, None
             if x is not None:
                 held = memory.format_of(x)
-                slot = memory.read(x, held or (
-                    BINARY32 if name in _OF_HOST else call.policy.param
-                ))
+                is_single = name in _COUNTED or name in _OF_HOST
+                slot = memory.read(x, held or (BINARY32 if is_single else call.policy.param))
                 # What holds no format was rounded into other memory.
                 place = slot.carrier if held is not None else None
             slots.append(slot)

@@ -13,6 +13,7 @@ from typing import Any
 from fpsim.state.files import write_whole
 from ipu.run.endpoints import final_loss
 from ipu.run.pages.page import headline
+from ipu.run.pages.rendering import data_url, write_figures, write_page
 from ipu.run.paired import Comparison
 from ipu.run.report import totals
 from ipu.run.text import COUNTERS, why_no_loss
@@ -56,7 +57,6 @@ def write_comparison(
     comparison    the answers, and the pairs that they follow from.
     """
     from ipu.run.pages.figures import loss_figure
-    from ipu.run.pages.rendering import write_figures, write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     reports = {run.way: run.report for run in runs if run.report is not None}
@@ -67,7 +67,8 @@ def write_comparison(
         "rows": summary_rows(runs), "columns": list(reports), "layers": _layers(reports),
         "headlines": {way: headline(report) for way, report in reports.items()},
         "reasons": {way: why_no_loss(report) for way, report in reports.items()},
-        "comparison": comparison, "verdicts": list(verdict_rows(comparison)),
+        "pages": _pages(folder, runs), "comparison": comparison,
+        "verdicts": list(verdict_rows(comparison)),
         "verdict_heads": VERDICT_HEADS, "pairs_table": _write_pairs(folder, comparison),
     }
     return write_page(folder / "index.html", "compare", content)
@@ -87,15 +88,24 @@ def verdict_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def _write_pairs(folder: Path, comparison: Comparison) -> str:
-    """The table from which the answers follow, as a file beside the page; "" of one pair."""
+    """The table that the answers follow from, as a file, and as a URL; "" of one pair."""
     if not comparison.judged:
         return ""
     with io.StringIO(newline="") as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(PAIR_HEADS)
         writer.writerows(comparison.rows)
-        write_whole(folder / "pairs.csv", text.getvalue().encode())
-    return "pairs.csv"
+        content = text.getvalue().encode()
+    write_whole(folder / "pairs.csv", content)
+    return data_url("text/csv", content)
+
+
+def _pages(folder: Path, runs: Sequence[Compared]) -> dict[str, str]:
+    """The pages of the runs by way, as URLs that hold them: they travel with the comparison."""
+    return {
+        run.way: data_url("text/html", (folder / run.page).read_bytes())
+        for run in runs if run.page and (folder / run.page).exists()
+    }
 
 
 def summary_rows(runs: Sequence[Compared]) -> list[tuple[str, ...]]:

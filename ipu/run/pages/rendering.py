@@ -7,6 +7,7 @@ page as data URLs.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from fpsim.state.files import write_whole
+from ipu.run.verdict import SPREAD
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data_url", "environment", "png_url", "write_figures", "write_page"]
+__all__ = ["data_url", "dead_links", "environment", "png_url", "write_figures", "write_page"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -43,11 +45,34 @@ def environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
 
 
 def write_page(path: Path, template: str, content: Mapping[str, Any]) -> Path:
-    """Write a page; its template is TEMPLATE.html.jinja, or .md.jinja for a path that ends so."""
+    """Write a page; its template is TEMPLATE.html.jinja, or .md.jinja for a path that ends so.
+
+    Beside `content` a template may use `date`, and `spread`, the sentence on what ± means.
+    """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     page = environment().get_template(f"{template}{path.suffix}.jinja")
-    write_whole(path, page.render(date=date, **content).encode())
+    text = page.render(date=date, spread=SPREAD, **content)
+    if path.suffix == ".html":
+        dead = dead_links(text)
+        assert not dead, f"{path.name} is forwarded alone, and these links lead out of it: {dead}"
+    write_whole(path, text.encode())
     return path
+
+
+def dead_links(page: str) -> list[str]:
+    """Links and sources of a page that lead nowhere once it is forwarded alone.
+
+    Those that live are anchors of the page, contents as `data:`, and absolute addresses.
+
+    >>> dead_links('<p id="a"><a href="#a"></a><a href="#b"></a><img src="c.png">')
+    ['#b', 'c.png']
+    """
+    anchors = set(re.findall(r'\bid="([^"]*)"', page))
+    links = re.findall(r'\b(?:href|src)="([^"]*)"', page)
+    return [
+        link for link in links
+        if not (link.startswith(("data:", "https://")) or (link[:1] == "#" and link[1:] in anchors))
+    ]
 
 
 def data_url(kind: str, content: bytes) -> str:

@@ -84,14 +84,14 @@ def test_each_case_says_what_it_measures():
 
 
 def test_a_tool_of_one_thread_is_measured_beside_one_thread():
-    seen = []
+    thread_counts = []
 
     def call():
-        seen.append(get_threads())
+        thread_counts.append(get_threads())
 
     (record,) = run([TimedCase("t", "f", lambda: call, call, 1, 1, alone=True)], 3)
     assert record.threads == 1
-    assert set(seen) == {1}
+    assert set(thread_counts) == {1}
     cases = [*rounding.cases(TINY, quick=True), *arith.cases(TINY, quick=True)]
     alone = {c.peer.split()[0] for c in cases if c.peer and c.alone}
     assert alone >= {"numpy", "ml_dtypes", "gfloat"}
@@ -109,7 +109,7 @@ def test_every_tool_that_is_installed_takes_what_it_is_given(fmt):
 
 def test_every_case_is_a_loop_of_so_many_iterations():
     expected = {"feed repeat": (0, 0), "feed infeed": (1, 0), "feed outfeed": (0, 1)}
-    seen = []
+    topics = []
     for case in cases(Size(1, 1), quick=True):
         call = case.prepare()
         with record_launches() as record:
@@ -121,7 +121,7 @@ def test_every_case_is_a_loop_of_so_many_iterations():
             case.reference()
             moved = counters.bytes_in + counters.bytes_out
             assert moved == case.n * ELEMENTS[case.data][0]
-        seen.append((case.topic, case.data))
-    assert len(seen) == len(set(seen)) == 2 + 2 * len(ELEMENTS)
+        topics.append((case.topic, case.data))
+    assert len(topics) == len(set(topics)) == 2 + 2 * len(ELEMENTS)
     del call
     gc.collect()

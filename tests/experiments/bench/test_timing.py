@@ -31,11 +31,11 @@ def test_medians_and_ratio_come_from_the_clock():
 
 def test_threads_are_set_and_given_back():
     before = get_threads()
-    seen = []
-    case = TimedCase("t", "f", lambda: lambda: seen.append(get_threads()), None, 1, 1)
+    thread_counts = []
+    case = TimedCase("t", "f", lambda: lambda: thread_counts.append(get_threads()), None, 1, 1)
     (record,) = run([case], 3)
     assert record.threads == 3
-    assert set(seen) == {3}
+    assert set(thread_counts) == {3}
     assert get_threads() == before
 
 

@@ -117,8 +117,8 @@ def asked(monkeypatch):
     """The arguments of run_series."""
     calls = []
 
-    def run_series(chosen, out, **rest):
-        calls.append(([e.name for e in chosen], str(out), rest))
+    def run_series(experiments, out, **rest):
+        calls.append(([e.name for e in experiments], str(out), rest))
         return 0
 
     monkeypatch.setattr(series, "run_series", run_series)
@@ -133,6 +133,11 @@ def test_the_default_report_and_all_of_it(asked):
     assert every == list(catalogue())
     assert (out, rest) == ("o", {"quick": True, "seed": 5, "jobs": 3})
     assert plain == {"quick": False, "seed": 0, "jobs": 1}
+
+
+def test_a_run_of_named_experiments_takes_its_options(asked):
+    assert main(["run", "swamping", "--quick", "--seed", "5", "--out", "o", "--jobs", "3"]) == 0
+    assert asked == [(["swamping"], "o", {"quick": True, "seed": 5, "jobs": 3})]
 
 
 PROGRAM = "import sys; from ipu.experiments.cli import main; sys.exit(main([]))"

@@ -62,14 +62,14 @@ def test_the_listing_says_what_is_there(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     {"data mnst --to d": "use mnist", "data mnist": "use --to FOLDER, or set FPSIM_DATA"}.items(),
 )
-def test_bad_input_is_one_line(line, said, capsys, monkeypatch):
+def test_bad_input_is_one_line(line, message, capsys, monkeypatch):
     monkeypatch.delenv("FPSIM_DATA", raising=False)
     assert main(line.split()) == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 

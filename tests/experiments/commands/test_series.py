@@ -143,8 +143,8 @@ def test_a_result_that_the_disk_does_not_take_is_printed(out, monkeypatch, capsy
         f"fpsim: dice: not saved: {out / 'dice' / 'data.csv'}: No space left on device; "
         "make room, or name another folder\n"
     )
-    kept = {p: p.read_bytes() for p in before if p.parent.name == "dice" and p.suffix == ".csv"}
-    assert kept.items() <= before.items()
+    tables = {p: p.read_bytes() for p in before if p.parent.name == "dice" and p.suffix == ".csv"}
+    assert tables.items() <= before.items()
 
 
 def test_a_full_disk_costs_the_older_result_nothing(out, monkeypatch, capsys):

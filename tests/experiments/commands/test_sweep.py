@@ -116,13 +116,13 @@ def test_an_interrupted_sweep_goes_on(tmp_path):
     wait_for_jobs(process, tmp_path, 1)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    kept = tmp_path / "swamping" / "jobs"
+    jobs = tmp_path / "swamping" / "jobs"
     assert (process.returncode, err.lstrip()) == (130, (  # click ends the line of the ^C
-        f"fpsim: interrupted; finished jobs are kept in {kept}; the same command with --resume "
+        f"fpsim: interrupted; finished jobs are kept in {jobs}; the same command with --resume "
         "goes on\n"
     ))
     assert_gone(process.pid)
-    before = {path: path.stat().st_mtime_ns for path in kept.glob("*.json")}
+    before = {path: path.stat().st_mtime_ns for path in jobs.glob("*.json")}
     assert before
     again = started(tmp_path, "--workers", "2", "--resume")
     _, err = again.communicate(timeout=300)

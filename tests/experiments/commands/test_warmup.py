@@ -21,13 +21,13 @@ def test_every_kind_of_product_and_network_is_called():
 
 
 def test_calls_are_made_and_counted(monkeypatch, capsys):
-    made = []
-    few = [("one", lambda: made.append(1)), ("two", lambda: made.append(2))]
+    calls = []
+    few = [("one", lambda: calls.append(1)), ("two", lambda: calls.append(2))]
     if reaches("full"):
         few = [*list(warm.calls())[:3], *few]
     monkeypatch.setattr(warm, "calls", lambda: iter(few))
     assert main(["warmup"]) == 0
-    assert made == [1, 2]
+    assert calls == [1, 2]
     assert f"{len(few)} kinds of calls are ready" in capsys.readouterr().out
 
 

@@ -53,15 +53,15 @@ def test_halves_accumulate_as_numpys(reduction):
     gradients = draw.standard_normal((8, 50)).astype(np.float16)
     total = np.zeros(50, np.float16)
     for n, gradient in enumerate(gradients):
-        kept, share = np.float16(1), np.float16(1)
+        decay, share = np.float16(1), np.float16(1)
         if reduction is Reduction.MEAN:
             share = np.float16(1 / 8)
         if reduction is Reduction.RUNNING_MEAN:
-            kept, share = (
+            decay, share = (
                 np.float16(np.float32(n) / np.float32(n + 1)),
                 np.float16(np.float32(1) / np.float32(n + 1)),
             )
-        total = total * kept + gradient * share
+        total = total * decay + gradient * share
     way = accumulated_gradients.AccumulatorWay(reduction)
     result = accumulate(gradients.astype(np.float64), way, Device())
     assert result.codes().tolist() == total.view(np.uint16).tolist()
@@ -89,8 +89,8 @@ def test_a_plan_accumulates_the_same_bits(few, way):
     data = digits.load()
     trainer.forward(data.images[samples[:1]])
     for name, variable in trainer.variables.items():
-        own = network.trainer.variables[name].array
-        variable.array = trainer.device.context(BINARY16).wrap(own.carrier)
+        array = network.trainer.variables[name].array
+        variable.array = trainer.device.context(BINARY16).wrap(array.carrier)
     _, (gathered,) = trainer._gradients(data.images[samples], data.labels[samples], Statistic())
     planned = np.concatenate([g.codes().reshape(-1) for g, _ in gathered.pairs])
     alone = accumulate(network.gradients(), ACCUMULATORS[way], Device())

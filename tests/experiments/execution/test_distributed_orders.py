@@ -84,12 +84,12 @@ def test_the_error_is_in_unit_roundoffs():
 
 def test_a_library_is_compared_with_each_order_to_nearest(values, sums):
     exact = np.array([math.fsum(column) for column in values.T])
-    own = sums[("FP32", "RNE"), Order.TREE].codes()
-    rows = list(against("a library", {"FP32": own.tolist()}, sums, exact))
+    library_codes = sums[("FP32", "RNE"), Order.TREE].codes()
+    rows = list(against("a library", {"FP32": library_codes.tolist()}, sums, exact))
     assert [row["order"] for row in rows] == [order.value for order in ORDERS]
     for row in rows:
         other = sums[("FP32", "RNE"), Order.parse(row["order"])].codes()
-        assert row["differ"] == float((own != other).mean())
+        assert row["differ"] == float((library_codes != other).mean())
     differ = {row["order"]: row["differ"] for row in rows}
     assert differ.pop("tree") == 0.0
     assert min(differ.values()) > 0.0
@@ -148,7 +148,7 @@ def test_processes_have_the_bits_of_one(values, sums, tmp_path, monkeypatch):
     every = distributed_orders.run_instances(
         distributed_orders.in_process, 2, "grpc", REPLICAS, path=str(tmp_path / "x.npy"), seed=5
     )
-    assert [own["digests"] for own in every] == [expected, expected]
+    assert [worker["digests"] for worker in every] == [expected, expected]
 
 
 def test_mpis_own_sum_is_another_one(values, sums, tmp_path, monkeypatch):
@@ -162,6 +162,6 @@ def test_mpis_own_sum_is_another_one(values, sums, tmp_path, monkeypatch):
         distributed_orders.in_process, REPLICAS, "mpi", path=str(tmp_path / "x.npy"), seed=5
     )
     expected = {name_of(*key): distributed_orders._digest(x) for key, x in sums.items()}
-    assert all(own["digests"] == expected for own in every)
+    assert all(worker["digests"] == expected for worker in every)
     codes = np.array(every[0]["codes"]["FP32"], np.uint32)
     assert (codes != sums[("FP32", "RNE"), Order.TF_RING].codes()).any()

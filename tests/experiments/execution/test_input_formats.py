@@ -72,17 +72,8 @@ def test_the_sentence_is_computed_a_second_time(quick):
     worst = different["uint8, device in FP16"]
     assert f"up to {worst} of 256 pixel values differ" in quick.answer
     assert "takes 120 µs as bytes instead of 482 µs" in quick.answer
-    single, small = (
-        quick.column("accuracy", part="training", way=way)
-        for way in ("FP32, host", "uint8, device in FP16")
-    )
-    assert f"{100 * (small - single).mean():+.2f} ±" in quick.answer
-
-
-def test_few_seeds_that_agree_decide_nothing(quick):
-    """Three trainings on few digits: their spread may be 0, their uncertainty is not."""
-    effect = input_formats.difference(list(quick.rows))
-    assert effect.uncertainty > 0.01
+    assert quick.answer.startswith("Undecided by this run; 5 pairs of runs would decide it. ")
+    assert "uint8, device in FP16: cannot tell (3 of 5 pairs)" in quick.answer
 
 
 @pytest.mark.parametrize(
@@ -92,7 +83,8 @@ def test_the_verdict_follows_the_accuracies(quick, loss, word):
     rows = [dict(row) for row in quick.rows if row["part"] != "training"]
     for seed in range(200):
         for way in input_formats.WAYS:
-            lost = loss if way.name == input_formats.SMALLEST else 0.0
+            scatter = 0.001 * (-1) ** seed
+            lost = loss + scatter if way.name == input_formats.SMALLEST else 0.0
             rows.append({"part": "training", "way": way.name, "seed": seed, "accuracy": 0.9 - lost})
     assert input_formats._answer(rows).startswith(word)
 

@@ -55,28 +55,28 @@ def test_the_trace_is_sorted_and_holds_every_event_of_every_plan(plans):
     assert times == sorted(times)
     processes = {r["pid"]: r["args"]["name"] for r in rows if r["name"] == "process_name"}
     assert processes == {0: "one, IPU 0", 1: "one, IPU 1", 2: "other, IPU 0", 3: "other, IPU 1"}
-    for first, own in zip((0, 2), plans.values(), strict=True):
+    for first, measured in zip((0, 2), plans.values(), strict=True):
         bars = Counter(
             (row["pid"] - first, row["cat"], row["args"]["slot"], row["args"]["micro_batch"])
             for row in rows
             if row["ph"] == "X" and first <= row["pid"] < first + 2
         )
-        assert bars == Counter((e.ipu, e.kind, e.slot, e.micro_batch) for e in own.events)
+        assert bars == Counter((e.ipu, e.kind, e.slot, e.micro_batch) for e in measured.events)
         slots = [row for row in rows if row["ph"] == "i" and row["pid"] == first]
-        assert len(slots) == len({event.slot for event in own.events})
+        assert len(slots) == len({event.slot for event in measured.events})
         assert {row["s"] for row in slots} == {"p"}
 
 
 def test_slots_and_account_are_plain_json_and_share_nothing(plans):
     files = plan_files(plans)
     slots, accounts = json.loads(files["slots.json"]), json.loads(files["account.json"])
-    for name, own in plans.items():
-        assert slots[name]["slots"] == own.plan.slots
-        assert len(slots[name]["programs"]) == len(own.plan.programs)
-        assert slots[name]["stash"]["fifo"] == list(own.plan.stash.fifo)
+    for name, measured in plans.items():
+        assert slots[name]["slots"] == measured.plan.slots
+        assert len(slots[name]["programs"]) == len(measured.plan.programs)
+        assert slots[name]["stash"]["fifo"] == list(measured.plan.stash.fifo)
         assert not slots[name].keys() & accounts[name].keys()
         assert sum(row["bytes"] for row in accounts[name]["memory"]["live"]) == sum(
-            row.bytes for row in own.lives
+            row.bytes for row in measured.lives
         )
 
 
@@ -86,7 +86,7 @@ def test_measuring_repeats_itself_and_the_digest_sees_the_seed():
     assert (first.digest, first.loss) == (again.digest, again.loss)
     assert first.digest != other.digest
     assert first.figures == other.figures
-    assert [own.input_bytes for own in first.figures] == [
+    assert [figures.input_bytes for figures in first.figures] == [
         2 * BATCH * n for n in (64, 128, 128, 128)
     ]
     assert any(unit.name == "AMP_F16_F32" or "AMP" in unit.name for unit in first.units)

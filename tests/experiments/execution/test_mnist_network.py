@@ -43,8 +43,8 @@ def test_accuracy_has_its_known_answer_and_takes_the_last_labels():
 
 
 def test_options_say_strategy_and_offload():
-    chosen = tutorial.options("sharded", iterations=3, accumulation=4, offload=True, seed=5)
-    assert (chosen.device_iterations, chosen.random_seed) == (3, 5)
-    assert chosen.Training.gradient_accumulation == 4
-    assert chosen.execution_strategy.schedule == "sequential"
-    assert "location_optimizer={'onChip': 0}" in repr(chosen)
+    options = tutorial.options("sharded", iterations=3, accumulation=4, offload=True, seed=5)
+    assert (options.device_iterations, options.random_seed) == (3, 5)
+    assert options.Training.gradient_accumulation == 4
+    assert options.execution_strategy.schedule == "sequential"
+    assert "location_optimizer={'onChip': 0}" in repr(options)

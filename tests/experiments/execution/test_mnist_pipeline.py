@@ -50,12 +50,12 @@ def test_variants_differ_in_time_and_memory_and_in_no_bit(quick):
 @pytest.mark.source("S2-11")
 def test_stages_exchange_the_tutorials_activations(quick):
     """Batch 40 in binary32: images with labels, then 10×12×12, 20×4×4, 256 numbers each."""
-    own = variants._plans(quick)["pipelined"].figures
+    figures = variants._plans(quick)["pipelined"].figures
     images, labels = 40 * 784 * 4, 40 * 8
     inputs = [images + labels, 40 * 1440 * 4, 40 * 320 * 4, 40 * 256 * 4]
-    assert [f.input_bytes for f in own] == inputs
-    assert [f.parameter_bytes for f in own] == [1040, 20080, 328_704, 10_280]
-    assert [f.state_bytes for f in own] == [2 * f.parameter_bytes for f in own]
+    assert [f.input_bytes for f in figures] == inputs
+    assert [f.parameter_bytes for f in figures] == [1040, 20080, 328_704, 10_280]
+    assert [f.state_bytes for f in figures] == [2 * f.parameter_bytes for f in figures]
 
 
 def test_pictures_show_every_ipu(quick):
@@ -67,8 +67,8 @@ def test_pictures_show_every_ipu(quick):
         ]
     finally:
         plt.close(figure)
-    own = variants._plans(quick)["sharded"]
-    assert sorted(peaks(own.lives)) == [0, 1, 2, 3]
+    measured = variants._plans(quick)["sharded"]
+    assert sorted(peaks(measured.lives)) == [0, 1, 2, 3]
     assert {"slots.json", "account.json", "trace.json"} <= set(quick.files)
     assert json.loads(quick.files["account.json"])
     (table,) = variants.tables(quick)

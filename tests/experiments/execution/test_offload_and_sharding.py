@@ -35,12 +35,12 @@ def test_offload_recomputation_and_shards_change_no_bit(quick, ways):
 
 @pytest.mark.source("S0-64", "S0-68")
 def test_bytes_of_the_state_are_counted_a_second_time(ways, quick):
-    own = figures_of_rows(quick.select(part="figures", way="state offloaded"))
-    state = sum(x for stage in own for x in stage.state_tensors if x >= 128)
+    figures = figures_of_rows(quick.select(part="figures", way="state offloaded"))
+    state = sum(x for stage in figures for x in stage.state_tensors if x >= 128)
     row = ways["state offloaded"]
     assert row["remote_bytes"] == state
     assert (row["transfers"], row["moved_bytes"]) == (8, 2 * state)
-    weights = sum(stage.parameter_bytes for stage in own)
+    weights = sum(stage.parameter_bytes for stage in figures)
     row = ways["weights offloaded"]
     assert row["remote_bytes"] == weights
     # in for 8 forward and 8 backward programs and for the update, out once

@@ -28,9 +28,9 @@ def test_every_plan_has_the_bits_of_its_reduction(quick):
     for row in quick.select(part="plan", control="none"):
         trained.setdefault(row["reduction"], []).append(row["digest"])
     # 1 stage and 4 stages in two schedules, the mapping in one; each also recomputed
-    assert [len(each) for each in trained.values()] == [10, 10, 10]
+    assert [len(digests) for digests in trained.values()] == [10, 10, 10]
     assert sum(row["recompute"] for row in quick.select(part="plan", control="none")) == 15
-    assert [len(set(each)) for each in trained.values()] == [1, 1, 1]
+    assert [len(set(digests)) for digests in trained.values()] == [1, 1, 1]
     assert "30 trainings under plans have 3 digests" in quick.answer
     assert quick.answer.startswith("No.")
 

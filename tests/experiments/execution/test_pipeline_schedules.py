@@ -21,14 +21,14 @@ def quick():
 @pytest.mark.source("S0-33", "S0-34", "S0-35", "S3-07")
 def test_unit_costs_have_their_known_answers(quick):
     """The table for four stages, F = 1 and B = 2 cycles, G = 8 and 16."""
-    known = {
+    expected = {
         "grouped": ((15, 33, 0.727, 9, 3, 7), (23, 57, 0.842, 17, 3, 7)),
         "popart": ((14, 33, 0.727, 8, 3, 6), (22, 57, 0.842, 16, 3, 6)),
         "interleaved": ((22, 40, 0.600, 10, 6, None), (38, 72, 0.667, 26, 6, None)),
         "sequential": ((64, 96, 0.25, 0, None, None), (128, 192, 0.25, 0, None, None)),
     }
     columns = ("slots", "cycles", "utilisation", "full_slots", "first_full", "first_both")
-    for name, answers in known.items():
+    for name, answers in expected.items():
         rows = quick.select(part="known", schedule=name)
         assert [row["count"] for row in rows] == [8, 16]
         for row, answer in zip(rows, answers, strict=True):
@@ -66,15 +66,15 @@ def test_cycles_are_added_up_a_second_time(quick):
     """Slot by slot from the programs: the busiest IPU of each."""
     for name in schedules.SCHEDULES:
         (row,) = quick.select(part="measured", schedule=name)
-        own = figures_of_rows(quick.select(part="figures", schedule=name))
+        figures = figures_of_rows(quick.select(part="figures", schedule=name))
         slots: dict[int, dict[int, int]] = {}
         for program in schedules.plan_of(name).programs:
-            cycles = {"forward": own[program.stage].forward_cycles,
-                      "backward": own[program.stage].backward_cycles}
+            cycles = {"forward": figures[program.stage].forward_cycles,
+                      "backward": figures[program.stage].backward_cycles}
             by_ipu = slots.setdefault(program.slot, {})
             by_ipu[program.ipu] = by_ipu.get(program.ipu, 0) + cycles[program.phase.value]
         busiest = [max(by_ipu.values()) for by_ipu in slots.values()]
-        work = 8 * sum(x.forward_cycles + x.backward_cycles for x in own)
+        work = 8 * sum(x.forward_cycles + x.backward_cycles for x in figures)
         assert row["cycles"] == sum(busiest)
         assert row["utilisation"] == pytest.approx(work / (4 * sum(busiest)))
         assert row["slots"] == len(slots)
@@ -84,8 +84,8 @@ def test_the_sentence_is_computed_a_second_time(quick):
     rows = {row["schedule"]: row for row in quick.select(part="measured")}
     best = max(row["utilisation"] for row in rows.values())
     assert f"the IPUs compute {best:.1%} of the time" in quick.answer
-    kept = min(rows, key=lambda name: rows[name]["bytes_of_all"])
-    assert f"Least is held by {kept}." in quick.answer
+    smallest = min(rows, key=lambda name: rows[name]["bytes_of_all"])
+    assert f"Least is held by {smallest}." in quick.answer
     assert "hold 7 5 3 1 micro-batches" in quick.answer
 
 
@@ -99,8 +99,8 @@ def test_every_panel_shows_data(quick):
     figure = schedules.plot(quick)
     bars = [len(axes.patches) for axes in figure.get_axes()[:4]]
     for name, n in zip(schedules.SCHEDULES, bars, strict=True):
-        own = figures_of_rows(quick.select(part="figures", schedule=name))
-        events = timeline(schedules.plan_of(name), own)
+        figures = figures_of_rows(quick.select(part="figures", schedule=name))
+        events = timeline(schedules.plan_of(name), figures)
         assert n == sum(event.lane in ("compute", "exchange") for event in events)
     assert_panels(figure, 6)
 

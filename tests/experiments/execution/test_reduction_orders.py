@@ -138,6 +138,31 @@ def test_the_sentence_is_computed_a_second_time(quick):
     assert f"on opposite replicas recursive_halving ({error:.2g} u)" in quick.answer
 
 
+def test_where_the_tree_is_not_best_is_told(quick):
+    """A second time: paired logarithms of the errors, Student's interval, in every case."""
+    beaten, cases = {}, 0
+    for data in reduction_orders.DATA:
+        for name, rounding in reduction_orders.WAYS:
+            for replicas in sorted(set(quick.column("replicas", part="error").tolist())):
+                where = {"part": "error", "data": data, "format": name, "rounding": rounding,
+                         "replicas": replicas}
+                errors = {o.value: quick.column("error", order=o.value, **where)
+                          for o in reduction_orders.ORDERS}
+                first = min(errors, key=lambda order: errors[order].mean())
+                tiny = np.finfo(float).tiny
+                logs = np.log(np.maximum(errors["tree"], tiny) / np.maximum(errors[first], tiny))
+                half = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs)
+                cases += 1
+                if logs.mean() - half > 0:
+                    beaten[data, name, rounding, replicas] = (
+                        errors["tree"].mean() - errors[first].mean(), first)
+    assert beaten, "panels disagree"
+    worst = max(beaten, key=lambda place: beaten[place][0])
+    assert f"In {len(beaten)} of {cases} cases" in quick.answer
+    assert f"most on {worst[0]} in {worst[1]} {worst[2]} at R = {worst[3]}, where " \
+        f"{beaten[worst][1]} is off by" in quick.answer
+
+
 @pytest.mark.parametrize(
     ("factor", "noise", "opening"),
     [(2.0, 0.01, "Yes."), (0.5, 0.01, "No."), (1.0, 0.3, "Undecided by this run"),

@@ -133,8 +133,8 @@ def test_accuracies_are_those_of_each_replicas_own_weights(few):
     worker = trainer.workers[1]
     for variable in worker.variables.values():
         variable.array = worker.device.zeros(variable.shape, variable.dtype)
-    own = trainer.accuracy(data.images[test], data.labels[test])
+    accuracy = trainer.accuracy(data.images[test], data.labels[test])
     rows = list(replica_rounding._accuracies(trainer, 1))
     zeros = float(np.mean(data.labels[test] == 0))
-    assert [row["accuracy"] for row in rows] == [own, zeros]
-    assert own != zeros
+    assert [row["accuracy"] for row in rows] == [accuracy, zeros]
+    assert accuracy != zeros

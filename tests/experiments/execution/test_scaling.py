@@ -43,8 +43,10 @@ def test_the_model_by_hand(replicas, count):
 
 def test_the_overlap_by_hand():
     """Two layers: the second gradient's way out, sum and way back follow the backward pass."""
-    own = StageFigures(backward_cycles=MS, accumulator_bytes=20_000_000, parameter_bytes=40_000_000)
-    row = scaling.overlapped([own, own], 2, 3)
+    figures = StageFigures(
+        backward_cycles=MS, accumulator_bytes=20_000_000, parameter_bytes=40_000_000
+    )
+    row = scaling.overlapped([figures, figures], 2, 3)
     ring = 20e6 / BETWEEN.value + 2 * HOP_BETWEEN.value
     assert row["backward"] == pytest.approx(6e-3)
     assert row["communicated"] == pytest.approx(2 * (1e-3 + ring + 2e-3))
@@ -100,3 +102,18 @@ def test_a_replica_of_each_process_is_measured(alone):
     row = scaling._row("grpc", 2, 2, every[0])
     assert 0 < row["least"] <= row["seconds"]
     assert "with 2 processes over grpc" in scaling._answer(alone.rows, [*alone.local, row], [])
+
+
+@pytest.mark.parametrize(("ours", "text"), [
+    ((0.05, 0.06, 0.07), "with 2 processes over grpc 1.67 times that speed (1.29 to 2.20)."),
+    ((0.05, 0.09, 0.12), "over grpc 90 ms: steps differ too much to tell which is faster."),
+    ((0.02, 0.03, 0.04), "over grpc less than its share: other work ran beside it, so this tells"),
+])
+def test_a_speed_is_told_where_the_steps_tell_it(ours, text):
+    """One process took 90 to 110 ms; two of them cannot be more than twice as fast."""
+    row = {"replicas": 2, "place": "grpc", "processes": 2}
+    alone, other = (
+        {**row, "least": least, "seconds": median, "most": most}
+        for least, median, most in ((0.09, 0.1, 0.11), ours)
+    )
+    assert text in scaling._speed(alone, other)

@@ -40,7 +40,7 @@ def test_the_sentence_is_computed_a_second_time(quick):
     assert quick.answer.startswith("Yes." if yes else "No.")
     assert "20 for a call for each batch, 2 for executions of 10 batches, 1 for" in quick.answer
     assert f"three leave {waits[fast[-1], 3]:.0%} and 8 are enough" in quick.answer
-    assert quick.answer.endswith("the trained weights are the same bits.")
+    assert "the trained weights are the same bits. Measured with threads" in quick.answer
 
 
 def test_every_panel_shows_data(quick):
@@ -55,7 +55,21 @@ def test_measured_waits_are_no_part_of_the_data(quick):
 def test_other_weights_are_told(quick):
     rows = [dict(row) for row in quick.rows]
     rows[0]["digest"] = "d0"
-    assert training_loop._answer(rows).endswith("the trained weights are different bits.")
+    answer = training_loop._answer(rows, list(quick.local))
+    assert "the trained weights are different bits. Measured" in answer
+
+
+def test_where_the_measurement_differs_from_the_model_is_told(quick):
+    """By threads that sleep the device waits 7 % where the model waits 0, three ahead."""
+    pattern = training_loop.FAST[0]
+    waits = {(r["pattern"], r["depth"]): r["waiting"] for r in quick.select(part="prefetch")}
+    local = [{**row, "waiting": waits[row["pattern"], row["depth"]]} for row in quick.local]
+    assert "waits where the model does not" not in training_loop._answer(list(quick.rows), local)
+    local = [{**row, "waiting": 0.07} if (row["pattern"], row["depth"]) == (pattern, 3) else row
+             for row in local]
+    answer = training_loop._answer(list(quick.rows), local)
+    assert f"7% of its time instead of the model's 0% where they differ most ({pattern};" in answer
+    assert f"with 3 ahead it waits where the model does not: {pattern}: 7%." in answer
 
 
 def simulated(host, depth, steps):
@@ -114,4 +128,4 @@ def test_three_batches_hide_a_stall_of_three_steps_and_no_longer_one():
 
 def test_a_host_that_is_hidden_is_answered_with_yes(quick):
     rows = [{**row, "waiting": 0.0} if row.get("depth", 0) >= 3 else row for row in quick.rows]
-    assert training_loop._answer(rows).startswith("Yes.")
+    assert training_loop._answer(rows, list(quick.local)).startswith("Yes.")

@@ -9,15 +9,15 @@ from ipu.installation import how_to_install
 
 
 def test_budgets_keep_the_default_report_and_the_whole_within_minutes():
-    known = catalogue().values()
-    assert sum(e.budget for e in known if e.default) <= 150
-    published = [e for e in known if e.room.endswith(".published")]
+    experiments = catalogue().values()
+    assert sum(e.budget for e in experiments if e.default) <= 150
+    published = [e for e in experiments if e.room.endswith(".published")]
     assert sum(e.budget for e in published) <= 700
     # One experiment trains for an hour; the default report is without it.
-    longest = max(known, key=lambda e: e.budget)
+    longest = max(experiments, key=lambda e: e.budget)
     assert (longest.name, longest.default) == ("which_four_bits", False)
     assert longest.budget <= 3_600
-    assert sum(e.budget for e in known) - longest.budget <= 2_500 + 700
+    assert sum(e.budget for e in experiments) - longest.budget <= 2_500 + 700
 
 
 def test_every_experiment_asks_a_question_and_can_run_and_plot():

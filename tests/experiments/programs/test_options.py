@@ -89,7 +89,7 @@ def test_defaults_are_the_tutorial_s():
 
 
 @pytest.mark.parametrize(
-    ("program", "line", "said"),
+    ("program", "line", "message"),
     [
         ("stochastic_rounding", "float64 8", "'float64' is not one of"),
         ("stochastic_rounding", "float16 8 --batch-size 0", "batch-size"),
@@ -103,9 +103,9 @@ def test_defaults_are_the_tutorial_s():
         ("float32_parameter_updates", "mixed --disable-stochastic-rounding", "No such option"),
     ],
 )
-def test_bad_input_is_one_line_and_status_two(program, line, said, capsys):
+def test_bad_input_is_one_line_and_status_two(program, line, message, capsys):
     assert PROGRAMS[program].main(line.split()) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"{program}: ")
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1

@@ -14,9 +14,9 @@ def test_groups_of_rows_become_numbers_and_curves():
         for last in (1.0, 0.5)
     ]
     numbers, curves = compared(runs)
-    assert numbers == {"loss (part=loss), epoch 2": [1.0, 0.5], "accuracy (part=test)": [0.5, 0.5]}
+    assert numbers == {"loss: loss, at epoch 2": [1.0, 0.5], "accuracy: test": [0.5, 0.5]}
     assert curves == {
-        "loss (part=loss)": [Curve("epoch", (1.0, 2.0), (2.0, y)) for y in (1.0, 0.5)]
+        "loss: loss": [Curve("epoch", (1.0, 2.0), (2.0, y)) for y in (1.0, 0.5)]
     }
 
 
@@ -45,8 +45,8 @@ def test_an_experiments_own_seeds_are_averaged():
     rows = [{"part": "loss", "seed": s, "epoch": e, "loss": s + e} for s in (5, 7) for e in (1, 2)]
     rows += [{"part": "test", "seed": s, "accuracy": s / 10} for s in (5, 7)]
     numbers, curves = compared([rows])
-    assert curves == {"loss (part=loss)": [Curve("epoch", (1.0, 2.0), (7.0, 8.0))]}
-    assert numbers == {"loss (part=loss), epoch 2": [8.0], "accuracy (part=test)": [0.6]}
+    assert curves == {"loss: loss": [Curve("epoch", (1.0, 2.0), (7.0, 8.0))]}
+    assert numbers == {"loss: loss, at epoch 2": [8.0], "accuracy: test": [0.6]}
 
 
 def test_seeds_with_different_rows_are_not_averaged_row_by_row():

@@ -79,9 +79,9 @@ def test_the_table_sorts_and_filters(page, tmp_path):
 
 
 def test_the_page_fits_a_narrow_window(page, tmp_path):
-    seen = look(page, 400, tmp_path)
-    assert seen.scroll <= seen.width
-    assert not seen.out
+    shown = look(page, 400, tmp_path)
+    assert shown.scroll <= shown.width
+    assert not shown.out
 
 
 def test_columns_beyond_the_last_are_counted(moody, tmp_path):

@@ -23,9 +23,8 @@ def test_a_small_run_has_its_losses_panels_and_table(monkeypatch):
     few = replace(every, learn=every.learn[:64], test=every.test[:300])
     monkeypatch.setattr(fp8_training, "images", lambda: few)
     result = fp8_training.run(quick=True, seed=0)
-    reached = {r["policy"]: 100 * r["accuracy"] for r in result.select(part="test")}
-    for variant in fp8_training.VARIANTS[2:]:
-        assert f"{variant.name}: {reached['FP32'] - reached[variant.name]:.1f}" in result.answer
+    for variant in fp8_training.VARIANTS[1:]:
+        assert f"{variant.name}: cannot tell (1 of 5 pairs)" in result.answer
     assert_panels(fp8_training.plot(result), 2)
     (table,) = fp8_training.tables(result)
     assert len(table.heads) == 1 + len(fp8_training.VARIANTS)

@@ -153,8 +153,8 @@ def sample(fmt: Format, arity: int, n: int, seed: int = 0) -> list[Codes]:
     columns = []
     for _ in range(arity):
         anywhere = rng.integers(0, fmt.n_codes - 1, n, np.uint64, endpoint=True)
-        chosen = rng.choice(corner_codes, n)
-        columns.append(np.where(rng.random(n) < 0.5, chosen, anywhere).tolist())
+        corner = rng.choice(corner_codes, n)
+        columns.append(np.where(rng.random(n) < 0.5, corner, anywhere).tolist())
     # Neighbours of the first operand: cancellation, quotients near one.
     steps, signs = rng.integers(-3, 4, n).tolist(), rng.integers(0, 2, n).tolist()
     for i in np.flatnonzero(rng.random(n) < 0.2):
@@ -337,8 +337,8 @@ def test_operands_that_repeat_are_read_as_if_written_out(period, rounding):
         written_out = [np.array(np.broadcast_to(x, shape)) for x in operands]
         marks = np.zeros((2, *shape), np.uint8)
         results = [
-            apply(operation, each, settings, bits=BITS, element_flags=m)
-            for each, m in zip((operands, written_out), marks, strict=True)
+            apply(operation, layout, settings, bits=BITS, element_flags=m)
+            for layout, m in zip((operands, written_out), marks, strict=True)
         ]
         assert np.array_equal(results[0][0].view(np.uint32), results[1][0].view(np.uint32))
         assert np.array_equal(*marks)
@@ -358,12 +358,12 @@ def test_operands_of_any_layout_are_read_as_if_written_out(rounding, laid_out, n
     for y in (x.T, x[:, :1], x[:1], x[::-1], frozen, np.broadcast_to(x[0, 0], (n, n))):
         for operands in ((x, y), (y, x)):
             results = []
-            for each in (operands, [np.array(np.broadcast_to(o, (n, n))) for o in operands]):
+            for layout in (operands, [np.array(np.broadcast_to(o, (n, n))) for o in operands]):
                 out = np.empty((n, n), np.float32)
-                out = out.T if laid_out == "transposed" and each is operands else out
+                out = out.T if laid_out == "transposed" and layout is operands else out
                 marks = np.zeros((n, n), np.uint8)
                 values, flags = apply(
-                    "divide", each, settings, out=out, bits=BITS, element_flags=marks
+                    "divide", layout, settings, out=out, bits=BITS, element_flags=marks
                 )
                 assert values is out
                 results.append((values.view(np.uint32).tolist(), marks.tolist(), flags))

@@ -109,13 +109,13 @@ def test_minus_zero_is_below_plus_zero_in_either_order():
 
 def test_operands_broadcast_and_stay_as_they_are():
     x, y = np.float32([[1.0], [3.0]]), np.float32([2.0, np.nan, 0.5])
-    kept = x.copy(), y.copy()
+    copies = x.copy(), y.copy()
     truth, flags = compare("greater", x, y, Settings(fp.BINARY32), signalling=True)
     assert truth.tolist() == [[False, False, True], [True, False, True]]
     assert flags.tolist() == [[0, INVALID, 0]] * 2
     values, _ = extreme("fmin", x, y, Settings(fp.BINARY32))
     assert values.tolist() == [[1.0, 1.0, 0.5], [2.0, 3.0, 0.5]]
-    for before, after in zip(kept, (x, y), strict=True):
+    for before, after in zip(copies, (x, y), strict=True):
         np.testing.assert_array_equal(before, after)
 
 

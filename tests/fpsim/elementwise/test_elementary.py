@@ -238,7 +238,7 @@ def test_a_compiled_function_doubts_what_lies_near_those_places(name, free):
     n, step = pick(2000, 20000, 200000) + 3, 1 << free
     x = defined(name, np.random.default_rng(free).standard_normal(n).astype(np.float32))
     out, doubts = np.empty(x.size), np.empty(x.size, np.uint8)
-    seen = rounding_kernel(name)(
+    in_doubt = rounding_kernel(name)(
         x, out, doubts, np.uint64(step // 2), ~np.uint64(step - 1), 0.0,
         float(BEGIN.get(name, -np.inf)), enclosures.table_of(name),
     )
@@ -250,7 +250,7 @@ def test_a_compiled_function_doubts_what_lies_near_those_places(name, free):
         unit = Fraction(2) ** (free + np.frexp(high + low)[1].item() - 53)
         expected.append(abs(exact - round(exact / unit) * unit) < error)
     assert doubts.tolist() == expected
-    assert seen == elementary.IN_DOUBT * any(expected)
+    assert in_doubt == elementary.IN_DOUBT * any(expected)
     assert any(expected) or free > 8
 
 
@@ -261,12 +261,12 @@ def test_what_has_no_enclosure_is_seen_and_told():
             numbers[9] = x
             out, doubts = np.empty(11), np.empty(11, np.uint8)
             begin = float(BEGIN.get(name, -np.inf))
-            seen = rounding_kernel(name)(
+            in_doubt = rounding_kernel(name)(
                 numbers, out, doubts, np.uint64(1 << 20), ~np.uint64((1 << 21) - 1),
                 BINARY32.smallest_normal, begin, enclosures.table_of(name),
             )
             is_zero = np.isfinite(x)
-            assert seen == (not is_zero or name in ("log", "tanh", "erf"))
+            assert in_doubt == (not is_zero or name in ("log", "tanh", "erf"))
             assert not doubts.any()
             assert len(set(np.delete(out, 9).tolist())) == 1
 

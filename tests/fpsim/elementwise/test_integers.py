@@ -140,5 +140,5 @@ def test_whole_numbers_that_are_subnormal_are_flushed(fmt, subnormals):
         results = to_codes(values, fmt).tolist()
         judge = OracleSettings(rounding, subnormals=subnormals)
         for i, code in enumerate(codes.tolist()):
-            wanted, each = operate("round_to_integral", (code,), fmt, judge)
-            assert (results[i], int(flags[i])) == (wanted, int(each)), hex(code)
+            wanted, expected_flags = operate("round_to_integral", (code,), fmt, judge)
+            assert (results[i], int(flags[i])) == (wanted, int(expected_flags)), hex(code)

@@ -38,8 +38,8 @@ def test_steps_are_exact_numbers_rounded_once(start, stop, step, native):
     first, width = Fraction(start), Fraction(step)
     count = max(0, -((first - Fraction(stop)) // width))
     assert len(numbers) == count
-    some = pick(range(min(count, 400)), range(min(count, 4000)), range(count))
-    for k in some:
+    steps = pick(range(min(count, 400)), range(min(count, 4000)), range(count))
+    for k in steps:
         exact = first + k * width
         assert numbers[k] == (nearest(exact) if native else to_odd(exact)), k
 

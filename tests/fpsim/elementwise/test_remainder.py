@@ -102,7 +102,7 @@ def test_what_is_undefined_is_invalid(nearest):
 
 def test_operands_broadcast_and_stay_as_they_are():
     x, y = np.float32([[5.0], [np.inf]]), np.float32([3.0, 0.0, -2.0])
-    kept = x.copy(), y.copy()
+    copies = x.copy(), y.copy()
     values, flags = remainder(x, y, Settings(fp.BINARY32), nearest=False)
     assert values.shape == flags.shape == (2, 3)
     np.testing.assert_array_equal(values, [[2.0, np.nan, 1.0], [np.nan] * 3])
@@ -110,7 +110,7 @@ def test_operands_broadcast_and_stay_as_they_are():
     five, three = np.asarray(np.float32(5.0)), np.asarray(np.float32(3.0))
     scalar, flag = remainder(five, three, Settings(fp.BINARY32), nearest=True)
     assert (scalar.shape, float(scalar), flag.shape) == ((), -1.0, ())
-    for before, after in zip(kept, (x, y), strict=True):
+    for before, after in zip(copies, (x, y), strict=True):
         np.testing.assert_array_equal(before, after)
 
 

@@ -29,8 +29,8 @@ def test_a_mask_moves_bits(dtype):
     x = np.array([1.0, -0.0, np.nan, np.inf, 5.0, 6.0], dtype)
     x.view(f"u{x.itemsize}")[2] = {4: 0x7F800001, 8: 0x7FF0000000000001}[x.itemsize]  # signalling
     where = np.array([True, True, True, False, True, False])
-    kept = kept_where(where, x)
-    assert bits(kept) == [b if w else 0 for b, w in zip(bits(x), where, strict=True)]
+    selected = kept_where(where, x)
+    assert bits(selected) == [b if w else 0 for b, w in zip(bits(x), where, strict=True)]
     assert bits(kept_where(where[::-2], x[::2])) == [
         b if w else 0 for b, w in zip(bits(x[::2].copy()), where[::-2], strict=True)
     ]
@@ -62,20 +62,20 @@ def by_windows(x, g, first):
     """Largest and positions, one window at a time; -0 < +0."""
     (ky, kx), (sy, sx), (top, left) = g.kernel, g.stride, g.before
     shape = (len(x), *g.output, x.shape[3])
-    largest, chosen = np.empty(shape, np.float32), np.zeros((ky * kx, *shape), bool)
+    largest, positions = np.empty(shape, np.float32), np.zeros((ky * kx, *shape), bool)
     for n, i, j, c in np.ndindex(shape):
-        seen = []
+        window = []
         for p in range(ky * kx):
             y, z = i * sy - top + p // kx, j * sx - left + p % kx
             inside = 0 <= y < x.shape[1] and 0 <= z < x.shape[2]
-            seen.append(x[n, y, z, c] if inside else np.float32(-np.inf))
-        best = max(seen, key=lambda v: (v, not np.signbit(v)))
+            window.append(x[n, y, z, c] if inside else np.float32(-np.inf))
+        best = max(window, key=lambda v: (v, not np.signbit(v)))
         largest[n, i, j, c] = best
-        equal = [v == best for v in seen]
+        equal = [v == best for v in window]
         if first:
             equal = [p == equal.index(True) for p in range(ky * kx)]
-        chosen[:, n, i, j, c] = equal
-    return largest, chosen
+        positions[:, n, i, j, c] = equal
+    return largest, positions
 
 
 CASES = [
@@ -89,21 +89,21 @@ CASES = [
 def test_largest_of_windows(image, kernel, stride, padding, first):
     g = geometry(image, kernel, stride, padding)
     x = np.random.default_rng(1).choice(VALUES, (2, *image, 3))
-    largest, chosen = by_windows(x, g, first)
+    largest, positions = by_windows(x, g, first)
     result = window_maxima(x, g, first=first)
     assert result is not None
     assert bits(result[0]) == bits(largest)
-    packed = np.packbits(chosen, axis=0, bitorder="little")
+    packed = np.packbits(positions, axis=0, bitorder="little")
     np.testing.assert_array_equal(result[1], packed)
     x[0, 0, 0, 0] = np.nan
     assert window_maxima(x, g, first=first) is None
 
 
-def by_positions(values, chosen, g):
+def by_positions(values, positions, g):
     """The image with the value of each window at its chosen positions."""
     out = np.zeros((len(values), *g.image, values.shape[3]), values.dtype)
     (_, kx), (sy, sx), (top, left) = g.kernel, g.stride, g.before
-    for p, n, i, j, c in np.argwhere(chosen):
+    for p, n, i, j, c in np.argwhere(positions):
         y, z = i * sy - top + p // kx, j * sx - left + p % kx
         if 0 <= y < g.image[0] and 0 <= z < g.image[1]:
             out[n, y, z, c] = values[n, i, j, c]
@@ -117,10 +117,10 @@ def by_positions(values, chosen, g):
 def test_values_go_back_to_the_chosen_positions(image, kernel, stride, padding, dtype):
     g = geometry(image, kernel, stride, padding)
     x = np.random.default_rng(2).choice(VALUES, (2, *image, 3))
-    largest, chosen = by_windows(x, g, False)
+    largest, positions = by_windows(x, g, False)
     values = np.arange(1, largest.size + 1, dtype=dtype).reshape(largest.shape)
-    packed = np.packbits(chosen, axis=0, bitorder="little")
-    expected = by_positions(values, chosen, g)
+    packed = np.packbits(positions, axis=0, bitorder="little")
+    expected = by_positions(values, positions, g)
     np.testing.assert_array_equal(spread_windows(values, packed, g), expected)
 
 
@@ -133,8 +133,8 @@ def test_windows_of_any_size_and_number_of_channels(channels):
         padding = ("VALID", "SAME", ((1, 0), (0, 2)))[rng.integers(3)]
         g, first = geometry(image, kernel, stride, padding), bool(rng.integers(2))
         x = rng.choice(VALUES, (2, *image, channels))
-        largest, chosen = by_windows(x, g, first)
-        packed = np.packbits(chosen, axis=0, bitorder="little")
+        largest, positions = by_windows(x, g, first)
+        packed = np.packbits(positions, axis=0, bitorder="little")
         result = window_maxima(x, g, first=first)
         assert result is not None
         assert bits(result[0]) == bits(largest)
@@ -142,4 +142,4 @@ def test_windows_of_any_size_and_number_of_channels(channels):
         if all(k <= s for k, s in zip(kernel, stride, strict=True)):
             values = rng.choice(VALUES, largest.shape)
             spread = spread_windows(values, packed, g)
-            assert bits(spread) == bits(by_positions(values, chosen, g))
+            assert bits(spread) == bits(by_positions(values, positions, g))

@@ -102,9 +102,9 @@ def test_what_no_digit_sees_never_goes_up(fmt: fp.Format, dtype: type) -> None:
     quantum = fmt.smallest_subnormal
     x = np.array([0.0, -0.0, quantum * 2.0**-bits / 2, quantum * 2.0**-bits], dtype)
     ones = np.full(x.size, (1 << bits) - 1)
-    seen = [0, 0, 0, float(x[3] > 0)]  # the last is lost where the input type has no such number
+    visible = [0, 0, 0, float(x[3] > 0)]  # the last is lost where the input type has no such number
     got = fp.round_to(x, fmt, fp.SR(bits), random=ones)
-    np.testing.assert_array_equal(got / quantum, seen)
+    np.testing.assert_array_equal(got / quantum, visible)
 
 
 def test_one_fair_bit_moves_only_what_is_not_exact() -> None:

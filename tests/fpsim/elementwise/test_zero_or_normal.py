@@ -42,10 +42,10 @@ def numbers(context):
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_pair_has_its_result_and_flags(mode, name):
     context = fp.Context(SMALL, rounding=mode, subnormals="zero_or_normal")
-    kept = fp.Context(SMALL, rounding=mode)
+    gradual = fp.Context(SMALL, rounding=mode)
     x = numbers(context)
     results = getattr(context, name)(x[:, None], x[None, :]).values
-    usual = getattr(kept, name)(x.to(kept)[:, None], x.to(kept)[None, :]).values
+    usual = getattr(gradual, name)(x.to(gradual)[:, None], x.to(gradual)[None, :]).values
     tiny = 0
     for i, j in np.ndindex(results.shape):
         a, b = (Fraction(float(x[k])) for k in (i, j))
@@ -90,8 +90,8 @@ def test_sums_and_products_are_their_operations():
     assert np.array_equal((a @ b).values, product.values)
     assert np.array_equal(a.sum(1).values, total.values)
     assert np.array_equal(a.mean(1).values, (total / 5).values)
-    kept = fp.Context("binary16").array(a.values)
-    assert not np.array_equal((a @ b).values, (kept @ kept.context.array(b.values)).values)
+    gradual = fp.Context("binary16").array(a.values)
+    assert not np.array_equal((a @ b).values, (gradual @ gradual.context.array(b.values)).values)
     assert linalg.lu(a).packed.shape == (5, 5)
 
 

@@ -23,8 +23,8 @@ def test_a_record_is_found_again(name):
     assert result.digits == unit.accumulator.precision
     assert result.rounding == unit.rounding.name
     assert result.stored == min(unit.partials.precision, unit.emitted.precision)
-    seen = result.stored < result.digits and unit.calls is not None
-    assert result.channels == (unit.channels if seen else None)
+    is_limited = result.stored < result.digits and unit.calls is not None
+    assert result.channels == (unit.channels if is_limited else None)
     assert result.joined == (unit.join is not None)
     assert result.exact
     assert result.subnormals

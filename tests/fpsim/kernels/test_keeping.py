@@ -24,7 +24,7 @@ def kernels(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory) -> Path:
+def compiled(tmp_path_factory) -> Path:
     """A folder with the kernels of one conversion."""
     folder = tmp_path_factory.mktemp("kept")
     assert run(IMPORT + SUM, FPSIM_CACHE_DIR=str(folder)).stdout == RIGHT
@@ -37,8 +37,8 @@ def sum_from(folder: Path, root: Path = ROOT) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", None, "flipped"], ids=str)
-def test_a_damaged_kernel_is_compiled_again_in_silence(kept, tmp_path, damage):
-    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+def test_a_damaged_kernel_is_compiled_again_in_silence(compiled, tmp_path, damage):
+    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     before = {path: path.read_bytes() for path in kernels(tmp_path)}
     for path, data in before.items():
         flipped = data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]
@@ -49,9 +49,9 @@ def test_a_damaged_kernel_is_compiled_again_in_silence(kept, tmp_path, damage):
     assert kernels(tmp_path) == sorted(before)
 
 
-def test_kernels_of_a_checkout_serve_one_elsewhere_with_the_same_sources(kept, tmp_path):
+def test_kernels_of_a_checkout_serve_one_elsewhere_with_the_same_sources(compiled, tmp_path):
     shutil.copytree(ROOT / "fpsim", tmp_path / "tree" / "fpsim")
-    shutil.copytree(kept, tmp_path / "cache")
+    shutil.copytree(compiled, tmp_path / "cache")
     before = {path: path.stat().st_mtime_ns for path in kernels(tmp_path / "cache")}
     assert sum_from(tmp_path / "cache", tmp_path / "tree").stdout == RIGHT
     assert {path: path.stat().st_mtime_ns for path in kernels(tmp_path / "cache")} == before

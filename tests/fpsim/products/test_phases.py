@@ -44,16 +44,16 @@ def spread(case) -> Geometry:
 @pytest.mark.parametrize("case", CASES)
 def test_every_output_and_term_that_meets_a_number_comes_once(case):
     shape = spread(case)
-    seen = np.zeros(shape.output, int)
+    visits = np.zeros(shape.output, int)
     met = 0
     for phase in phases(shape):
-        seen[phase.outputs] += 1
+        visits[phase.outputs] += 1
         if phase.geometry is None:
             continue
-        assert seen[phase.outputs].shape == phase.geometry.output
+        assert visits[phase.outputs].shape == phase.geometry.output
         assert np.zeros(shape.kernel)[phase.terms].shape == phase.geometry.kernel
         met += _numbers(phase.geometry)
-    assert (seen == 1).all()
+    assert (visits == 1).all()
     assert met == _numbers(shape)
 
 

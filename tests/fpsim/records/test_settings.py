@@ -53,8 +53,8 @@ def test_habits_of_one_format_do_not_become_choices_of_another():
     assert quarter.subnormals == "flush_results"
     assert quarter.with_format(fp.BINARY16) == half
     assert half.with_format(fp.BINARY16) is half
-    chosen = Settings(fp.BINARY16, overflow="saturate").with_format(fp.E4M3FN)
-    assert chosen.overflow == "saturate"
+    settings = Settings(fp.BINARY16, overflow="saturate").with_format(fp.E4M3FN)
+    assert settings.overflow == "saturate"
 
 
 def test_replacing_changes_what_is_named_and_keeps_the_rest():

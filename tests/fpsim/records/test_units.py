@@ -136,11 +136,11 @@ def test_the_family_member_with_other_partials_is_found():
 
 
 def test_facts_are_the_constants_with_their_evidence():
-    known = replace(PLAIN, evidence={"window": (Evidence.ASSUMED, "a test")})
-    assert str(known.facts["window"]) == "24 (ASSUMED: a test)"
-    assert known.weakest_evidence is Evidence.ASSUMED
+    evident = replace(PLAIN, evidence={"window": (Evidence.ASSUMED, "a test")})
+    assert str(evident.facts["window"]) == "24 (ASSUMED: a test)"
+    assert evident.weakest_evidence is Evidence.ASSUMED
     with pytest.raises(TypeError):
-        known.evidence["terms"] = (Evidence.ASSUMED, "a test")  # type: ignore[index]
+        evident.evidence["terms"] = (Evidence.ASSUMED, "a test")  # type: ignore[index]
 
 
 @pytest.mark.parametrize("module", ["fpsim.records.units", "fpsim.records.formats", "fpsim"])

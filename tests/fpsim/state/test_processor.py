@@ -168,12 +168,12 @@ class Guarded:
 def test_methods_of_a_class_are_guarded_but_for_those_that_are_named():
     usual, before = doubled(), exchange_status(0x9FC0)
     try:
-        found = [Guarded().computes(), Guarded().moves(), *Guarded().lazily(), Guarded().shown]
+        states = [Guarded().computes(), Guarded().moves(), *Guarded().lazily(), Guarded().shown]
         with suppress(ValueError):
             Guarded().fails()
     finally:
         left = exchange_status(before)
-    assert found == [usual, 0, 0, 0]
+    assert states == [usual, 0, 0, 0]
     assert left & ~0x3F == 0x9FC0 & ~0x3F
 
 

@@ -26,9 +26,9 @@ def outcome(*flags):
 
 def test_a_published_operation_leaves_flags_counts_number_and_result():
     s, target = state(count=True), np.zeros(2, np.float32)
-    values, flags, each = outcome(1, 4)
+    values, flags, element_flags = outcome(1, 4)
     s.flags = Flags.DIVBYZERO
-    result = publish(s, "add", values, flags, each, target=target, advances=True)
+    result = publish(s, "add", values, flags, element_flags, target=target, advances=True)
     assert result is target
     assert target.tolist() == [1.0, 2.0]
     assert s.flags == Flags.DIVBYZERO | Flags.OVERFLOW | Flags.INEXACT
@@ -39,9 +39,9 @@ def test_a_published_operation_leaves_flags_counts_number_and_result():
 def test_a_trapped_operation_leaves_its_flags_alone():
     source = Replay([[1, 1], [0, 0]])
     s, target = state(Flags.OVERFLOW, count=True, bits=source), np.zeros(2, np.float32)
-    values, flags, each = outcome(1, 5)
+    values, flags, element_flags = outcome(1, 5)
     with pytest.raises(FloatingPointTrap):
-        publish(s, "add", values, flags, each, target=target, advances=True)
+        publish(s, "add", values, flags, element_flags, target=target, advances=True)
     assert s.flags == Flags.OVERFLOW | Flags.INEXACT
     assert target.tolist() == [0.0, 0.0]
     assert s.operation == 0
@@ -51,10 +51,11 @@ def test_a_trapped_operation_leaves_its_flags_alone():
 
 def test_a_trap_shows_the_first_guilty_element_and_all_flags_of_the_operation():
     s = state(Flags.OVERFLOW | Flags.INVALID)
-    each = np.array([[1, 2, 0], [1, 16, 5]], np.uint8)
+    element_flags = np.array([[1, 2, 0], [1, 16, 5]], np.uint8)
     x, y = np.float32([[1.0], [2.0]]), np.float32([10.0, 20.0, 30.0])
+    operands = broadcast_operands([x, y], element_flags.shape)
     with pytest.raises(FloatingPointTrap) as caught:
-        publish(s, "add", each, fold(each), each, broadcast_operands([x, y], each.shape))
+        publish(s, "add", element_flags, fold(element_flags), element_flags, operands)
     trap = caught.value
     assert (trap.operation, trap.index) == ("add", (1, 1))
     assert trap.flags == Flags(23)
@@ -65,16 +66,16 @@ def test_a_trap_shows_the_first_guilty_element_and_all_flags_of_the_operation():
 
 def test_flags_that_are_not_armed_pass():
     s = state(Flags.INVALID)
-    values, flags, each = outcome(1, 2, 4, 8)
-    assert publish(s, "add", values, flags, each) is values
+    values, flags, element_flags = outcome(1, 2, 4, 8)
+    assert publish(s, "add", values, flags, element_flags) is values
     assert s.flags == Flags(15)
 
 
 def test_flags_that_were_up_before_do_not_trap():
     s = state(Flags.INEXACT)
     s.flags = Flags.INEXACT
-    values, flags, each = outcome(0, 2)
-    publish(s, "add", values, flags, each)
+    values, flags, element_flags = outcome(0, 2)
+    publish(s, "add", values, flags, element_flags)
     assert s.flags == Flags.INEXACT | Flags.UNDERFLOW
 
 
@@ -87,8 +88,8 @@ def test_only_an_operation_with_random_bits_has_a_number(advances):
 
 def test_results_of_other_types_have_neither_zeros_nor_subnormals():
     s = state(count=True)
-    truth, each = np.array([False, True]), np.zeros(2, np.uint8)
-    publish(s, "less", truth, 0, each, in_format=False)
+    truth, element_flags = np.array([False, True]), np.zeros(2, np.uint8)
+    publish(s, "less", truth, 0, element_flags, in_format=False)
     assert (s.counts["", "less"]["results"], s.counts["", "less"]["zeros"]) == (2, 0)
 
 

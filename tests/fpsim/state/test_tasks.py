@@ -86,12 +86,12 @@ def test_withdrawn_work_is_never_done_and_frees_its_arrays(one_helper):
         pass
 
     memory = Memory()
-    seen = weakref.ref(memory)
+    reference = weakref.ref(memory)
     task = offer(lambda memory=memory: pytest.fail(f"done with {memory}"))
     assert task.withdraw()
     del memory
     gc.collect()
-    assert seen() is None
+    assert reference() is None
     assert not task.withdraw()
     assert not block.task.withdraw()
     block.let_go.set()
@@ -137,12 +137,12 @@ def test_a_helper_is_idle_from_its_start_and_whenever_its_outcome_is_there(no_he
 
 
 def test_what_precedes_the_end_is_done_while_the_owner_waits():
-    task, seen = Task(int), []
-    assert task.run(lambda: seen.append(task.ended))
-    assert seen == [False]
+    task, ends = Task(int), []
+    assert task.run(lambda: ends.append(task.ended))
+    assert ends == [False]
     assert task.ended
-    assert not task.run(lambda: seen.append(True))
-    assert seen == [False]
+    assert not task.run(lambda: ends.append(True))
+    assert ends == [False]
 
 
 def test_a_helper_that_has_not_run_yet_is_idle(no_helper, monkeypatch):

@@ -59,10 +59,10 @@ def test_values_go_with_their_labels():
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [(11, "batch_size=11 is larger than the data, 10 samples"), (0, "use 1 or more"),
      (2.0, "use 1 or more"), (True, "use 1 or more")],
 )
-def test_impossible_batches_are_refused(size, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_batches_are_refused(size, message):
+    with pytest.raises(ValueError, match=message):
         batches_of(size=size)

@@ -54,8 +54,8 @@ def runs(first):
 
 def test_random_delays_lose_double_and_reorder_nothing():
     """A thousand runs, two at a time."""
-    for each in [Beside(lambda first=first: runs(first)) for first in range(2)]:
-        each.result()
+    for reader in [Beside(lambda first=first: runs(first)) for first in range(2)]:
+        reader.result()
 
 
 @pytest.mark.source("S3-21")

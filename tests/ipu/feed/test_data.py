@@ -67,7 +67,7 @@ def test_files_that_do_not_belong_together_are_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("split", "said"),
+    ("split", "message"),
     {
         "t10k": "split='t10k' is not known",
         "t10k:5/1": "asks for 5 [+] 1 images of t10k, which has 5",
@@ -75,8 +75,8 @@ def test_files_that_do_not_belong_together_are_refused(folder):
         "t11k:5/1": "holds no mnist/t11k-images-idx3-ubyte",
     }.items(),
 )
-def test_splits_are_checked(folder, split, said):
-    with pytest.raises(ValueError, match=said):
+def test_splits_are_checked(folder, split, message):
+    with pytest.raises(ValueError, match=message):
         mnist(split, folder)
 
 

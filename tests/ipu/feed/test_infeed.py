@@ -207,11 +207,11 @@ def test_an_error_of_the_data_set_comes_at_its_place(error):
 
 
 def test_an_error_of_the_body_ends_the_thread_and_its_element_comes_again():
-    seen = []
+    elements = []
 
     def body(x):
-        seen.append(float(x))
-        if len(seen) == 3:
+        elements.append(float(x))
+        if len(elements) == 3:
             raise ValueError("once")
 
     infeed = Infeed(numbers)
@@ -220,7 +220,7 @@ def test_an_error_of_the_body_ends_the_thread_and_its_element_comes_again():
     assert queue_threads() == []
     assert infeed.position == 2
     repeat(3, body, infeed=infeed)
-    assert seen == [0, 1, 2, 2, 3, 4]
+    assert elements == [0, 1, 2, 2, 3, 4]
     infeed.close()
 
 

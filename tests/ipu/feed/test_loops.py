@@ -93,16 +93,16 @@ def test_functions_without_a_signature_check_themselves():
 @pytest.mark.source("S0-03")
 def test_only_the_infeed_varies():
     """What is carried unchanged is the same object in every iteration; elements differ."""
-    constant, seen = np.ones(3), []
+    constant, pairs = np.ones(3), []
 
     def body(value, x):
-        seen.append((value, float(x)))
+        pairs.append((value, float(x)))
         return value
 
     with Infeed([0.0, 1.0, 2.0]) as infeed:
         repeat(3, body, constant, infeed=infeed)
-    assert all(value is constant for value, _ in seen)
-    assert [x for _, x in seen] == [0, 1, 2]
+    assert all(value is constant for value, _ in pairs)
+    assert [x for _, x in pairs] == [0, 1, 2]
 
 
 @pytest.mark.source("S0-06")
@@ -112,13 +112,13 @@ def test_a_while_loop_ends_with_its_condition():
 
 
 def test_a_while_loop_ends_after_its_maximum():
-    seen = []
+    numbers = []
     result = while_loop(lambda n: n < 100, lambda n: n + 1, 0, maximum_iterations=7)
     assert result == 7
     assert while_loop(lambda n: n < 3, lambda n: n + 1, 0, maximum_iterations=7) == 3
     # after the last iteration the condition is not asked again
-    while_loop(lambda n: seen.append(n) is None, lambda n: n + 1, 0, maximum_iterations=2)
-    assert seen == [0, 1]
+    while_loop(lambda n: numbers.append(n) is None, lambda n: n + 1, 0, maximum_iterations=2)
+    assert numbers == [0, 1]
 
 
 def test_the_condition_sees_no_data_and_an_iteration_that_is_not_done_takes_none():

@@ -163,13 +163,13 @@ def test_another_thread_sees_every_element_in_order_while_the_device_runs():
     early = []
 
     def consume():
-        seen = []
-        while len(seen) != 100:
+        losses = []
+        while len(losses) != 100:
             for loss in outfeed:
-                seen.append(int(loss))
+                losses.append(int(loss))
                 early.append(running)
                 first_seen.set()
-        return seen
+        return losses
 
     def body(n):
         outfeed.enqueue(n)
@@ -221,11 +221,11 @@ def test_random_delays_between_three_threads_lose_nothing():
             outfeed.enqueue(x)
 
         def consume(n=n, other=other):
-            seen = []
-            while len(seen) != n:
-                seen += [int(x) for x in outfeed]
+            numbers = []
+            while len(numbers) != n:
+                numbers += [int(x) for x in outfeed]
                 time.sleep(other.choice((0, 0, 1e-5)))
-            return seen
+            return numbers
 
         infeed = Infeed(list(range(n)), 1 + seed % 3)
         with infeed, Outfeed(depth=1 + seed % 2) as outfeed:
@@ -267,9 +267,9 @@ def test_an_error_of_the_run_reaches_the_thread_that_reads():
 
     def consume():
         while True:
-            seen.extend(int(n) for n in outfeed)
+            numbers.extend(int(n) for n in outfeed)
 
-    seen = []
+    numbers = []
     outfeed = Outfeed()
     consumer = Beside(consume)
     with pytest.raises(ValueError, match="diverged"):
@@ -277,7 +277,7 @@ def test_an_error_of_the_run_reaches_the_thread_that_reads():
     with pytest.raises(RuntimeError, match="the run that filled the outfeed ended: ValueError"):
         consumer.result()
     assert queue_threads() == []
-    assert seen == [0, 1, 2, 3, 4]
+    assert numbers == [0, 1, 2, 3, 4]
     assert outfeed.dequeue().shape == (0,)  # the thread of the device knows of it
 
 

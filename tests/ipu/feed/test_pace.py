@@ -47,8 +47,8 @@ def test_a_host_has_as_long_as_transfer_and_work_take_one_after_the_other():
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_seconds_of_a_plan_are_those_of_its_account(count):
     move, compute = 0.5 * count, 1.0 * count
-    own = pace_of(7.0, plan(count=count), FIGURES, MK2)
-    assert own == pytest.approx((7.0, move, compute, False), rel=1e-6)
+    plan_pace = pace_of(7.0, plan(count=count), FIGURES, MK2)
+    assert plan_pace == pytest.approx((7.0, move, compute, False), rel=1e-6)
 
 
 def test_elements_are_measured_until_they_are_there(monkeypatch):

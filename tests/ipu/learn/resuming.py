@@ -34,11 +34,11 @@ def network(x: Tensor) -> Tensor:
 
 def build(optimizer: Optimizer = USUAL, **changes: Any) -> tuple[Trainer, Batches]:
     """FP16 with stochastic rounding, momentum and a loss scale; nothing trained yet."""
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "policy": FP16, "control": FpCtl(esr=True), "count": True,
         "loss_scale": StaticLossScale(8.0, LEARNING_RATE),
     }
-    return Trainer(network, optimizer, **chosen | changes), Batches(images(), 16)
+    return Trainer(network, optimizer, **options | changes), Batches(images(), 16)
 
 
 def images() -> Images:

@@ -57,16 +57,17 @@ def equation(reduction, G, A, gradients):
 @pytest.mark.source("S0-61")
 @pytest.mark.parametrize("reduction", ["sum", "mean", "running_mean"])
 @pytest.mark.parametrize("inputs", NATIVE)
-@pytest.mark.parametrize("kept", NATIVE)
-def test_accumulation_is_numpy_s_arithmetic_bit_for_bit(reduction, inputs, kept):
+@pytest.mark.parametrize("accumulators", NATIVE)
+def test_accumulation_is_numpy_s_arithmetic_bit_for_bit(reduction, inputs, accumulators):
     rng = np.random.default_rng(4)
     gradients = rng.normal(size=(7, 60)) * 2.0 ** rng.integers(-12, 4, 60)
     w = variable(inputs, 60)
     result = accumulated(
-        Accumulation(7, reduction, kept), w, [w.device.from_host(g, inputs) for g in gradients]
+        Accumulation(7, reduction, accumulators), w,
+        [w.device.from_host(g, inputs) for g in gradients],
     )
     halves = gradients.astype(NATIVE[inputs])
-    assert (result.to_numpy() == equation(reduction, 7, NATIVE[kept], halves)).all()
+    assert (result.to_numpy() == equation(reduction, 7, NATIVE[accumulators], halves)).all()
 
 
 @pytest.mark.source("Graphcore TensorFlow: gradient_accumulation_test.py")
@@ -189,10 +190,10 @@ def test_g_mini_batches_of_b_are_one_batch_of_b_times_g():
 
 
 def test_variables_change_once_for_all_mini_batches():
-    seen = []
-    training = trainer(accumulation=Accumulation(4, "mean"), observe=seen.append)
+    updates = []
+    training = trainer(accumulation=Accumulation(4, "mean"), observe=updates.append)
     training.step(X, LABELS)
-    assert len(seen) == len(training.variables)
+    assert len(updates) == len(training.variables)
 
 
 @pytest.mark.source("S0-61")

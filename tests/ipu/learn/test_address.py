@@ -95,18 +95,18 @@ def test_repeated_operations_move_no_later_one():
 
 def test_private_regions_draw_by_the_replica_and_common_ones_by_the_seed():
     device, numbering = numbered(replica=1)
-    own = 5895813825887534595
+    child = 5895813825887534595
     keys = {}
     for region in Region:
         with numbering.cell(region):
             keys[region] = device.source.seed
     assert keys == {
-        Region.BATCH: own, Region.ACCUMULATE: own, Region.EVALUATE: own, Region.OTHER: own,
+        Region.BATCH: child, Region.ACCUMULATE: child, Region.EVALUATE: child, Region.OTHER: child,
         Region.REDUCE: 42, Region.UPDATE: 42, Region.OPTIMIZER: 42,
     }
     device, numbering = numbered(replica=1, private=True)
     with numbering.cell(Region.UPDATE):
-        assert device.source.seed == own
+        assert device.source.seed == child
 
 
 def test_contexts_draw_with_the_key_of_their_cell():

@@ -48,10 +48,10 @@ def batch(n=4):
 def test_the_same_network_trains_under_every_policy(policy):
     target = TARGETS.get(policy, "mk2")
     trainer = Trainer(network, SGD(0.5), policy=policy, target=target)
-    seen = [trainer.step(*batch()) for _ in range(6)]
-    assert seen[-1] < seen[0]
-    kept = {v.dtype for v in trainer.variables.trainable}
-    assert kept == {policy.param}
+    history = [trainer.step(*batch()) for _ in range(6)]
+    assert history[-1] < history[0]
+    dtypes = {v.dtype for v in trainer.variables.trainable}
+    assert dtypes == {policy.param}
     assert trainer.forward(batch()[0]).dtype == policy.output
     assert {name.rpartition("/")[2] for name in trainer.variables} == {
         "weights", "biases", "gamma", "beta", "moving_mean", "moving_variance"

@@ -46,13 +46,13 @@ def test_gradients_reach_both_operands(sign, left, right):
     x, y = variables(left, right)
     result = OPERATORS[sign](x, y)
     seed = x.device.from_host(np.ones(result.shape), BINARY32)
-    found = gradients(result, [x, y], seed)
+    slopes = gradients(result, [x, y], seed)
     a, b = x.array.values.astype(float), y.array.values.astype(float)
     by = {
         "+": (1.0 + 0 * (a + b), 1.0 + 0 * (a + b)), "-": (1.0 + 0 * (a + b), -1.0 + 0 * (a + b)),
         "*": (b + 0 * a, a + 0 * b), "/": (1 / b + 0 * a, -a / b**2),
     }[sign]
-    for variable, share, gradient in zip((x, y), by, found, strict=True):
+    for variable, share, gradient in zip((x, y), by, slopes, strict=True):
         lead = share.ndim - len(variable.shape)
         axes = tuple(range(lead)) + tuple(
             lead + i for i, n in enumerate(variable.shape) if n == 1 < share.shape[lead + i]

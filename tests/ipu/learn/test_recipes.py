@@ -27,8 +27,8 @@ def test_the_tape_has_the_bits_of_the_rows(name):
     x, w, dy = (device.from_host(v, fp.BFLOAT16) for v in operands(*SHAPE))
     sources = [Variable(a, device, n) for n, a in (("x", x), ("w", w))]
     y = matmul(*sources, recipe=LayerRecipe(find_recipe(name), "layer"))
-    found = [y.array, *gradients(y, sources, dy)]
-    for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
+    arrays = [y.array, *gradients(y, sources, dy)]
+    for one, other in zip(arrays, layer_passes(name, SHAPE), strict=True):
         np.testing.assert_array_equal(one.values, other)
     assert isinstance(y, Tensor)
 
@@ -42,8 +42,8 @@ def test_the_tape_has_the_bits_of_the_rows_of_convolutions(name):
         Variable(device.from_host(v, fp.BFLOAT16), device, n) for n, v in arrays.items()
     ]
     y = conv2d(*sources, stride=2, padding="VALID", recipe=LayerRecipe(find_recipe(name), "layer"))
-    found = [y.array, *gradients(y, sources, device.from_host(dy, fp.BFLOAT16))]
-    for one, other in zip(found, convolution_passes(name, x, w, dy, stride=2), strict=True):
+    passes_here = [y.array, *gradients(y, sources, device.from_host(dy, fp.BFLOAT16))]
+    for one, other in zip(passes_here, convolution_passes(name, x, w, dy, stride=2), strict=True):
         np.testing.assert_array_equal(one.values, other)
 
 

@@ -37,13 +37,13 @@ def leaf(device, shape):
 def test_values_that_no_rule_has_saved_are_freed():
     x = leaf(Device(), (4, 3))
     before = ops.scale(x, factor=2.0)
-    seen = weakref.ref(before.array.values)
+    reference = weakref.ref(before.array.values)
     after = ops.relu(before)
     saved = weakref.ref(after.array.values)
     last = ops.scale(after, factor=2.0)
     del before, after
     gc.collect()
-    assert seen() is None
+    assert reference() is None
     assert saved() is not None
     assert len(nodes(last)) == 3
 
@@ -132,10 +132,10 @@ def _trained(threads: int):
             for s, name in [((3, 3, 4, 8), "first"), ((8, 8), "second")]
         )
         x = Tensor(device.from_host(rng.standard_normal((2, 6, 6, 4)), BINARY16), device)
-        seen = []
+        states = []
 
         def status(device, gradient, saved, **options):
-            seen.append((device.status, device.context(BINARY16).flags, device.clock.operation))
+            states.append((device.status, device.context(BINARY16).flags, device.clock.operation))
             return gradient
 
         look = Primitive("look", lambda device, x: (x, ()), (status,))
@@ -146,7 +146,7 @@ def _trained(threads: int):
             seed = device.from_host(np.full(y.shape, 40000.0), BINARY16)
             results = gradients(y, [first, second], seed)
         values = [result.values.tolist() for result in results]
-        return values, seen, device.status, device.clock.operation, device.ledger.table()
+        return values, states, device.status, device.clock.operation, device.ledger.table()
     finally:
         fpsim.set_threads(before)
 

@@ -119,7 +119,7 @@ def normed(x):
 
 def memory(training):
     """Bits of all that a step changes."""
-    slots = {name: [s.codes().tolist() for s in kept] for name, kept in training.slots.items()}
+    slots = {name: [s.codes().tolist() for s in arrays] for name, arrays in training.slots.items()}
     return codes(training), slots, training.loss_scale, training.applied
 
 

@@ -46,12 +46,12 @@ def test_an_evaluation_repeats_its_bits_until_the_next_step():
 
 def test_steps_draw_by_their_number():
     training = trainer()
-    seen = []
-    training.observe = lambda update: seen.append(training.device.clock.operation)
+    numbers = []
+    training.observe = lambda update: numbers.append(training.device.clock.operation)
     training.step(X, LABELS)
     training.step(X, LABELS)
     variables = len(training.variables.trainable)
-    assert seen == [
+    assert numbers == [
         address(t, Region.OPTIMIZER, 0, 0) for t in range(2) for _ in range(variables)
     ]  # every operation of the optimiser was one of a variable's own
     assert training.steps == 2

@@ -74,10 +74,10 @@ class Twin:
         z = logits - logits.max(axis=1, keepdims=True)
         e = exact(np.exp, z)
         total = sum_of(e, 1)
-        each = exact(np.log, total) - z[np.arange(len(labels)), labels]
+        entropy = exact(np.log, total) - z[np.arange(len(labels)), labels]
         hot = np.eye(logits.shape[1], dtype=np.float32)[labels]
         gradient = (e / total[:, None] - hot) * (np.float32(1) / n)
-        return np.float32(sum_of(each, 0) / n), gradient
+        return np.float32(sum_of(entropy, 0) / n), gradient
 
     def _update(self, gradients: dict[str, Single]) -> None:
         for name, g in gradients.items():

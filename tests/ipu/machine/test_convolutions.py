@@ -35,15 +35,15 @@ def test_each_product_takes_the_unit_of_its_k_channels(channels, outputs, groups
     x, w = arrays(device, (2, 5, 6, channels), (3, 2, channels // groups, outputs))
     options = {"stride": (2, 1), "groups": groups}
     short = "F16" if partials == BINARY16 else "F32"
-    chosen = [f"{unit}_F16_{short}" + ".exact" * (preset == "exact") for unit in units]
+    names = [f"{unit}_F16_{short}" + ".exact" * (preset == "exact") for unit in units]
     y = device.conv2d(x, w, **options)
     same = {"context": device.context(BINARY16), "subnormals": "flush_both", **options}
     results = [y, device.conv2d_input_gradient(y, w, x.shape, **options),
              device.conv2d_weight_gradient(x, y, w.shape, **options)]
-    assert [unit for _, _, unit in device.ledger.rows] == chosen
-    wanted = [linalg.conv2d(x, w, chosen[0], **same),
-              linalg.conv2d_input_gradient(y, w, chosen[1], x.shape, **same),
-              linalg.conv2d_weight_gradient(x, y, chosen[2], w.shape, **same)]
+    assert [unit for _, _, unit in device.ledger.rows] == names
+    wanted = [linalg.conv2d(x, w, names[0], **same),
+              linalg.conv2d_input_gradient(y, w, names[1], x.shape, **same),
+              linalg.conv2d_weight_gradient(x, y, names[2], w.shape, **same)]
     for got, want in zip(results, wanted, strict=True):
         assert (got.codes() == want.codes()).all()
         assert got.context is device.context(BINARY16)

@@ -38,8 +38,8 @@ def test_backward_passes_of_earlier_micro_batches_have_the_scales_of_their_own()
 
 def test_evaluations_record_nothing():
     scales = DelayedScales()
-    seen = [Moment(0), Moment(1, 0, is_training=False), Moment(1)]
-    one, two, three = factors(scales, [4.0, 1000.0, 4.0], seen)
+    moments = [Moment(0), Moment(1, 0, is_training=False), Moment(1)]
+    one, two, three = factors(scales, [4.0, 1000.0, 4.0], moments)
     assert one == 1.0
     assert two == three == DelayedScale().after(4.0).scale
 

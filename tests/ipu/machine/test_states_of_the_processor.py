@@ -98,7 +98,7 @@ def test_no_verb_shows_the_state(fmt):
         differing = []
         for name, call in every.items():
             with under(state):
-                found = call()
-            if found != usual[name]:
+                result = call()
+            if result != usual[name]:
                 differing.append(name)
         assert differing == [], state

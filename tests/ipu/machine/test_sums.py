@@ -77,7 +77,7 @@ SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).filter(
 )
 def test_sums_are_those_of_the_ruling(shape, data, seed, fmt, counted, layout):
     axes = data.draw(
-        st.sets(st.integers(0, len(shape) - 1), min_size=1).map(lambda chosen: tuple(chosen))
+        st.sets(st.integers(0, len(shape) - 1), min_size=1).map(lambda subset: tuple(subset))
     )
     used = device(count=counted)
     draws = np.random.default_rng(seed).standard_normal(shape)

@@ -46,8 +46,8 @@ def test_a_device():
 def test_verbs(name):
     verb = getattr(Device(), name)
     parameters = inspect.signature(verb).parameters
-    own = {"scale": 2.0} if name in ("unscale", "reduce_sum", "reduce_squares") else {}
-    valid = arguments_of(verb, **{k: v for k, v in (VALUES | own).items() if k in parameters})
+    extra = {"scale": 2.0} if name in ("unscale", "reduce_sum", "reduce_squares") else {}
+    valid = arguments_of(verb, **{k: v for k, v in (VALUES | extra).items() if k in parameters})
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in valid]
     assert not missing, "a new verb: give its arguments a value in VALUES"
     assert list(defects(verb, valid)) == []

@@ -26,10 +26,10 @@ def digests(
             work_plan = plan(replicas, order)
             group = Processes(transport, replicas)
             training = trainer(work_plan, group=group, count=True, control=FpCtl(esr=esr))
-            own = group.own(replicas)
+            local = group.own(replicas)
             for t in range(steps):
                 x, labels = batch(t, work_plan.samples(2))
-                training.step(share(x, work_plan, own), share(labels, work_plan, own))
+                training.step(share(x, work_plan, local), share(labels, work_plan, local))
             group.finish(training)
             yield order, esr, group.digest(training)
 

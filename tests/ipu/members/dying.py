@@ -18,10 +18,10 @@ _CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir"}
 
 def main(moment: str, count: int, arguments: list[str]) -> int:
     """Run the program until the moment comes."""
-    folder, seen = arguments[arguments.index("--checkpoint") + 1], 0
+    folder, saves = arguments[arguments.index("--checkpoint") + 1], 0
 
     def watch(event: str, values: tuple[Any, ...]) -> None:
-        nonlocal seen
+        nonlocal saves
         if event not in _CHANGES and not (event == "open" and values[2] & os.O_CREAT):
             return
         path = str(values[0])
@@ -29,8 +29,8 @@ def main(moment: str, count: int, arguments: list[str]) -> int:
         line = f"{event} {name.removeprefix(folder).lstrip('/')}"
         if not name.startswith(folder) or moment not in line:
             return
-        seen += 1
-        if seen == count:
+        saves += 1
+        if saves == count:
             if event == "os.rename":
                 os.truncate(path, os.path.getsize(path) // 2)
             print(f"moment {line}", flush=True)

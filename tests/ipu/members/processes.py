@@ -36,8 +36,9 @@ def environment(
 ) -> dict[str, str]:
     """What `fpsim poprun` sets for a worker."""
     size = max(len(addresses), 1)
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("FPSIM_", "POPDIST_", "TF_"))}
-    return kept | {
+    foreign = ("FPSIM_", "POPDIST_", "TF_")
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+    return variables | {
         "PYTHONPATH": str(ROOT), "FPSIM_TRANSPORT": "grpc", "FPSIM_WORKERS": ",".join(addresses),
         "POPDIST_NUM_INSTANCES": str(size), "POPDIST_INSTANCE_INDEX": str(rank),
         "POPDIST_NUM_TOTAL_REPLICAS": str(replicas),
@@ -48,10 +49,11 @@ def environment(
 
 def tf_config(rank: int, addresses: Sequence[str], **others: str) -> dict[str, str]:
     """What a user of TensorFlow sets for a worker of one replica."""
-    own = environment(rank, addresses, len(addresses), **others)
-    kept = {k: v for k, v in own.items() if not k.startswith(("POPDIST_", "FPSIM_WORKERS"))}
+    variables = environment(rank, addresses, len(addresses), **others)
+    foreign = ("POPDIST_", "FPSIM_WORKERS")
+    inherited = {k: v for k, v in variables.items() if not k.startswith(foreign)}
     config = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": rank}}
-    return kept | {"TF_CONFIG": json.dumps(config)}
+    return inherited | {"TF_CONFIG": json.dumps(config)}
 
 
 class Worker:
@@ -62,9 +64,9 @@ class Worker:
             [sys.executable, "-m", *arguments], env=variables, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
         )
-        own = variables.get("POPDIST_INSTANCE_INDEX", "0")
+        rank = variables.get("POPDIST_INSTANCE_INDEX", "0")
         addresses = variables.get("FPSIM_WORKERS", "").split(",")
-        self.address = addresses[int(own)] if len(addresses) > int(own) else ""
+        self.address = addresses[int(rank)] if len(addresses) > int(rank) else ""
 
     def line(self) -> str:
         """The next line that it prints."""

@@ -28,8 +28,8 @@ def on_processes(rows, order, processes, fmt=BINARY16, esr=False, ring="flat", c
 
     def work(transport):
         channel, everyone = Channel(transport), dict(enumerate(numberings(replicas, esr)))
-        own = [r for r in range(replicas) if owners[r] == transport.rank]
-        tensors = [everyone[r].device.from_host(rows[r], fmt) for r in own]
+        ranks = [r for r in range(replicas) if owners[r] == transport.rank]
+        tensors = [everyone[r].device.from_host(rows[r], fmt) for r in ranks]
         jobs = [Summands(tensors, cell) for cell in cells]
         return all_reduce(channel, owners, jobs, everyone, order, ring), channel.sent
 

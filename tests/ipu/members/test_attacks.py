@@ -120,24 +120,24 @@ def attack(address):
 
 def test_strangers_change_no_digest():
     """They come while the workers wait for each other, and between the trainings."""
-    each = clusters(2)
+    places = clusters(2)
     (complete,) = run_local(1, lambda t: list(digests(t, ["tree", "tf_ring"], 2, 1)))
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(connect, each[0], "seed: 1")
+        first = pool.submit(connect, places[0], "seed: 1")
         while True:
-            with suppress(OSError), socket.create_connection(split(each[0].addresses[0])):
+            with suppress(OSError), socket.create_connection(split(places[0].addresses[0])):
                 break
-        attack(each[0].addresses[0])
+        attack(places[0].addresses[0])
         assert not first.done()
-        second = pool.submit(connect, each[1], "seed: 1")
+        second = pool.submit(connect, places[1], "seed: 1")
         transports = [first.result(), second.result()]
 
         def work(transport):
             rows = []
             for order in ("tree", "tf_ring"):
                 if transport.rank == 0:
-                    attack(each[0].addresses[0])
-                    attack(each[1].addresses[1])
+                    attack(places[0].addresses[0])
+                    attack(places[1].addresses[1])
                 rows += digests(transport, [order], 2, 1)
             return rows
 
@@ -148,20 +148,20 @@ def test_strangers_change_no_digest():
 
 def test_plain_bytes_do_not_disturb_workers_with_tls(tmp_path):
     pytest.importorskip("cryptography", reason="cryptography makes the certificates of this test")
-    own = certificates.worker(tmp_path, "worker", certificates.authority(tmp_path, "ca"), "ca")
+    identity = certificates.worker(tmp_path, "worker", certificates.authority(tmp_path, "ca"), "ca")
 
     def work(transport):
         channel = Channel(transport)
         channel.barrier()
         if transport.rank == 0:
-            for address in each[0].addresses:
+            for address in places[0].addresses:
                 for content in RAW.values():
                     send_raw(address, content)
                 greet_with_tls(address)
         return channel.gather(b"equal")
 
-    each = clusters(2, tls=own)
-    assert run(each, work) == [[b"equal"] * 2] * 2
+    places = clusters(2, tls=identity)
+    assert run(places, work) == [[b"equal"] * 2] * 2
 
 
 def resident():
@@ -178,13 +178,13 @@ def test_a_declared_length_is_not_allocated():
         channel.barrier()
         if transport.rank == 1:
             transport.receive(0)
-        address = each[0].addresses[0]
+        address = places[0].addresses[0]
         (token,) = transport._callers
         transport._entered.clear()
         before = resident()
         pieces = iter([messages.Piece(total=transport.limit, data=b"x")])
-        with grpc.insecure_channel(address) as own:
-            stub = services.RingStub(own)
+        with grpc.insecure_channel(address) as channel_of_sender:
+            stub = services.RingStub(channel_of_sender)
             stub.Stream(pieces, metadata=[("token", token)], timeout=20)
             growth = resident() - before
             pieces = iter([messages.Piece(total=1 << 62, data=b"x")])
@@ -194,8 +194,8 @@ def test_a_declared_length_is_not_allocated():
             transport.receive(1)
         return growth
 
-    each = clusters(2)
-    growth, _ = run(each, work)
+    places = clusters(2)
+    growth, _ = run(places, work)
     assert growth < 1 << 26
 
 
@@ -232,11 +232,11 @@ def test_a_wrong_piece_names_its_sender_everywhere(name):
             channel.gather(b"code", "the losses")
         return
 
-    each = clusters(2)
-    for error in run(each, work):
+    places = clusters(2)
+    for error in run(places, work):
         assert isinstance(error, StoppedError)
         assert error.reason.kind is Kind.DAMAGED
-        start = f"worker 1 at {each[1].addresses[1]} sent a wrong piece of the losses: "
+        start = f"worker 1 at {places[1].addresses[1]} sent a wrong piece of the losses: "
         assert str(error).startswith(start)
         assert sentence in str(error)
     assert not TRAPPED
@@ -273,18 +273,18 @@ def test_what_a_stranger_says_reaches_no_terminal():
 
 def test_calls_that_never_say_anything_keep_nobody_out():
     """240 calls over four connections, open while the workers join and leave."""
-    each, stop = clusters(2, join_timeout=30.0), threading.Event()
-    address, own = each[0].addresses[0], [("grpc.use_local_subchannel_pool", 1)]
+    places, stop = clusters(2, join_timeout=30.0), threading.Event()
+    address, options = places[0].addresses[0], [("grpc.use_local_subchannel_pool", 1)]
 
     def nothing():
         stop.wait()
         yield from ()
 
     with ThreadPoolExecutor(2) as pool, ExitStack() as held:
-        first = GrpcTransport(each[0], "seed: 1")
+        first = GrpcTransport(places[0], "seed: 1")
         joining, calls = pool.submit(first.join), []
         for _ in range(4):
-            channel = held.enter_context(grpc.insecure_channel(address, options=own))
+            channel = held.enter_context(grpc.insecure_channel(address, options=options))
             grpc.channel_ready_future(channel).result(30)
             for method in ("Join", "Abort", "Stream") * 20:
                 call = channel.stream_unary(f"/fpsim.distributed.Ring/{method}")
@@ -292,7 +292,7 @@ def test_calls_that_never_say_anything_keep_nobody_out():
         try:
             while servers() < 12:
                 time.sleep(0.01)
-            transports = [first, pool.submit(connect, each[1], "seed: 1").result()]
+            transports = [first, pool.submit(connect, places[1], "seed: 1").result()]
             joining.result()
             gathered = pool.map(lambda t: Channel(t).gather(b"equal"), transports)
             assert list(gathered) == [[b"equal"] * 2] * 2

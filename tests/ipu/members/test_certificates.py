@@ -19,9 +19,9 @@ from tests.ipu.members import certificates
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    own, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
+    authority, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
     return {
-        "own": certificates.worker(folder, "worker", own, "ca"),
+        "own": certificates.worker(folder, "worker", authority, "ca"),
         "foreign": certificates.worker(folder, "stranger", foreign, "foreign"),
     }
 

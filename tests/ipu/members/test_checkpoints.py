@@ -26,13 +26,13 @@ def run(folder, processes, steps, *, save_every=1, resume=True, replicas=REPLICA
         training = trainer(work_plan, group=group, count=True, **choices)
         with Checkpoints(folder, group) as checkpoints:
             start = checkpoints.latest() if resume else None
-            own = group.own(replicas)
+            local = group.own(replicas)
             if start is not None:
                 training.forward(batch(0, 2)[0])
                 checkpoints.resume(training, start)
             while training.steps < steps:
                 x, labels = batch(training.steps, work_plan.samples(2))
-                training.step(share(x, work_plan, own), share(labels, work_plan, own))
+                training.step(share(x, work_plan, local), share(labels, work_plan, local))
                 if training.steps % save_every == 0:
                     checkpoints.save(training)
         group.finish(training)

@@ -30,8 +30,8 @@ def expected(replicas):
 
 def local(replicas, size):
     """What each worker prints, by threads of this process."""
-    each = run_local(size, lambda t: list(digests(t, CHOSEN, replicas, STEPS)))
-    return [[" ".join(map(str, row)) for row in rows] for rows in each]
+    by_rank = run_local(size, lambda t: list(digests(t, CHOSEN, replicas, STEPS)))
+    return [[" ".join(map(str, row)) for row in rows] for rows in by_rank]
 
 
 def grpc(replicas, size):

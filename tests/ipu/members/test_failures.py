@@ -97,8 +97,8 @@ def joining(size, join_timeout, seeds, ranks=None):
 
 def test_a_worker_of_another_plan_is_refused_within_a_second():
     _, rows = joining(2, 60, seeds=[1, 2])
-    for row, (own, other) in zip(rows, ((1, 2), (2, 1)), strict=True):
-        assert f"has seed: {own}, " in row["error"]
+    for row, (mine, other) in zip(rows, ((1, 2), (2, 1)), strict=True):
+        assert f"has seed: {mine}, " in row["error"]
         assert f"has seed: {other}; start all workers alike" in row["error"]
         assert row["seconds"] < limit(1)
 
@@ -293,11 +293,11 @@ def test_killed_while_it_saves_and_resumed_is_never_killed(victim, moment, tmp_p
     """Nothing that was half written is taken, and nothing of it stays."""
     arguments = ["--steps", "4", *SAVING]
     program, folder = "tests.ipu.members.dying", str(tmp_path / "killed")
-    each = [[moment, "1" if rank == victim else "0", *arguments] for rank in range(2)]
+    commands = [[moment, "1" if rank == victim else "0", *arguments] for rank in range(2)]
     addresses = free_addresses(2)
     started = [
         Worker([program, *row, "--checkpoint", folder], environment(rank, addresses, 2))
-        for rank, row in enumerate(each)
+        for rank, row in enumerate(commands)
     ]
     with guarded(started):
         rows = all_ended(started, limit(STARTED))

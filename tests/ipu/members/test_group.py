@@ -26,11 +26,12 @@ def distributed(processes, work_plan, steps=STEPS, **choices):
     def work(transport):
         group = Processes(transport, work_plan.replicas)
         training = trainer(work_plan, group=group, **choices)
-        own = group.own(work_plan.replicas)
+        local = group.own(work_plan.replicas)
         losses = []
         for t in range(steps):
             x, labels = batch(t, work_plan.samples(2))
-            losses.append(training.step(share(x, work_plan, own), share(labels, work_plan, own)))
+            x, labels = (share(values, work_plan, local) for values in (x, labels))
+            losses.append(training.step(x, labels))
         group.finish(training)
         return losses, training
 
@@ -52,8 +53,8 @@ def test_one_digest_for_every_number_of_processes(replicas, order, esr):
         assert [digest_of(worker) for worker in workers] == [digest_of(w) for w in one.workers]
         states = [take(training) for _, training in results]
         # Flags, status and counts of every replica, wherever its additions were computed.
-        own = [s for state in states for s in (state, *state.replicas)]
-        for mine, its in zip(own, (state, *state.replicas), strict=True):
+        replica_states = [s for state in states for s in (state, *state.replicas)]
+        for mine, its in zip(replica_states, (state, *state.replicas), strict=True):
             assert (mine.flags, mine.status) == (its.flags, its.status)
             assert sorted(mine.counts) == sorted(its.counts)
 
@@ -84,8 +85,8 @@ def test_an_automatic_loss_scale_looks_at_all_replicas():
     scale = AutomaticLossScale(factor=2.0**12)
     one = trainer(work_plan, loss_scale=scale)
     losses = [one.step(*batch(t, work_plan.samples(2))) for t in range(3)]
-    for own, training in distributed(2, work_plan, steps=3, loss_scale=scale):
-        assert own == losses
+    for losses_there, training in distributed(2, work_plan, steps=3, loss_scale=scale):
+        assert losses_there == losses
         assert training.loss_scale == one.loss_scale != scale
 
 
@@ -147,8 +148,8 @@ def test_private_statistics_are_averaged_when_they_are_read():
     def work(transport):
         group = Processes(transport, 4)
         device = Device()
-        own = group.own(4)
-        rows = [np.full(3, float(r + 1)) for r in own]
+        local = group.own(4)
+        rows = [np.full(3, float(r + 1)) for r in local]
         variables = [Variable(device.from_host(row, BINARY16), device, "m") for row in rows]
         two = Processes(transport, 2)
         one = Variable(device.from_host([float(transport.rank + 1)], BINARY16), device, "m")
@@ -191,8 +192,8 @@ def test_a_worker_that_fails_is_named_by_the_others_and_publishes_nothing():
     with pytest.raises(ValueError, match="4 samples and 3 labels"):
         run_local(2, work)
     assert stops[0].reason[:2] == (Kind.FAILED, 1)
-    said = "worker 1 stopped: ValueError: 4 samples and 3 labels; give one label each"
-    assert str(stops[0]) == said
+    message = "worker 1 stopped: ValueError: 4 samples and 3 labels; give one label each"
+    assert str(stops[0]) == message
 
 
 def test_a_lost_worker_is_told_with_step_and_checkpoint():

@@ -33,13 +33,13 @@ from tests.ipu.members.processes import free_addresses
 
 def clusters(size, **choices):
     addresses = tuple(free_addresses(size))
-    chosen = {"join_timeout": 20.0} | choices
-    return [Cluster(r, size, size, addresses, "grpc", **chosen) for r in range(size)]
+    settings = {"join_timeout": 20.0} | choices
+    return [Cluster(r, size, size, addresses, "grpc", **settings) for r in range(size)]
 
 
-def run(each, work, plans=None):
+def run(places, work, plans=None):
     """What work returns, or the error it ends with, on every worker."""
-    plans = plans or ["seed: 1"] * len(each)
+    plans = plans or ["seed: 1"] * len(places)
 
     def one(cluster):
         try:
@@ -53,8 +53,8 @@ def run(each, work, plans=None):
         finally:
             transport.close()
 
-    with ThreadPoolExecutor(len(each)) as pool:
-        return list(pool.map(one, each))
+    with ThreadPoolExecutor(len(places)) as pool:
+        return list(pool.map(one, places))
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -71,9 +71,9 @@ def test_messages_of_any_length_arrive_in_order(size):
 
 def test_a_worker_of_another_plan_is_told_with_both_values_on_both_sides():
     first, second = run(clusters(2), Channel.barrier, ["seed: 1", "seed: 2"])
-    for error, (own, other) in ((first, "12"), (second, "21")):
+    for error, (mine, other) in ((first, "12"), (second, "21")):
         assert isinstance(error, JoinError)
-        assert f"has seed: {own}, " in str(error)
+        assert f"has seed: {mine}, " in str(error)
         assert f" has seed: {other}; start all workers alike" in str(error)
 
 
@@ -87,13 +87,13 @@ def test_a_refusal_ends_the_wait_of_those_who_are_equal():
 
 
 def test_a_worker_of_another_version_is_told_with_both_values(monkeypatch):
-    each = clusters(2)
+    places = clusters(2)
 
     def hello(rank, size, plan):
         return Hello(rank, size, plan, version="9.9" if rank else "1.0")
 
     monkeypatch.setattr(grpc_transport, "Hello", hello)
-    for error in run(each, Channel.barrier):
+    for error in run(places, Channel.barrier):
         assert isinstance(error, JoinError)
         assert "fpsim version: 9.9" in str(error)
         assert "fpsim version: 1.0" in str(error)
@@ -202,7 +202,7 @@ def test_strangers_are_refused():
 
 def test_an_interrupt_while_workers_join_is_told_in_a_sentence(monkeypatch):
     """Worker 0 waits for a third one; the second, interrupted, leaves."""
-    each, check = clusters(3), GrpcTransport._check_join
+    places, check = clusters(3), GrpcTransport._check_join
 
     def interrupted(transport):
         if transport.rank == 1 and 0 in transport._tokens:
@@ -211,10 +211,10 @@ def test_an_interrupt_while_workers_join_is_told_in_a_sentence(monkeypatch):
 
     monkeypatch.setattr(GrpcTransport, "_check_join", interrupted)
     with ThreadPoolExecutor(2) as pool:
-        first, second = (pool.submit(connect, cluster, "seed: 1") for cluster in each[:2])
+        first, second = (pool.submit(connect, cluster, "seed: 1") for cluster in places[:2])
         assert isinstance(second.exception(30), KeyboardInterrupt)
         error = first.exception(30)
-    assert str(error) == f"worker 1 at {each[1].addresses[1]} ended before all had joined"
+    assert str(error) == f"worker 1 at {places[1].addresses[1]} ended before all had joined"
 
 
 def test_a_second_training_does_not_disturb_one_that_has_begun():
@@ -232,8 +232,8 @@ def test_a_second_training_does_not_disturb_one_that_has_begun():
                     welcome = stub.Join(to_message(Hello(1, 2, plan)), timeout=5)
                     assert not welcome.token
                     assert " trains with another worker 1 already; end " in welcome.refusal
-                (own,) = (token for token, rank in transport._callers.items() if rank == 1)
-                token = [("token", own)]
+                (peer_token,) = (token for token, rank in transport._callers.items() if rank == 1)
+                token = [("token", peer_token)]
                 with pytest.raises(grpc.RpcError) as error:
                     stub.Stream(iter([messages.Piece()]), metadata=token, timeout=5)
                 assert error.value.code() is grpc.StatusCode.ALREADY_EXISTS
@@ -244,11 +244,11 @@ def test_a_second_training_does_not_disturb_one_that_has_begun():
 
 def test_a_worker_that_ends_while_others_join_is_named_at_once():
     """Worker 2 never comes; the join timeout is far away."""
-    each = clusters(3, join_timeout=60.0)
+    places = clusters(3, join_timeout=60.0)
     start = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(connect, each[0], "seed: 1")
-        second = GrpcTransport(each[1], "seed: 1")
+        first = pool.submit(connect, places[0], "seed: 1")
+        second = GrpcTransport(places[1], "seed: 1")
         joining = pool.submit(second.join)
         while 1 not in second._callers.values() and 0 not in second._tokens:
             time.sleep(0.01)
@@ -260,7 +260,7 @@ def test_a_worker_that_ends_while_others_join_is_named_at_once():
         second.close()
     assert time.monotonic() - start < 30
     assert str(error) == (
-        f"worker 1 at {each[1].addresses[1]} is gone before all workers had joined"
+        f"worker 1 at {places[1].addresses[1]} is gone before all workers had joined"
     )
 
 
@@ -323,16 +323,16 @@ def test_no_call_and_no_thread_that_reads_one_outlives_its_worker(work):
     """The end of the interpreter may wait for the lock of a call that is left; see `close`."""
     others = set(threading.enumerate())
     run(clusters(3), work)
-    assert [type(each) for each in gc.get_objects() if issubclass(type(each), grpc.Call)] == []
-    left = [each for each in threading.enumerate() if each not in others]
-    assert [each.name for each in left if "_follow" in each.name] == []
+    assert not [item for item in gc.get_objects() if issubclass(type(item), grpc.Call)]
+    left = [thread for thread in threading.enumerate() if thread not in others]
+    assert [left_over.name for left_over in left if "_follow" in left_over.name] == []
 
 
 def test_one_of_two_workers_in_one_place_is_told():
     """It has another list of workers, so nobody else sees it; the training goes on."""
-    each = clusters(2)
-    own = clusters(2)[1].addresses[1]
-    third = replace(each[1], addresses=(each[0].addresses[0], own), join_timeout=5.0)
+    places = clusters(2)
+    address = clusters(2)[1].addresses[1]
+    third = replace(places[1], addresses=(places[0].addresses[0], address), join_timeout=5.0)
     joined, done = threading.Event(), threading.Event()
 
     def work(transport):
@@ -343,7 +343,7 @@ def test_one_of_two_workers_in_one_place_is_told():
         return channel.gather(b"equal")
 
     with ThreadPoolExecutor(2) as pool:
-        training = pool.submit(run, each, work)
+        training = pool.submit(run, places, work)
         assert joined.wait(30)
         with pytest.raises(JoinError, match="trains with another worker 1 already; end that"):
             connect(third, "seed: 1")
@@ -353,17 +353,17 @@ def test_one_of_two_workers_in_one_place_is_told():
 
 def test_one_of_two_workers_that_join_in_one_place_is_told():
     """Both were welcome; the second has the place, and the first does not wait for ever."""
-    each = clusters(2)
-    stranger = replace(each[1], addresses=(each[0].addresses[0], clusters(1)[0].addresses[0]))
+    places = clusters(2)
+    stranger = replace(places[1], addresses=(places[0].addresses[0], clusters(1)[0].addresses[0]))
     early = GrpcTransport(stranger, "seed: 1")
-    early.hello = hello_of(each[1], "seed: 1")
+    early.hello = hello_of(places[1], "seed: 1")
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(connect, each[0], "seed: 1")
+        first = pool.submit(connect, places[0], "seed: 1")
         waiting = early._stubs[0].Join(
             grpc_transport.to_message(early.hello), timeout=20, wait_for_ready=True
         )
         early._tokens[0] = waiting.token
-        second = pool.submit(connect, each[1], "seed: 1")
+        second = pool.submit(connect, places[1], "seed: 1")
         training = [joined.result(30) for joined in (first, second)]
         early._open(0)
         with pytest.raises(StoppedError, match="has another worker 1 already; start each worker"):
@@ -381,12 +381,12 @@ def test_one_of_two_workers_that_join_in_one_place_is_told():
 def tls(tmp_path_factory):
     pytest.importorskip("cryptography", reason="cryptography makes the certificates of this test")
     folder = tmp_path_factory.mktemp("tls")
-    own, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
+    authority, foreign = (certificates.authority(folder, name) for name in ("ca", "foreign"))
     return {
-        "own": certificates.worker(folder, "worker", own, "ca"),
+        "own": certificates.worker(folder, "worker", authority, "ca"),
         "foreign": certificates.worker(folder, "stranger", foreign, "foreign"),
-        "expired": certificates.worker(folder, "late", own, "ca", days=-1),
-        "elsewhere": certificates.worker(folder, "elsewhere", own, "ca", host="192.0.2.1"),
+        "expired": certificates.worker(folder, "late", authority, "ca", days=-1),
+        "elsewhere": certificates.worker(folder, "elsewhere", authority, "ca", host="192.0.2.1"),
         "plain": None,
     }
 
@@ -465,7 +465,7 @@ def test_a_worker_that_is_given_up_does_not_read_that_it_is_gone(kind):
 
 
 def test_a_worker_whose_code_raises_is_not_told_as_finished():
-    each = clusters(2)
+    places = clusters(2)
 
     def one(cluster):
         with leaving(connect(cluster, "seed: 1")) as transport:
@@ -476,8 +476,8 @@ def test_a_worker_whose_code_raises_is_not_told_as_finished():
             transport.receive(1)
 
     with ThreadPoolExecutor(2) as pool:
-        errors = [ended.exception(60) for ended in [pool.submit(one, c) for c in each]]
-    name = f"worker 1 at {each[1].addresses[1]}"
+        errors = [ended.exception(60) for ended in [pool.submit(one, c) for c in places]]
+    name = f"worker 1 at {places[1].addresses[1]}"
     assert str(errors[0]) == f"{name} stopped: KeyError: 'theirs'"
     assert isinstance(errors[1], KeyError)
 

@@ -71,9 +71,9 @@ def test_nothing_is_noticed_after_the_end(health):
 
 @pytest.mark.parametrize("size", [1, 2, 16, 17, 64])
 def test_everybody_is_watched_and_few_watch_many(size):
-    seen = [watched(rank, size) for rank in range(size)]
-    assert all(rank not in row for rank, row in enumerate(seen))
+    watchers = [watched(rank, size) for rank in range(size)]
+    assert all(rank not in row for rank, row in enumerate(watchers))
     if size > 1:
-        assert {rank for row in seen for rank in row} == set(range(size))
+        assert {rank for row in watchers for rank in row} == set(range(size))
     if size > 16:
-        assert max(map(len, seen)) <= 3
+        assert max(map(len, watchers)) <= 3

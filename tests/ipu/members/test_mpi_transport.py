@@ -268,14 +268,14 @@ VALUES = np.random.default_rng(5).standard_normal((4, 64))
 FORMATS = BINARY16, BINARY32
 
 
-def summed(channel, own):
+def summed(channel, local):
     """Order, rounding, format and codes of each sum."""
     for order, esr, fmt in product(ORDERS, (False, True), FORMATS):
         control = FpCtl(esr=esr)
         sums = ReplicaSums(
             channel, 4, lambda control=control: Device(control=control, seed=6), order
         )
-        jobs = [Summands([sums.devices[r].from_host(VALUES[r], fmt) for r in own], 3)]
+        jobs = [Summands([sums.devices[r].from_host(VALUES[r], fmt) for r in local], 3)]
         (total,) = sums.of(jobs, 2)
         yield f"{order} {esr} {fmt.name} {total.codes().tobytes().hex()}"
 
@@ -285,10 +285,10 @@ def test_sums_have_the_bits_of_one_process_and_mpis_own_has_not():
     for size in pick((4,), (2, 4), (2, 4)):
         status, lines, errors = mpirun(size, SUMS)
         assert status == 0, errors
-        own = next(line for line in lines if line.startswith("Allreduce"))
-        assert lines == sorted([own, *expected] * size)
+        reduced = next(line for line in lines if line.startswith("Allreduce"))
+        assert lines == sorted([reduced, *expected] * size)
         nearest = {line.rsplit(" ", 1)[1] for line in expected if "False binary32" in line}
-        assert nearest - {own.split()[1]}, "MPI's sum has the bits of every order"
+        assert nearest - {reduced.split()[1]}, "MPI's sum has the bits of every order"
 
 
 @pytest.mark.tier("full")
@@ -307,10 +307,11 @@ def test_killed_while_it_saves_and_resumed_is_never_killed(moment, tmp_path):
         )
         return done.returncode, {x for x in done.stdout.splitlines() if "] digest " in x}
 
-    program, kept = "ipu.experiments.programs.distributed_training", ("--checkpoint", str(tmp_path))
+    program = "ipu.experiments.programs.distributed_training"
+    options = ("--checkpoint", str(tmp_path))
     status, digests = run(program)
     assert (status, len(digests)) == (0, 2)
-    status, lines = run("tests.ipu.members.dying", moment, "1", *kept)
+    status, lines = run("tests.ipu.members.dying", moment, "1", *options)
     assert (status, lines) == (137, set())
-    assert run(program, *kept) == (0, digests)
+    assert run(program, *options) == (0, digests)
     assert {path.name for path in tmp_path.iterdir()} == {"step-3", "step-4"}

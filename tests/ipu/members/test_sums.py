@@ -30,9 +30,9 @@ def test_any_number_of_processes_has_the_bits_of_one(order, esr, size):
     def work(transport):
         sums = ReplicaSums(Channel(transport), REPLICAS, device, order)
         share = REPLICAS // size
-        own = range(transport.rank * share, (transport.rank + 1) * share)
+        local = range(transport.rank * share, (transport.rank + 1) * share)
         jobs = [
-            Summands([sums.devices[r].from_host(VALUES[r][v], BINARY16) for r in own], v)
+            Summands([sums.devices[r].from_host(VALUES[r][v], BINARY16) for r in local], v)
             for v in range(2)
         ]
         return [total.codes().tolist() for total in sums.of(jobs, STEP)]
@@ -59,8 +59,8 @@ def test_means_are_those_of_a_plans_training(esr):
         sums = ReplicaSums(
             Channel(transport), 3, lambda: Device(control=control, seed=9), "tf_ring"
         )
-        own = sums.devices[transport.rank].from_host(VALUES[transport.rank][0], BINARY16)
-        return sums.means([Summands([own], 7)], STEP)[0].codes().tolist()
+        share = sums.devices[transport.rank].from_host(VALUES[transport.rank][0], BINARY16)
+        return sums.means([Summands([share], 7)], STEP)[0].codes().tolist()
 
     devices = [Device(control=control, seed=9) for _ in range(3)]
     numberings = [Numbering(d, r) for r, d in enumerate(devices)]

@@ -19,11 +19,11 @@ def plan(replicas: int, order: str, **choices: Any) -> Plan:
     return Plan(ROW[1], count=COUNT, replicas=replicas, order=order, **choices)
 
 
-def share(values: Any, work_plan: Plan, own: range) -> Any:
+def share(values: Any, work_plan: Plan, local: range) -> Any:
     """The samples of a process's replicas, of the batch of all: micro-batch m·R + r is r's."""
     size = work_plan.micro_batch(len(values))
     blocks = np.asarray(values).reshape(work_plan.count, work_plan.replicas, size, -1)
-    return blocks[:, own.start : own.stop].reshape(-1, *np.shape(values)[1:])
+    return blocks[:, local.start : local.stop].reshape(-1, *np.shape(values)[1:])
 
 
 @lru_cache(maxsize=64)

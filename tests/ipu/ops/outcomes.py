@@ -62,8 +62,8 @@ def outcome(device, results):
     codes = []
     for x in results:
         values = x.carrier if isinstance(x, Array) else np.asarray(x, np.float32)
-        found = to_codes(np.ascontiguousarray(values), BINARY16).astype(int)
-        codes.append(np.where(np.isnan(values), -1, found).reshape(-1).tolist())
+        patterns = to_codes(np.ascontiguousarray(values), BINARY16).astype(int)
+        codes.append(np.where(np.isnan(values), -1, patterns).reshape(-1).tolist())
     flags = tuple(int(device.context(fmt).flags) for fmt in (BINARY16, BINARY32))
     return Outcome(codes, [tuple(x.shape) for x in results], device.status_word, flags)
 

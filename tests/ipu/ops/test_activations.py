@@ -68,11 +68,12 @@ def test_dropout_keeps_by_the_device_s_bits(esr):
     y = ops.dropout(x, keep=keep)
     t = math.floor(65536 * float(np.float32(keep)))
     r = [elementwise_R(seed, 5, i, 16) for i in range(math.prod(shape))]
-    kept = np.array([t + n >= 65536 for n in r]).reshape(shape)
+    survivors = np.array([t + n >= 65536 for n in r]).reshape(shape)
     share = np.float32(1 / keep)
-    np.testing.assert_array_equal(y.array.to_numpy(), np.where(kept, 2 * share, 0))
+    np.testing.assert_array_equal(y.array.to_numpy(), np.where(survivors, 2 * share, 0))
     assert device.clock.operation == 6
-    np.testing.assert_array_equal(gradient_of(y, [x], np.ones(shape))[0], np.where(kept, share, 0))
+    slope = gradient_of(y, [x], np.ones(shape))[0]
+    np.testing.assert_array_equal(slope, np.where(survivors, share, 0))
     assert device.clock.operation == 6
 
 

@@ -20,8 +20,8 @@ def halves(values, **control):
 def test_numbers_stand_for_nan_and_infinities():
     device, x = halves([math.inf, -math.inf, math.nan, -0.0, 1.5])
     assert ops.finite.value(device, x).values.tolist() == [65504.0, -65504.0, 0.0, -0.0, 1.5]
-    given = ops.finite.value(device, x, nan=7.0, above=2.0, below=-math.inf)
-    assert given.values.tolist() == [2.0, -math.inf, 7.0, -0.0, 1.5]
+    result = ops.finite.value(device, x, nan=7.0, above=2.0, below=-math.inf)
+    assert result.values.tolist() == [2.0, -math.inf, 7.0, -0.0, 1.5]
     gradient = ops.finite.pull(0, device, device.from_host(np.ones(5), BINARY16), (x,))
     assert gradient.values.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
     assert not device.status_word

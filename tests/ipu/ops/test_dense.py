@@ -77,14 +77,14 @@ def test_ragged_shapes_are_those_filled_up_with_zeros(name):
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4+sr34+rht64", "mxfp8"])
 def test_threads_move_no_bit(name):
     before = fp.get_threads()
-    found = []
+    outputs = []
     try:
         for threads in (1, 2):
             fp.set_threads(threads)
-            found.append(layer_bits(name, (600, 96, 160)))
+            outputs.append(layer_bits(name, (600, 96, 160)))
     finally:
         fp.set_threads(before)
-    assert found[0] == found[1]
+    assert outputs[0] == outputs[1]
 
 
 @pytest.mark.parametrize("which", Which)

@@ -77,10 +77,10 @@ def test_kept_pages_are_no_more_than_were_in_use_at_once_and_no_more_than_the_li
 
     size = 16 * mmap.PAGESIZE
     pages, without, tight = Pages(limit=1 << 30), Pages(), Pages(limit=size)
-    for each, expected in (pages, 2 * size), (without, 0), (tight, size):
-        both = [each.array((size,), np.uint8) for _ in range(2)]
+    for figure, expected in (pages, 2 * size), (without, 0), (tight, size):
+        both = [figure.array((size,), np.uint8) for _ in range(2)]
         del both
-        assert kept(each) == expected
+        assert kept(figure) == expected
     # In use at once were two: a third size takes the place of one of them.
     x = pages.array((size - mmap.PAGESIZE,), np.uint8)
     assert kept(pages) == size

@@ -60,13 +60,13 @@ def test_a_step_that_fails_is_listed_anew():
     ("other", "words"),
     [({"activation": nn.tanh}, "relu there and .*tanh here"), ({"rate": 0.25}, "dropout.*dropout")],
 )
-@pytest.mark.parametrize("made", [0, 1])
-def test_a_state_of_another_program_is_refused(other, words, made):
+@pytest.mark.parametrize("steps_before", [0, 1])
+def test_a_state_of_another_program_is_refused(other, words, steps_before):
     """At its first step, or at once where a step was made before; nothing has changed then."""
     state = train().state()
     training = Trainer(network(**{"activation": nn.relu} | other), SGD(0.5))
     training.forward(X)
-    for _ in range(made):
+    for _ in range(steps_before):
         training.step(X, LABELS)
     before = [v.array.tolist() for v in state_of(training)]
 
@@ -115,12 +115,12 @@ def test_processes_with_other_programs_are_refused_at_their_first_meeting(others
             assert training.steps == 0
             return str(error)
 
-    said = run_local(2, work)
+    errors = run_local(2, work)
     if words is None:
-        assert said == [None, None]
+        assert errors == [None, None]
     else:
-        assert all("start all workers alike" in text for text in said), said
-        assert all(word in text for word in words for text in said), said
+        assert all("start all workers alike" in text for text in errors), errors
+        assert all(word in text for word in words for text in errors), errors
 
 
 def test_only_so_many_operations_are_listed():

@@ -168,8 +168,8 @@ def test_an_empty_batch_has_statistics_that_are_nan_and_empty_results(stable):
     x, gamma, beta = leaves(BINARY16, np.zeros((0, 3)), np.ones(3), np.ones(3))
     result = ops.batch_norm(x, gamma, beta, stable=stable)
     assert result.array.shape == (0, 3)
-    known = norms.batch_statistics(x.device, x.array, EPSILON, stable)
-    assert np.isnan(known.mean.values).all()
+    moments = norms.batch_statistics(x.device, x.array, EPSILON, stable)
+    assert np.isnan(moments.mean.values).all()
 
 
 def test_the_unbiased_variance_of_one_element_is_divided_by_zero():

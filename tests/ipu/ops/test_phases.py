@@ -61,7 +61,7 @@ def test_phases_meet_what_a_stretched_kernel_meets(stride, dilation, padding, da
     y, saved = ops.conv2d.forward(
         device, x, w, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
-    expected, known = ops.conv2d.forward(
+    expected, context = ops.conv2d.forward(
         device, x, wide, stride=stride, padding=around, groups=groups
     )
     np.testing.assert_array_equal(y.carrier, expected.carrier)
@@ -70,7 +70,7 @@ def test_phases_meet_what_a_stretched_kernel_meets(stride, dilation, padding, da
         ops.conv2d.pull(i, device, g, saved, padding=padding, dilation=dilation, **how)
         for i in range(2)
     ]
-    dx, dw = (ops.conv2d.pull(i, device, g, known, padding=around, **how) for i in range(2))
+    dx, dw = (ops.conv2d.pull(i, device, g, context, padding=around, **how) for i in range(2))
     np.testing.assert_array_equal(slopes[0].carrier, dx.carrier)
     np.testing.assert_array_equal(slopes[1].carrier, dw.carrier[:: dilation[0], :: dilation[1]])
 

@@ -74,5 +74,5 @@ def test_numbers_win_over_nan_in_pooling_and_invalid_is_raised():
         y = ops.max_pool(x, size=(1, 2))
         np.testing.assert_array_equal(y.array.values.ravel(), expected)
         assert device.status == FpSts(inv=True)
-        chosen = gradient_of(y, [x], np.ones((1, 1, 2, 1)))[0].ravel().tolist()
-        assert chosen == ([0, 1, 1, 1] if rule == "number" else [1, 0, 1, 1])
+        gradients = gradient_of(y, [x], np.ones((1, 1, 2, 1)))[0].ravel().tolist()
+        assert gradients == ([0, 1, 1, 1] if rule == "number" else [1, 0, 1, 1])

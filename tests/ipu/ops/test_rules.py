@@ -40,10 +40,10 @@ def test_vector_work_counts_the_cycles_of_each_step():
 def test_an_argument_broadcasts_to_another_where_numpy_gives_that_shape():
     device, extents = machine(), (0, 1, 2, 3)
     shapes = [s for n in range(3) for s in itertools.product(extents, repeat=n)]
-    for shape, own in itertools.product(shapes, shapes):
-        x, y = device.zeros(shape, BINARY16), device.zeros(own, BINARY16)
+    for shape, other_shape in itertools.product(shapes, shapes):
+        x, y = device.zeros(shape, BINARY16), device.zeros(other_shape, BINARY16)
         try:
-            fits = np.broadcast_shapes(shape, own) == shape
+            fits = np.broadcast_shapes(shape, other_shape) == shape
         except ValueError:
             fits = False
         if fits:

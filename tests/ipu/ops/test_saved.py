@@ -29,10 +29,10 @@ def test_every_code_comes_back_as_it_was(fmt):
     x = context.unpack(codes.reshape(2, -1).view(fmt.packed))
     assert packed(x) is x
     with packing():
-        kept = packed(x)
-    assert isinstance(kept, Packed)
-    assert memory(kept)[1] == x.storage_bytes
-    again = kept.array()
+        stored = packed(x)
+    assert isinstance(stored, Packed)
+    assert memory(stored)[1] == x.storage_bytes
+    again = stored.array()
     assert again.context is context
     assert again.shape == x.shape
     assert np.array_equal(again.carrier.view(np.uint32), x.carrier.view(np.uint32))
@@ -45,8 +45,8 @@ def test_what_is_kept_tells_where_it_is_positive(fmt, codes):
     x = fp.Context(fmt).unpack(every.view(fmt.packed))
     with packing() if codes else nullcontext():
         saved = (packed(x),)
-    for each in (saved, Reading(saved))[codes:]:
-        keys, most = positive_keys(each, 0)
+    for reader in (saved, Reading(saved))[codes:]:
+        keys, most = positive_keys(reader, 0)
         assert (keys.dtype == fmt.code_dtype) == codes
         assert (((keys > 0) & (keys <= most)) == (x.values > 0)).all()
 
@@ -74,7 +74,7 @@ def unpackings(monkeypatch):
     """Shapes of the arrays that come back from their codes."""
     shapes, array = [], Packed.array
     monkeypatch.setattr(
-        Packed, "array", lambda kept: shapes.append(kept.stored.shape) or array(kept)
+        Packed, "array", lambda packed: shapes.append(packed.stored.shape) or array(packed)
     )
     return shapes
 
@@ -128,13 +128,13 @@ def test_a_packed_array_computes_as_the_array_does():
     half = fp.Context(fp.BINARY16)
     x = half.array(np.linspace(-3, 3, 4096).reshape(64, 64))
     with packing():
-        kept = packed(x)
-        assert packed(kept) is kept
-    assert (kept.shape, kept.size, kept.ndim, len(kept)) == ((64, 64), 4096, 2, 64)
-    assert kept.format == x.format
-    assert np.array_equal((kept * kept).values, (x * x).values)
+        stored = packed(x)
+        assert packed(stored) is stored
+    assert (stored.shape, stored.size, stored.ndim, len(stored)) == ((64, 64), 4096, 2, 64)
+    assert stored.format == x.format
+    assert np.array_equal((stored * stored).values, (x * x).values)
     with pytest.raises(ValueError, match="read-only"):
-        kept.values[0] = 1
+        stored.values[0] = 1
 
 
 def test_in_training_a_tape_is_read_once_and_gradients_wait_as_codes():
@@ -148,13 +148,13 @@ def test_in_training_a_tape_is_read_once_and_gradients_wait_as_codes():
         (summand,) = gradients(result, [weight], one)
         return result, summand
 
-    kept, plain = gradient()
+    stored, plain = gradient()
     with training():
         read, waiting = gradient()
     assert not isinstance(plain, Packed)
     assert isinstance(waiting, Packed)
     assert np.array_equal(waiting.values, plain.values)
-    assert saved_bytes(kept) > 0
+    assert saved_bytes(stored) > 0
     assert saved_bytes(read) == 0
 
 

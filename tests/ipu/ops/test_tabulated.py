@@ -33,11 +33,11 @@ def outcome(device, result):
 @pytest.mark.parametrize("fmt", [BINARY16, BFLOAT16])
 @pytest.mark.parametrize("control", [FpCtl(), FpCtl(esr=True, nanoo=True), FpCtl(rnd=1)])
 def test_a_table_gives_values_flags_status_and_cycles_of_the_steps(control, fmt, f32_denormals):
-    for chosen in (slice(None), slice(1, 0x7C01), slice(0x3C00, 0x3C01)):
+    for part in (slice(None), slice(1, 0x7C01), slice(0x3C00, 0x3C01)):
         results = []
         for compute in (steps, tabulated):
             device = Device("hypothetical", control, f32_denormals=f32_denormals)
-            x = Array(np.resize(every_code(device, fmt).carrier[chosen], 9001), device.context(fmt))
+            x = Array(np.resize(every_code(device, fmt).carrier[part], 9001), device.context(fmt))
             if compute is steps:
                 results.append(outcome(device, steps(device, device.cast(x, BINARY32))))
             else:

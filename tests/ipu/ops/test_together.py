@@ -190,8 +190,8 @@ def test_steps_of_optimisers_are_the_same_with_and_without(monkeypatch, optimise
             pairs = [(tensor(device, rng, BINARY16, v.shape[0], hard=False), v) for v in variables]
             slots = optimiser.apply_gradients(pairs, slots)
         values = [v.array.carrier.tobytes() for v in variables]
-        kept = {k: [x.carrier.tobytes() for x in row] for k, row in slots.items()}
-        return values, kept, state(device)
+        slot_bytes = {k: [x.carrier.tobytes() for x in row] for k, row in slots.items()}
+        return values, slot_bytes, state(device)
 
     together = train()
     monkeypatch.setattr(base, "together_on", lambda device: None)

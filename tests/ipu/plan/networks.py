@@ -124,11 +124,11 @@ def batch(step: int, samples: int) -> tuple[Any, Any]:
 
 
 def trainer(plan: Plan, **choices: Any) -> PlanTrainer:
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "policy": FP16, "control": FpCtl(esr=True), "loss_scale": StaticLossScale(64.0), "seed": 5,
     }
     optimizer = choices.pop("optimizer", SGD(0.1, 0.9))
-    return PlanTrainer(optimizer, plan=plan, **chosen | choices)
+    return PlanTrainer(optimizer, plan=plan, **options | choices)
 
 
 def digest(training: PlanTrainer) -> str:

@@ -67,11 +67,11 @@ def test_sums_are_those_of_numpy_in_the_order_of_the_tree(shape, order, ring):
 
 
 def test_every_addition_draws_at_its_own_address(monkeypatch):
-    seen = []
+    draws = []
     add = Device.add
 
     def spied(self, x, y, out=None):
-        seen.append((self.clock.operation, self.clock.first, self.source.seed, x.size))
+        draws.append((self.clock.operation, self.clock.first, self.source.seed, x.size))
         return add(self, x, y, out)
 
     monkeypatch.setattr(Device, "add", spied)
@@ -81,7 +81,7 @@ def test_every_addition_draws_at_its_own_address(monkeypatch):
         (address(0, Region.REDUCE, 5, 4 * c + k), half, 42, 2 if half else 1)
         for c, k, half in place
     ]
-    assert seen == wanted
+    assert draws == wanted
 
 
 def test_additions_run_on_the_replica_of_the_chunk():

@@ -54,10 +54,12 @@ def end(events):
     st.sampled_from(["slot", "group"]),
 )
 def test_without_copies_a_timeline_takes_the_schedules_cycles(schedule, costs, again, sync):
-    own = [StageFigures(forward_cycles=f, backward_cycles=b, update_cycles=u) for f, b, u in costs]
+    figures = [
+        StageFigures(forward_cycles=f, backward_cycles=b, update_cycles=u) for f, b, u in costs
+    ]
     plan = plan_of(schedule=schedule, recompute=again, sync=sync)
-    events = timeline(plan, own)
-    compute = plan.cycles(program_cycles(plan, own))
+    events = timeline(plan, figures)
+    compute = plan.cycles(program_cycles(plan, figures))
     assert end(events) == compute + max(u for _, _, u in costs)
     assert {e.lane for e in events} == {"compute"}
     updates = [e for e in events if e.kind == "update"]
@@ -71,9 +73,9 @@ def test_without_copies_a_timeline_takes_the_schedules_cycles(schedule, costs, a
 
 def test_cycles_of_a_program_come_from_its_stage():
     plan = plan_of(2, count=4, replicas=2, shard_state=True, offload=None)
-    own = [StageFigures(forward_cycles=3, backward_cycles=5, update_cycles=7)] * 2
-    own[1] = replace(own[1], recompute_cycles=2)
-    cost = program_cycles(plan, own)
+    figures = [StageFigures(forward_cycles=3, backward_cycles=5, update_cycles=7)] * 2
+    figures[1] = replace(figures[1], recompute_cycles=2)
+    cost = program_cycles(plan, figures)
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE, Phase.UPDATE, Phase.INFEED)
     rows = [[cost(Program(0, i, phase, i, 0)) for phase in phases] for i in range(2)]
     assert rows == [[3, 5, 3, 4, 0], [3, 5, 2, 4, 0]]
@@ -91,24 +93,24 @@ def test_bandwidths_are_assumed():
 
 
 def test_outputs_go_to_the_next_ipu_and_gradients_come_back():
-    own = [replace(EQUAL, output_bytes=n) for n in (10, 20, 30, 40)]
+    figures = [replace(EQUAL, output_bytes=n) for n in (10, 20, 30, 40)]
     plan = plan_of()
-    rows = [(c.program.phase, c.program.ipu, c.target, c.bytes) for c in copies(plan, own)]
+    rows = [(c.program.phase, c.program.ipu, c.target, c.bytes) for c in copies(plan, figures)]
     forward, backward = Phase.FORWARD, Phase.BACKWARD
     assert set(rows) == {
         (forward, 0, 1, 10), (forward, 1, 2, 20), (forward, 2, 3, 30),
         (backward, 3, 2, 30), (backward, 2, 1, 20), (backward, 1, 0, 10),
     }
     assert len(rows) == 6 * 8
-    assert len(copies(plan_of(mapping=[0, 1, 1, 0]), own)) == 4 * 8
-    assert copies(plan_of(mapping=[0, 0, 0, 0]), own) == ()
+    assert len(copies(plan_of(mapping=[0, 1, 1, 0]), figures)) == 4 * 8
+    assert copies(plan_of(mapping=[0, 0, 0, 0]), figures) == ()
     fork = Plan([stage, [stage, stage], stage], count=6)
-    assert len(copies(fork, own)) == 8 * 6
+    assert len(copies(fork, figures)) == 8 * 6
 
 
 def test_copies_stand_at_the_end_of_a_slot():
-    own = [replace(EQUAL, output_bytes=5)] * 2
-    events = timeline(plan_of(2, count=4), own, UNIT)
+    figures = [replace(EQUAL, output_bytes=5)] * 2
+    events = timeline(plan_of(2, count=4), figures, UNIT)
     first = [(e.start, e.cycles, e.ipu, e.kind) for e in events if e.slot < 2]
     assert first == [
         (0, 1, 0, "forward"), (1, 5, 0, "copy"),
@@ -119,9 +121,9 @@ def test_copies_stand_at_the_end_of_a_slot():
 
 @pytest.mark.source("S3-22")
 def test_streams_come_before_compute_or_beside_it_on_io_tiles():
-    own = [replace(EQUAL, infeed_bytes=3), EQUAL]
-    before = timeline(plan_of(2, count=8), own, UNIT)
-    beside = timeline(plan_of(2, count=8, io_tiles=2), own, UNIT)
+    figures = [replace(EQUAL, infeed_bytes=3), EQUAL]
+    before = timeline(plan_of(2, count=8), figures, UNIT)
+    beside = timeline(plan_of(2, count=8, io_tiles=2), figures, UNIT)
     assert [(e.kind, e.start) for e in before if e.ipu == 0 and e.slot == 1] == [
         ("infeed", 4), ("forward", 7),
     ]
@@ -138,8 +140,8 @@ def test_streams_come_before_compute_or_beside_it_on_io_tiles():
 
 @pytest.mark.source("S0-68", "S3-26")
 def test_offloaded_state_lengthens_the_update():
-    own = [replace(EQUAL, update_cycles=4, state_bytes=200)] * 4
-    chip, away = timeline(plan_of(), own, UNIT), timeline(plan_of(offload=None), own, UNIT)
+    figures = [replace(EQUAL, update_cycles=4, state_bytes=200)] * 4
+    chip, away = timeline(plan_of(), figures, UNIT), timeline(plan_of(offload=None), figures, UNIT)
     assert (end(chip), end(away)) == (33 + 4, 33 + 200 + 4 + 200)
     assert [e.kind for e in away if e.slot == 15 and e.ipu == 0] == [
         "state in", "update", "state out",
@@ -151,12 +153,12 @@ def test_offloaded_state_lengthens_the_update():
 
 
 def test_replicas_sum_their_gradients_before_the_update():
-    own = [replace(EQUAL, accumulator_bytes=n, update_cycles=1) for n in (40, 80, 40, 40)]
-    events = timeline(plan_of(replicas=4), own, UNIT)
+    figures = [replace(EQUAL, accumulator_bytes=n, update_cycles=1) for n in (40, 80, 40, 40)]
+    events = timeline(plan_of(replicas=4), figures, UNIT)
     sums = {e.ipu: e.cycles for e in events if e.kind == "reduce"}
     assert sums == {0: 60, 1: 120, 2: 60, 3: 60}
     assert end(events) == 33 + 120 + 1
-    assert not [e for e in timeline(plan_of(), own, UNIT) if e.kind == "reduce"]
+    assert not [e for e in timeline(plan_of(), figures, UNIT) if e.kind == "reduce"]
 
 
 def test_shares_of_an_ipus_time():
@@ -193,14 +195,14 @@ def test_a_slow_host_is_waited_for():
 
 def test_a_span_has_both_ends_of_what_sources_say():
     fast, slow = Rates.span(MK2)
-    own = [replace(
+    figures = [replace(
         EQUAL, forward_cycles=1000, backward_cycles=2000, output_bytes=10**6, infeed_bytes=10**6,
         forward_exchange=100, backward_exchange=10, forward_saving=300, backward_saving=30,
     )] * 2
     plan = plan_of(2, count=4)
-    ends = [update_time(plan, own, rates) / rates.target.clock.value for rates in (fast, slow)]
-    assert ends[0] < update_time(plan, own) / CLOCK < ends[1]
-    costs = [program_cycles(plan, own, rates) for rates in (fast, None, slow)]
+    ends = [update_time(plan, figures, rates) / rates.target.clock.value for rates in (fast, slow)]
+    assert ends[0] < update_time(plan, figures) / CLOCK < ends[1]
+    costs = [program_cycles(plan, figures, rates) for rates in (fast, None, slow)]
     forth, back = (Program(0, 0, phase, 0, 0) for phase in (Phase.FORWARD, Phase.BACKWARD))
     assert [(cost(forth), cost(back)) for cost in costs] == [
         (700, 1970), (1000, 2000), (1100, 2010),

@@ -34,8 +34,8 @@ def plan_of(**choices):
     return Plan([stage] * 4, **{"count": 16, **choices})
 
 
-def most(plan, own=OWN):
-    return max(peak.bytes for peak in peaks(lives(plan, own)).values())
+def most(plan, figures=OWN):
+    return max(peak.bytes for peak in peaks(lives(plan, figures)).values())
 
 
 def test_an_explanation_tells_time_memory_and_what_else_would_fit():
@@ -80,14 +80,14 @@ def test_alternatives_change_no_bit():
 
 @pytest.mark.parametrize("schedule", ["grouped", "popart", "interleaved", "sequential"])
 def test_a_few_rounds_show_the_peak_of_many(schedule):
-    own = [
+    figures = [
         StageFigures(parameter_bytes=7, state_bytes=300, input_bytes=n, saved_bytes=9 * n)
         for n in (5, 0, 40, 41)
     ]
-    rows = alternatives(plan_of(schedule=schedule, count=40, offload=()), own)
+    rows = alternatives(plan_of(schedule=schedule, count=40, offload=()), figures)
     assert len(rows) > 3 or schedule == "sequential"
     for row in rows:
-        assert row.bytes == most(row.plan, own)
+        assert row.bytes == most(row.plan, figures)
 
 
 @pytest.mark.parametrize("schedule", ["popart", "grouped", "sequential"])
@@ -98,10 +98,10 @@ def test_rounds_are_eight_micro_batches_for_each_stage(schedule):
 
 def test_a_plan_of_few_micro_batches_is_not_made_longer():
     tiny = replace(SMALL, tiles=Fact(1, Evidence.ASSUMED, "a test"))
-    own = [StageFigures(saved_bytes=60 * MB)]
-    check_fit(Plan([stage]), own, tiny)
+    figures = [StageFigures(saved_bytes=60 * MB)]
+    check_fit(Plan([stage]), figures, tiny)
     with pytest.raises(ValueError, match="the plan needs 120000000 bytes"):
-        check_fit(Plan([stage], count=2), own, tiny)
+        check_fit(Plan([stage], count=2), figures, tiny)
 
 
 def test_what_does_not_fit_is_refused_with_what_would():
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
         check_fit(plan_of(), OWN, tiny)
     with pytest.raises(OutOfMemoryError, match="; use smaller micro-batches, or more stage"):
         check_fit(Plan([stage], offload=()), [StageFigures(saved_bytes=200 * MB)], tiny)
-    late = [replace(own, state_bytes=0) for own in OWN]
+    late = [replace(s, state_bytes=0) for s in OWN]
     with pytest.raises(ValueError, match=re.escape("on IPU 0 (in slot 7)")):
         check_fit(plan_of(), late, tiny)
 

@@ -43,8 +43,8 @@ def test_replicas_give_an_axis_of_their_own_and_take_turns():
     (outputs,) = infer(training, plan, x)
     assert outputs.shape == (4, 2, 2, 3)
     # With one replica the first four micro-batches of two are numbers 0, 2, 4, 6 of replica 0.
-    own = np.concatenate([x[4 * m : 4 * m + 2] for m in range(4)])
-    (alone,) = infer(training, Plan(ROW[2], count=4, training=False), own)
+    inputs = np.concatenate([x[4 * m : 4 * m + 2] for m in range(4)])
+    (alone,) = infer(training, Plan(ROW[2], count=4, training=False), inputs)
     assert np.array_equal(outputs.codes()[:, 0], alone.codes())
 
 

@@ -85,27 +85,27 @@ def test_queues_live_always_and_the_rest_while_it_is_needed():
 
 
 def test_a_recomputed_stage_keeps_its_inputs_and_checkpoints_and_has_a_tape_for_a_while():
-    own = StageFigures(input_bytes=10, saved_bytes=100, checkpoint_bytes=3)
+    one_stage = StageFigures(input_bytes=10, saved_bytes=100, checkpoint_bytes=3)
     plain, again = plan_of(), plan_of(recompute="then")
-    assert kept_bytes(plain, 0, own) == kept_bytes(plain, 3, own) == 100
-    assert (kept_bytes(again, 0, own), kept_bytes(again, 3, own)) == (13, 100)
-    assert kept_bytes(plan_of(training=False), 0, own) == 0
-    tapes = [row for row in lives(again, [own] * 4) if row.kind == "tape" and row.ipu == 1]
+    assert kept_bytes(plain, 0, one_stage) == kept_bytes(plain, 3, one_stage) == 100
+    assert (kept_bytes(again, 0, one_stage), kept_bytes(again, 3, one_stage)) == (13, 100)
+    assert kept_bytes(plan_of(training=False), 0, one_stage) == 0
+    tapes = [row for row in lives(again, [one_stage] * 4) if row.kind == "tape" and row.ipu == 1]
     # B_1 runs in slots 6 … 13; its recomputation in the slot before.
     assert [row.slot for row in tapes] == list(range(5, 14))
     assert {row.bytes for row in tapes} == {100}
-    together = lives(plan_of(recompute="interleaved"), [own] * 4)
+    together = lives(plan_of(recompute="interleaved"), [one_stage] * 4)
     assert [r.slot for r in together if (r.kind, r.ipu) == ("tape", 1)] == list(range(6, 14))
-    assert all(row.ipu != 3 for row in lives(again, [own] * 4) if row.kind == "tape")
-    peak, without = (peaks(lives(p, [own] * 4))[0].bytes for p in (again, plain))
+    assert all(row.ipu != 3 for row in lives(again, [one_stage] * 4) if row.kind == "tape")
+    peak, without = (peaks(lives(p, [one_stage] * 4))[0].bytes for p in (again, plain))
     assert peak < without
 
 
 def test_variables_live_always_and_state_in_remote_memory_at_the_update_only():
-    own = [StageFigures(parameter_bytes=1000, accumulator_bytes=500, state_bytes=2000)] * 4
-    on_chip = lives(plan_of(), own)
+    stages = [StageFigures(parameter_bytes=1000, accumulator_bytes=500, state_bytes=2000)] * 4
+    on_chip = lives(plan_of(), stages)
     assert always_live(on_chip) == dict.fromkeys(range(4), 3500)
-    away = lives(plan_of(offload=None), own)
+    away = lives(plan_of(offload=None), stages)
     assert always_live(away) == dict.fromkeys(range(4), 1500)
     assert [row for row in away if row.kind == "state" and row.ipu == 2] == [
         Live(15, 2, "state", 2000)
@@ -113,33 +113,33 @@ def test_variables_live_always_and_state_in_remote_memory_at_the_update_only():
     assert peaks(away)[2] == Peak(
         2, 15, 3500, {"weights": 1000, "accumulators": 500, "state": 2000}
     )
-    assert not [row for row in lives(plan_of(training=False), own) if row.kind == "state"]
+    assert not [row for row in lives(plan_of(training=False), stages) if row.kind == "state"]
 
 
 @pytest.mark.source("S0-64", "S0-68")
 def test_state_moves_twice_for_an_update_and_small_tensors_stay():
-    own = StageFigures(state_bytes=1000 + 127 + 128, state_tensors=(1000, 127, 128))
+    one_stage = StageFigures(state_bytes=1000 + 127 + 128, state_tensors=(1000, 127, 128))
     plan = plan_of(offload=None)
-    assert own.state_in(plan) == (127, 1128)
-    moves = transfers(plan, [own] * 4)
+    assert one_stage.state_in(plan) == (127, 1128)
+    moves = transfers(plan, [one_stage] * 4)
     assert len(moves) == 2 * 4
     assert [(m.program.slot, m.program.phase, m.kind, m.direction, m.bytes) for m in moves[:2]] == [
         (15, UPDATE, "state", "in", 1128), (15, UPDATE, "state", "out", 1128),
     ]
-    assert transfers(plan_of(), [own] * 4) == ()
-    assert remote_bytes(plan, [own] * 4) == {"state": 4 * 1128}
+    assert transfers(plan_of(), [one_stage] * 4) == ()
+    assert remote_bytes(plan, [one_stage] * 4) == {"state": 4 * 1128}
     assert REMOTE_MINIMUM.evidence is Evidence.DOCUMENTED
-    assert peaks(lives(plan, [own] * 4))[0].bytes >= 127
+    assert peaks(lives(plan, [one_stage] * 4))[0].bytes >= 127
 
 
 @pytest.mark.source("S3-33")
 def test_sharded_state_takes_the_rth_part():
-    own = StageFigures(state_bytes=4 * 1001 + 40, state_tensors=(4 * 1001, 40))
+    one_stage = StageFigures(state_bytes=4 * 1001 + 40, state_tensors=(4 * 1001, 40))
     plan = plan_of(offload=("state",), replicas=4, shard_state=True)
-    assert own.state_in(plan) == (12, 4 * 251)
-    assert own.state_in(plan_of(replicas=4)) == (4044, 0)
+    assert one_stage.state_in(plan) == (12, 4 * 251)
+    assert one_stage.state_in(plan_of(replicas=4)) == (4044, 0)
     large = plan_of(offload=("state",), replicas=4, shard_state=True, shard_minimum=8192)
-    assert own.state_in(large) == (40, 4004)
+    assert one_stage.state_in(large) == (40, 4004)
 
 
 def test_activations_in_remote_memory_go_out_behind_forward_and_come_before_backward():
@@ -157,35 +157,35 @@ def test_activations_in_remote_memory_go_out_behind_forward_and_come_before_back
 
 
 def test_accumulators_and_weights_in_remote_memory_move_with_the_programs_that_use_them():
-    own = [StageFigures(parameter_bytes=1000, accumulator_bytes=500)] * 4
+    stages = [StageFigures(parameter_bytes=1000, accumulator_bytes=500)] * 4
     plan = plan_of(offload=("accumulators", "weights"))
-    moves = transfers(plan, own)
+    moves = transfers(plan, stages)
     weights = [m for m in moves if m.kind == "weights"]
     accumulators = [m for m in moves if m.kind == "accumulators"]
     assert len(weights) == 4 * (2 * 8 + 2)
     assert len(accumulators) == 4 * (2 * 8 + 1)
     assert [m.direction for m in weights if m.program.phase is UPDATE][:2] == ["in", "out"]
-    assert remote_bytes(plan, own) == {"accumulators": 2000, "weights": 4000}
-    rows = lives(plan, own)
+    assert remote_bytes(plan, stages) == {"accumulators": 2000, "weights": 4000}
+    rows = lives(plan, stages)
     assert {r.slot for r in rows if (r.kind, r.ipu) == ("weights", 3)} == {*range(3, 12), 15}
     assert {r.slot for r in rows if (r.kind, r.ipu) == ("accumulators", 3)} == {*range(4, 12), 15}
 
 
 @pytest.mark.source("S3-22")
 def test_io_tiles_hold_what_comes_and_what_is_used():
-    own = [StageFigures(infeed_bytes=7, outfeed_bytes=2)] * 4
-    plain = lives(plan_of(), own)
+    stages = [StageFigures(infeed_bytes=7, outfeed_bytes=2)] * 4
+    plain = lives(plan_of(), stages)
     assert {(r.slot, r.bytes) for r in plain if (r.kind, r.ipu) == ("io", 0)} == {
         (slot, 7) for slot in range(8)
     }
-    beside = lives(plan_of(count=10, io_tiles=32), own)
+    beside = lives(plan_of(count=10, io_tiles=32), stages)
     first = {r.slot: r.bytes for r in beside if (r.kind, r.ipu) == ("io", 0)}
     assert first == {0: 7, **dict.fromkeys(range(1, 10), 14), 10: 7}
 
 
 def test_temporaries_of_stages_on_one_ipu_share_their_room():
-    own = [StageFigures(work_bytes=n, parameter_bytes=n) for n in (1, 20, 3, 4)]
-    rows = lives(plan_of(mapping=[0, 1, 1, 0]), own)
+    stages = [StageFigures(work_bytes=n, parameter_bytes=n) for n in (1, 20, 3, 4)]
+    rows = lives(plan_of(mapping=[0, 1, 1, 0]), stages)
     assert max(r.bytes for r in rows if (r.kind, r.ipu) == ("work", 0)) == 4
     assert max(r.bytes for r in rows if (r.kind, r.ipu) == ("work", 1)) == 20
     assert {r.bytes for r in rows if (r.kind, r.ipu) == ("weights", 0)} == {5}
@@ -198,18 +198,18 @@ def test_temporaries_of_stages_on_one_ipu_share_their_room():
     st.sets(st.sampled_from(["state", "activations", "accumulators", "weights"])),
 )
 def test_every_row_counts_once_and_offloading_never_raises_a_peak(schedule, sizes, again, away):
-    own = [
+    stages = [
         StageFigures(
             parameter_bytes=3 * n, state_bytes=200 * n, accumulator_bytes=2 * n, input_bytes=n,
             saved_bytes=5 * n, checkpoint_bytes=n // 2,
         )
         for n in sizes
     ]
-    rows = lives(plan_of(schedule, recompute=again, offload=away), own)
+    rows = lives(plan_of(schedule, recompute=again, offload=away), stages)
     assert len({(r.slot, r.ipu, r.kind) for r in rows}) == len(rows)
     assert {r.kind for r in rows} <= set(KINDS)
     assert all(r.bytes > 0 for r in rows)
-    chip = peaks(lives(plan_of(schedule, recompute=again), own))
+    chip = peaks(lives(plan_of(schedule, recompute=again), stages))
     for ipu, peak in peaks(rows).items():
         assert peak.bytes == sum(peak.by_kind.values()) <= chip[ipu].bytes
         assert always_live(rows)[ipu] <= peak.bytes
@@ -246,35 +246,36 @@ def test_figures_go_with_the_stages():
 
 @pytest.mark.source("S3-33")
 def test_a_sharded_state_on_the_chip_is_there_in_parts():
-    own = StageFigures(parameter_bytes=4000, state_bytes=8000, state_itemsize=4)
+    one_stage = StageFigures(parameter_bytes=4000, state_bytes=8000, state_itemsize=4)
     for replicas in (2, 4):
         plan = Plan([abs], count=2, replicas=replicas, shard_state=True, offload=())
-        (peak,) = peaks(lives(plan, [own])).values()
+        (peak,) = peaks(lives(plan, [one_stage])).values()
         assert peak.by_kind["state"] == 8000 // replicas
-        assert remote_bytes(plan, [own]) == {}
+        assert remote_bytes(plan, [one_stage]) == {}
 
 
 def test_outputs_that_stay_on_the_device_are_no_transfer():
-    own = StageFigures(outfeed_bytes=100)
+    one_stage = StageFigures(outfeed_bytes=100)
     for period, sent in ((1, 4), (2, 2), (4, 1)):
         plan = Plan([abs], count=4, output_period=period, training=False)
-        assert sum(row.bytes for row in lives(plan, [own]) if row.kind == "io") == 100 * sent
+        assert sum(row.bytes for row in lives(plan, [one_stage]) if row.kind == "io") == 100 * sent
 
 
 @pytest.mark.source("S0-68")
 def test_an_update_brings_one_variable_after_the_other():
     """Offloading lowers the peak: the update holds the state of one variable, not of all."""
     variables = tuple(Holding(size, size, (size, size)) for size in (4000, 2000, 1000, 1000))
-    own = StageFigures(
+    one_stage = StageFigures(
         parameter_bytes=8000, accumulator_bytes=8000, state_bytes=16000,
         state_tensors=tuple(s for v in variables for s in v.state), variables=variables,
     )
     chip, away = (
-        peaks(lives(plan_of(offload=offload), [own] * 4))[0] for offload in ((), ("state",))
+        peaks(lives(plan_of(offload=offload), [one_stage] * 4))[0] for offload in ((), ("state",))
     )
     assert chip.by_kind == {"weights": 8000, "accumulators": 8000, "state": 16000}
     assert away.by_kind == {"weights": 8000, "accumulators": 8000, "state": 8000}
     everything = plan_of(offload=("state", "accumulators", "weights"))
-    update = {r.kind: r.bytes for r in lives(everything, [own] * 4) if (r.slot, r.ipu) == (15, 2)}
+    rows = lives(everything, [one_stage] * 4)
+    update = {r.kind: r.bytes for r in rows if (r.slot, r.ipu) == (15, 2)}
     assert update == {"weights": 4000, "accumulators": 4000, "state": 8000}
-    assert remote_bytes(everything, [own] * 4)["state"] == 4 * 16000
+    assert remote_bytes(everything, [one_stage] * 4)["state"] == 4 * 16000

@@ -51,7 +51,7 @@ def test_cycles_are_those_of_the_ledger_and_of_the_vector_model():
     def forward_cycles(policy):
         training = trainer(Plan(STAGES, count=4), policy=policy)
         training.step(*batch(0, 16))
-        return [own.forward_cycles for own in training.figures]
+        return [stage.forward_cycles for stage in training.figures]
 
     for policy in (FP16, FP32):
         training = trainer(Plan([STAGES[1]], count=1), policy=policy)
@@ -74,7 +74,7 @@ def test_a_variable_of_two_stages_counts_at_the_first():
     training = trainer(Plan(SKIP[4], mapping=SKIP_MAPPING[4], count=8))
     training.step(*batch(0, 16))
     total = sum(v.array.storage_bytes for v in training.variables.trainable)
-    assert sum(own.parameter_bytes for own in training.figures) == total
+    assert sum(stage.parameter_bytes for stage in training.figures) == total
     assert training.figures[3].parameter_bytes == (8 * 3 + 3) * 2
 
 

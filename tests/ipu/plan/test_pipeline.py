@@ -44,18 +44,18 @@ def test_a_micro_batch_leaves_nothing_but_gradients():
 
 
 def test_recomputation_keeps_no_tape_between_the_passes(monkeypatch):
-    running, kept = pipeline(Plan(ROW[4], count=8, recompute=True)), []
+    running, rows = pipeline(Plan(ROW[4], count=8, recompute=True)), []
     mark = MicroBatchLoop.mark
 
     def noted(loop, phase, stage, branch=0):
         if phase is not Phase.FORWARD:
             flights = running._flights
-            kept.append((phase, stage, {s for (s, _), f in flights.items() if f.outputs}))
+            rows.append((phase, stage, {s for (s, _), f in flights.items() if f.outputs}))
         mark(loop, phase, stage, branch)
 
     monkeypatch.setattr(MicroBatchLoop, "mark", noted)
     finished(running)
-    backward = [row for row in kept if row[0] is Phase.BACKWARD]
+    backward = [row for row in rows if row[0] is Phase.BACKWARD]
     assert len(backward) == 4 * 8
     # Beside the last stage's, the tape of the stage that runs backward next is there at most.
     assert all(stages <= {stage, stage - 1} for _, stage, stages in backward)
@@ -74,10 +74,10 @@ def test_a_micro_batch_carries_its_own_count_of_operations():
 
 
 def test_accumulators_take_micro_batches_in_order(monkeypatch):
-    seen = {}
+    orders = {}
 
     def spied(variable, micro_batch):
-        seen.setdefault(variable.name, []).append(micro_batch)
+        orders.setdefault(variable.name, []).append(micro_batch)
         return real(variable, micro_batch)
 
     from ipu.learn import accumulate
@@ -85,8 +85,8 @@ def test_accumulators_take_micro_batches_in_order(monkeypatch):
     real = accumulate.accumulating
     monkeypatch.setattr(accumulate, "accumulating", spied)
     running = finished(pipeline(Plan(ROW[4], count=8)))
-    assert len(seen) == len(running.worker.variables.trainable)
-    assert all(order == list(range(8)) for order in seen.values())
+    assert len(orders) == len(running.worker.variables.trainable)
+    assert all(order == list(range(8)) for order in orders.values())
 
 
 def test_a_variable_that_no_stage_has_run_backward_is_missing():

@@ -116,8 +116,8 @@ def test_recomputation_runs_behind_the_slot_before_the_backward_stage():
 
 
 def test_recomputation_modes_go_with_their_schedules():
-    own = {name: recompute_mode(name, True) for name in NAMES}
-    assert own == dict(zip(NAMES, ("then", "interleaved", "then", "interleaved"), strict=True))
+    modes = {name: recompute_mode(name, True) for name in NAMES}
+    assert modes == dict(zip(NAMES, ("then", "interleaved", "then", "interleaved"), strict=True))
     assert recompute_mode("grouped", None) is recompute_mode("grouped", False) is None
     for name, mode, instead in (
         ("sequential", "then", "interleaved"),

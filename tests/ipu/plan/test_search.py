@@ -51,43 +51,43 @@ def test_all_plans_at_once_cost_what_each_costs(shared):
 def test_the_front_of_a_small_chain_is_that_of_all_plans():
     chain = chain_of(5, seed=3)
     space = PlanSpace(2, 4, offloads=((), ("state",), ("activations", "state")))
-    found = search(chain, space)
+    result = search(chain, space)
     every = [
         costs(plan, chain.stages(cuts))
         for plan in space.plans(chain)
         for cuts in combinations(range(1, 5), plan.n_stages - 1)
     ]
-    assert len(every) == found.tried == found.of_all
-    for row in found.rows:
+    assert len(every) == result.tried == result.of_all
+    for row in result.rows:
         assert any(row.bytes == s and row.cycles == pytest.approx(c, rel=1e-12) for c, s in every)
     for cycles, size in every:
-        assert any(r.bytes <= size and r.cycles <= cycles * (1 + 1e-12) for r in found.rows)
-    assert found.rows == front(found.rows)
+        assert any(r.bytes <= size and r.cycles <= cycles * (1 + 1e-12) for r in result.rows)
+    assert result.rows == front(result.rows)
 
 
 @pytest.mark.parametrize("n_layers", [12, 40])
 def test_no_plan_by_chance_beats_the_best_of_its_memory(n_layers):
     chain, rng = chain_of(n_layers, seed=n_layers), random.Random(7)
     space = PlanSpace(4, 32, POPTORCH, offloads=((), ("state",)))
-    found = search(chain, space)
+    result = search(chain, space)
     plans = list(space.plans(chain))
     for _ in range(200):
         plan = rng.choice(plans)
         cuts = sorted(rng.sample(range(1, n_layers), plan.n_stages - 1))
         cycles, size = costs(plan, chain.stages(cuts))
-        as_small = [row.cycles for row in found.rows if row.bytes <= size] or [np.inf]
+        as_small = [row.cycles for row in result.rows if row.bytes <= size] or [np.inf]
         fastest = min(as_small)
         assert fastest <= cycles * (1 + 1e-12), (plan, cuts)
 
 
 def test_layers_that_share_a_variable_stay_on_one_ipu():
     chain = chain_of(6, shared=True)
-    found = search(chain, PlanSpace(2, 8, offloads=((),)))
-    for row in found.rows:
+    result = search(chain, PlanSpace(2, 8, offloads=((),)))
+    for row in result.rows:
         stages = [sum(cut <= layer for cut in row.cuts) for layer in (0, 5)]
         one, other = (row.plan.places[stage] for stage in stages)
         assert one == other
-    assert any(row.plan.mapping == (0, 1, 0) for row in found.rows)
+    assert any(row.plan.mapping == (0, 1, 0) for row in result.rows)
 
 
 # Bits -------------------------------------------------------------------------------------------
@@ -114,10 +114,10 @@ def test_no_plan_of_a_search_changes_a_bit():
     training.step(*batch(0, 32))
     chain = LayerChain.of_stages(training.figures)
     # Little memory that is worth something, so that the front has plans of many kinds.
-    found = search(chain, PlanSpace(3, 8, replicas=1))
+    result = search(chain, PlanSpace(3, 8, replicas=1))
     rng = random.Random(3)
-    plans = list(found.space.plans(chain))
-    rows = [(row.plan, row.cuts) for row in found.rows]
+    plans = list(result.space.plans(chain))
+    rows = [(row.plan, row.cuts) for row in result.rows]
     rows += [
         (plan, tuple(sorted(rng.sample(range(1, 4), plan.n_stages - 1))))
         for plan in rng.sample(plans, pick(8, 40, 200))
@@ -144,11 +144,11 @@ def test_what_binds_is_what_costs():
     chain = chain_of(8, seed=2)
     slow = Rates(MK2, link=replace(Rates().link, value=1e6))
     space = PlanSpace(2, 8, replicas=1, offloads=((),))
-    found = search(chain, space, rates=slow)
-    row = next(r for r in (*found.rows, *search(chain, space).rows) if r.plan.n_stages == 2)
-    assert bounds(found, row, slow)[0].name == "exchange between IPUs"
+    result = search(chain, space, rates=slow)
+    row = next(r for r in (*result.rows, *search(chain, space).rows) if r.plan.n_stages == 2)
+    assert bounds(result, row, slow)[0].name == "exchange between IPUs"
     few, many = (
-        {b.name: b.share for b in bounds(found, row._replace(plan=replace(row.plan, count=n)))}
+        {b.name: b.share for b in bounds(result, row._replace(plan=replace(row.plan, count=n)))}
         for n in (row.plan.count, 16 * row.plan.count)
     )
     assert few["bubble"] > 4 * many["bubble"]
@@ -159,12 +159,12 @@ def test_a_model_that_fits_nowhere_is_told_by_how_much():
     chain = replace(chain_of(4), variables={
         i: Holding(size, size, (size, size)) for i, size in enumerate([125 * 10**6] * 4)
     })
-    found = search(chain, PlanSpace(2, 8, POPTORCH, offloads=((),)))
-    assert found.best is None
-    sentence, advice = verdict(found)
-    room = found.room - code_bytes(found.smallest.plan)[0]
-    assert sentence.startswith(f"no plan fits: the smallest needs {found.smallest.bytes} bytes")
-    assert f", {found.smallest.bytes - room} more than the {room} that an IPU of mk2" in sentence
+    result = search(chain, PlanSpace(2, 8, POPTORCH, offloads=((),)))
+    assert result.best is None
+    sentence, advice = verdict(result)
+    room = result.room - code_bytes(result.smallest.plan)[0]
+    assert sentence.startswith(f"no plan fits: the smallest needs {result.smallest.bytes} bytes")
+    assert f", {result.smallest.bytes - room} more than the {room} that an IPU of mk2" in sentence
     assert advice.startswith("use more IPUs, smaller micro-batches")
     roomy = search(chain, PlanSpace(2, 8, POPTORCH))
     assert roomy.best is not None
@@ -183,32 +183,32 @@ def test_code_may_decide_whether_a_plan_fits():
     room = 1472 * 638976
     for size, fits in ((room - high, 2), (room - low, 1), (room - low + 1, 0)):
         chain = LayerChain([ChainLayer("a", 1, 2, 0, 0, ("w",))], [], {"w": Holding(size)})
-        found = search(chain, PlanSpace(1, 1, POPTORCH, offloads=((),)))
-        (row,) = found.rows
-        assert found.fits(row) + found.fits(row, surely=True) == fits
-        lines = "\n".join(verdict(found))
+        result = search(chain, PlanSpace(1, 1, POPTORCH, offloads=((),)))
+        (row,) = result.rows
+        assert result.fits(row) + result.fits(row, surely=True) == fits
+        lines = "\n".join(verdict(result))
         assert ("no plan fits" in lines) == (fits == 0)
         assert ("it fits if its code takes less than" in lines) == (fits == 1)
 
 
 def test_times_are_intervals():
-    found = search(chain_of(6), PlanSpace(2, 8, POPTORCH))
-    for row in found.rows:
-        fast, slow = times(found, row)
+    result = search(chain_of(6), PlanSpace(2, 8, POPTORCH))
+    for row in result.rows:
+        fast, slow = times(result, row)
         assert fast < 1e3 * row.cycles / MK2.clock.value < slow
-    lines = list(evidence(found))
+    lines = list(evidence(result))
     assert lines[0].startswith("clock, Hz: 1330000000.0 (INFERRED")
     assert len(lines) == 7
 
 
 def test_a_search_in_words_has_a_row_for_each_plan_of_its_front():
-    found = search(chain_of(6), PlanSpace(2, 8, POPTORCH))
-    lines = list(search_lines(found))
+    result = search(chain_of(6), PlanSpace(2, 8, POPTORCH))
+    lines = list(search_lines(result))
     assert lines[0].split() == " ".join(HEADS).split()
-    assert [line.startswith("*") for line in lines[1 : 1 + len(found.rows)]].count(True) == 1
-    assert all(len(cells(found, row)) == len(HEADS) for row in found.rows)
+    assert [line.startswith("*") for line in lines[1 : 1 + len(result.rows)]].count(True) == 1
+    assert all(len(cells(result, row)) == len(HEADS) for row in result.rows)
     assert any(line.startswith("it is bound by ") for line in lines)
-    assert f"{found.tried} of {found.of_all} plans were tried" in "\n".join(lines)
+    assert f"{result.tried} of {result.of_all} plans were tried" in "\n".join(lines)
 
 
 def test_what_cannot_be_searched_is_refused():

@@ -26,30 +26,30 @@ def sharded():
 def test_shards_cover_each_variable_once_and_know_their_place():
     training, pairs, shards = sharded()
     for index, variable in enumerate(training.variables.trainable):
-        own = [each.pairs[index] for each in shards]
+        pieces = [shard.pairs[index] for shard in shards]
         complete = variable.array.carrier.reshape(-1)
         if variable.array.size < 9:
-            assert all(v is p[index][1] for (_, v), p in zip(own, pairs, strict=True))
+            assert all(v is p[index][1] for (_, v), p in zip(pieces, pairs, strict=True))
             continue
-        starts = [v.first for _, v in own]
+        starts = [v.first for _, v in pieces]
         assert starts == [r * -(-complete.size // 3) for r in range(3)]
-        assert np.array_equal(np.concatenate([v.array.carrier for _, v in own]), complete)
-        assert [g.size for g, _ in own] == [v.array.size for _, v in own]
-        slot = [each.slots[variable.name][0].carrier for each in shards]
-        kept = training.slots[variable.name][0].carrier
-        assert np.array_equal(np.concatenate(slot), kept.reshape(-1))
+        assert np.array_equal(np.concatenate([v.array.carrier for _, v in pieces]), complete)
+        assert [g.size for g, _ in pieces] == [v.array.size for _, v in pieces]
+        slot = [shard.slots[variable.name][0].carrier for shard in shards]
+        slot_values = training.slots[variable.name][0].carrier
+        assert np.array_equal(np.concatenate(slot), slot_values.reshape(-1))
 
 
 def test_every_replica_gathers_what_each_has_computed():
     training, _, shards = sharded()
-    for r, each in enumerate(shards):
-        for _, variable in each.pairs:
-            if variable.name in each.chunks:
+    for r, shard in enumerate(shards):
+        for _, variable in shard.pairs:
+            if variable.name in shard.chunks:
                 variable.array = training.workers[r].device.from_host(
                     np.full(variable.shape, r), variable.dtype
                 )
     write_back(training.workers, shards)
-    complete = gathered_slots(training.workers, shards, [each.slots for each in shards])
+    complete = gathered_slots(training.workers, shards, [shard.slots for shard in shards])
     for name in shards[0].chunks:
         for worker, slots in zip(training.workers, complete, strict=True):
             variable = worker.variables[name]

@@ -52,8 +52,9 @@ def test_events_are_complete_and_in_microseconds():
         assert row["dur"] > 0
     lanes = [(row["pid"], row["tid"]) for row in bars]
     for lane in set(lanes):
-        own = sorted((r["ts"], r["ts"] + r["dur"]) for r in bars if (r["pid"], r["tid"]) == lane)
-        assert all(end <= start + 1e-9 for (_, end), (start, _) in pairwise(own))
+        in_lane = [r for r in bars if (r["pid"], r["tid"]) == lane]
+        intervals = sorted((r["ts"], r["ts"] + r["dur"]) for r in in_lane)
+        assert all(end <= start + 1e-9 for (_, end), (start, _) in pairwise(intervals))
 
 
 def test_ipus_lanes_slots_and_memory_have_their_rows():

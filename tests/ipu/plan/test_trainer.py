@@ -176,14 +176,14 @@ CHOICES = {
 
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 def test_trainings_of_every_kind_are_cut_without_a_change(choices):
-    chosen = {"policy": FP16, "control": FpCtl(esr=True), "seed": 5, "count": True} | choices
-    if chosen["policy"] is FP64:
-        chosen["count"] = False
-    optimizer, dtype = chosen.pop("optimizer", SGD(0.1, 0.9)), chosen.pop("dtype", None)
+    settings = {"policy": FP16, "control": FpCtl(esr=True), "seed": 5, "count": True} | choices
+    if settings["policy"] is FP64:
+        settings["count"] = False
+    optimizer, dtype = settings.pop("optimizer", SGD(0.1, 0.9)), settings.pop("dtype", None)
     accumulation = Accumulation(8, "mean", dtype)
-    plain = Plain(ROW[1][0], optimizer, accumulation=accumulation, **chosen)
+    plain = Plain(ROW[1][0], optimizer, accumulation=accumulation, **settings)
     plan = Plan(ROW[4], count=8, reduction="mean", dtype=dtype, recompute=True)
-    planned = PlanTrainer(optimizer, plan=plan, **chosen)
+    planned = PlanTrainer(optimizer, plan=plan, **settings)
     for t in range(3):
         assert plain.step(*batch(t, 16)) == planned.step(*batch(t, 16))
     for name, variable in plain.variables.items():

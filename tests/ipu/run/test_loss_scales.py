@@ -46,9 +46,9 @@ def test_a_wide_range_takes_the_scale_that_loses_least():
 
 
 def test_results_that_vanished_speak_for_a_higher_scale():
-    seen = [Histogram("head", BINARY16, {-14: 100}, 0, 0)]
-    assert find_scales(seen).best == 1.0
-    assert find_scales(seen, vanished=100).best == 2.0**11
+    histogram_list = [Histogram("head", BINARY16, {-14: 100}, 0, 0)]
+    assert find_scales(histogram_list).best == 1.0
+    assert find_scales(histogram_list, vanished=100).best == 2.0**11
 
 
 def test_zeros_beside_subnormal_gradients_are_of_unknown_size():

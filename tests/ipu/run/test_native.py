@@ -261,8 +261,8 @@ def test_every_argument_reaches_the_options_and_the_device():
     assert run.options == RunOptions(**arguments, ties="all")
     assert (run.device.target.name, run.device.source.seed, run.device.counts) == ("mk1", 5, {})
     assert run.device.control == run.options.control
-    chosen = run.device.options
-    assert (chosen.preset, chosen.f32_denormals, chosen.max_nan, chosen.sums) == (
+    options = run.device.options
+    assert (options.preset, options.f32_denormals, options.max_nan, options.sums) == (
         "exact", "ieee", "propagate", "chain"
     )
     assert (run.seed, run.is_counting, run.way.changes) == (5, True, Changes(eps=1e-3))

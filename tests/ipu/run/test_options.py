@@ -47,8 +47,8 @@ def test_a_device_takes_them():
     )
     device = Device(options.target, options.control, **options.device_options)
     assert (device.source.seed, device.counts) == (3, {})
-    chosen = device.options
-    assert (chosen.preset, chosen.f32_denormals, chosen.max_nan, chosen.sums) == (
+    taken = device.options
+    assert (taken.preset, taken.f32_denormals, taken.max_nan, taken.sums) == (
         "exact", "ieee", "propagate", "chain"
     )
 

@@ -43,7 +43,7 @@ class Program:
         told = []
         first = [self.once(way, 0) for way in range(len(ways))]
         comparison = compare_pairs(
-            declared, ways, 0, first, self.run, can_nudge=True, tell=told.append)
+            declared, ways, 0, first, self.run, tell=told.append)
         return comparison, told
 
 
@@ -92,7 +92,7 @@ def test_step_0_is_compared_first():
     program = Program(0.0, 0.0)
     first = [curve(1.0), curve(1.0, start=4.0)]
     told = []
-    compare_pairs(Declaration(), WAYS, 0, first, program.run, can_nudge=False, tell=told.append)
+    compare_pairs(Declaration(), WAYS, 0, first, program.run, tell=told.append)
     assert told[0].startswith("step 0: fp16 begins at a loss of 4, fp32 at 3: its first pass")
 
 
@@ -105,7 +105,7 @@ def test_step_0_is_compared_first():
 def test_why_nothing_can_be_judged(first, declared, words):
     told = []
     comparison = compare_pairs(
-        declared, WAYS, 0, first, lambda jobs: pytest.fail("ran"), can_nudge=True, tell=told.append)
+        declared, WAYS, 0, first, lambda jobs: pytest.fail("ran"), tell=told.append)
     assert not comparison.judged
     assert words in told[0]
 

@@ -25,7 +25,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.current import current
@@ -50,7 +50,7 @@ from ipu.run.account import fit
 
 __all__ = [
     "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
-    "programs", "reporting",
+    "nudged", "perturbed", "programs", "reporting",
 ]
 
 Concrete = concrete_function.ConcreteFunction
@@ -165,10 +165,64 @@ def _noted(machine: Machine, name: str, fmt: Format, read: Callable[[], Any]) ->
 def _watching(machine: Machine, trained: Sequence[Variable]) -> Iterator[None]:
     """A machine that counts is told of the updates and weights of variables that are trained."""
     for variable in trained:
+        for begin in _begins:
+            begin(machine, variable)
         watch(machine, variable)
     yield
     for variable in trained:
+        for move in _moves:
+            move(machine, variable)
         note_weights(machine, variable)
+
+
+#: Called with each trained variable before a launch, and after it.
+_begins: list[Callable[[Machine, Variable], None]] = []
+_moves: list[Callable[[Machine, Variable], None]] = []
+
+
+@contextmanager
+def perturbed() -> Iterator[None]:
+    """Inside, binary32 variables move by a unit in the last place before they are first used.
+
+    Neighbours go to opposite sides. So a run shows how the program amplifies an error.
+    """
+    moved: set[str] = set()
+
+    def begin(machine: Machine, variable: Variable) -> None:
+        if variable.fmt == BINARY32 and variable.name not in moved:
+            moved.add(variable.name)
+            values = variable.value.carrier
+            ends = np.where(np.arange(values.size).reshape(values.shape) % 2, np.inf, -np.inf)
+            values = np.where(values == 0, values, np.nextafter(values, ends.astype(np.float32)))
+            variable.value = machine.device.context(BINARY32).wrap(values)
+
+    _begins.append(begin)
+    try:
+        yield
+    finally:
+        _begins.remove(begin)
+
+
+@contextmanager
+def nudged() -> Iterator[None]:
+    """Inside, the first launch that trains a variable moves it on by a unit in the last place.
+
+    Of binary32. So a run differs from itself by what no comparison can tell from rounding.
+    """
+    moved: set[str] = set()
+
+    def move(machine: Machine, variable: Variable) -> None:
+        if variable.is_written and variable.fmt == BINARY32 and variable.name not in moved:
+            moved.add(variable.name)
+            values = variable.value.carrier
+            values = np.where(values == 0, values, np.nextafter(values, np.float32(np.inf)))
+            variable.value = machine.device.context(BINARY32).wrap(values)
+
+    _moves.append(move)
+    try:
+        yield
+    finally:
+        _moves.remove(move)
 
 
 # TensorFlow 2 -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -69,9 +69,9 @@ def _kind(node: Node, entry: KernelEntry | None) -> str:
 def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
     account, operation, name, told = site.run.account, site.node.type, site.name, site.run.result
 
+    @cache
     def line() -> str:
         return site.line
-
 
     births = site.run.recorder.births
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import torch
 
+from fpsim.array import Array
+from fpsim.core import Operand
 from ipu import ops
 from ipu.frontends.torch.aten.rows import gradients, of_one
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.ops.primitive import Primitive
 
 __all__: list[str] = []
 
@@ -22,9 +25,39 @@ gradients({
     "tanh_backward.default": ops.tanh, "sigmoid_backward.default": ops.sigmoid,
     "silu_backward.default": ops.silu, "mish_backward.default": ops.mish,
 })
-gradients({"threshold_backward.default": ops.threshold}, "least")
 gradients({"softplus_backward.default": ops.softplus}, "beta", "threshold")
 gradients({"glu_backward.default": ops.glu}, "axis")
+
+
+def _of_limits(name: str, row: Primitive, *options: str) -> None:
+    """An overload of a tensor and limits, which are constants of its format, and its gradient."""
+
+    def limits_of(call: Call, x: Array, values: tuple[float, ...]) -> dict[str, Operand]:
+        return {k: call.constant(v, x.format) for k, v in zip(options, values, strict=False)}
+
+    @aten(f"{name}.default", of=row)
+    def forward(call: Call, x: torch.Tensor, *values: float) -> Any:
+        a = call.array(x)
+        return call.result(row.value(call.device, a, **limits_of(call, a, values)))
+
+    @aten(f"{name}_backward.default", of=row, gradient=True)
+    def backward(call: Call, gradient: torch.Tensor, x: torch.Tensor, *values: float) -> Any:
+        g, a = call.arrays(gradient, x)
+        return call.result(row.pull(0, call.device, g, (a,), **limits_of(call, a, values)))
+
+
+_of_limits("hardtanh", ops.hard_tanh, "low", "high")
+_of_limits("hardshrink", ops.hard_shrink, "least")
+
+
+@aten("threshold_backward.default", of=ops.threshold, gradient=True)
+def _threshold_backward(
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, threshold: float
+) -> Any:
+    """Of relu too, where the limit is 0."""
+    g, a = call.arrays(gradient, x)
+    least = call.constant(threshold, a.format) if threshold else 0.0
+    return call.result(ops.threshold.pull(0, call.device, g, (a,), least=least))
 
 
 @aten("celu.default", of=ops.elu)

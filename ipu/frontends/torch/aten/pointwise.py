@@ -17,7 +17,7 @@ from ipu.frontends.torch.aten.table import Call, aten
 from ipu.ops.primitive import Primitive
 from ipu.ops.random import shifted_normal
 
-__all__ = ["number_of"]
+__all__: list[str] = []
 
 of_terms({
     "mul.Tensor": ops.multiply, "mul.Scalar": ops.multiply, "div.Tensor": ops.divide,
@@ -123,7 +123,7 @@ def _is_number(x: Any) -> bool:
 # Bounds -----------------------------------------------------------------------------------------
 
 
-@aten("clamp.default", "hardtanh.default", of=ops.clamp)
+@aten("clamp.default", of=ops.clamp)
 def _clamp(call: Call, x: torch.Tensor, low: Any = None, high: Any = None) -> Any:
     a = call.array(x)
     limits = [None if b is None else call.constant(b, a.format) for b in (low, high)]
@@ -168,8 +168,3 @@ def _nextafter(call: Call, x: torch.Tensor, y: torch.Tensor) -> Any:
     if a.format not in ops.NEIGHBOURS:
         raise NotImplementedError(f"aten.nextafter has no rule in {a.format}; use binary16 or f32")
     return call.result(ops.next_after.value(call.device, a, b))
-
-
-def number_of(x: Any) -> float:
-    """A constant as a Python number."""
-    return float(x.carrier) if isinstance(x, Array) else float(x)

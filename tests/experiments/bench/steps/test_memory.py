@@ -29,8 +29,8 @@ def test_a_step_is_charged_what_it_takes_at_a_time():
 
 @linux
 def test_what_stays_from_the_steps_before_is_not_charged():
-    kept = np.ones(32 << 20, np.uint8)
-    assert memory.growth(lambda: kept[:: 1 << 12].sum()) < 8 << 20
+    held_memory = np.ones(32 << 20, np.uint8)
+    assert memory.growth(lambda: held_memory[:: 1 << 12].sum()) < 8 << 20
 
 
 def test_a_system_without_peaks_is_told(monkeypatch, tmp_path):

@@ -33,15 +33,15 @@ def test_qpytorch_rounds_every_layer_to_binary16():
     torch = pytest.importorskip("torch")
     pytest.importorskip("qtorch")
     images = np.random.default_rng(0).standard_normal((2, 28, 28, 1), np.float32)
-    seen = []
+    logits_seen = []
     step = torch.nn.functional.cross_entropy
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             torch.nn.functional, "cross_entropy",
-            lambda logits, labels: (seen.append(logits.detach()), step(logits, labels))[1],
+            lambda logits, labels: (logits_seen.append(logits.detach()), step(logits, labels))[1],
         )
         peers("MNIST CNN", images, np.zeros(2, np.int64))[1].call()
-    assert torch.equal(seen[0], seen[0].half().float())
+    assert torch.equal(logits_seen[0], logits_seen[0].half().float())
 
 
 @pytest.mark.parametrize("name", SHAPES)

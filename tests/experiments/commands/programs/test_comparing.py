@@ -28,7 +28,7 @@ def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
 
     options = PairOptions(12, "progress", None, 1)
     ways = [Way(), Way.parse("fp16")]
-    assert compare(Path("program.py"), ways, tmp_path, options, line_of, can_nudge=True) == 2
+    assert compare(Path("program.py"), ways, tmp_path, options, line_of) == 2
     assert folders == [str(tmp_path / "fp32"), str(tmp_path / "fp16")]
     assert "exit status 2" in (tmp_path / "index.html").read_text(encoding="utf-8")
     printed = capfd.readouterr().err

@@ -178,7 +178,7 @@ def test_ways_run_side_by_side(tmp_path, capfd):
     assert "train.py: side by side" in page
     reports = {}
     for way in ("fp32", "fp16", "fp16+sr"):
-        assert f'href="{way}/index.html"' in page
+        assert f'download="{way}-index.html"' in page
         reports[way] = json.loads((out / way / "report.json").read_text())
     assert reports["fp32"]["losses"][0] == 1200.0**2
     assert reports["fp16"]["layers"]["head"]["forward"]["OVERFLOW"] == 0
@@ -186,6 +186,22 @@ def test_ways_run_side_by_side(tmp_path, capfd):
     assert reports["fp16"]["swallowed"]["head"]["share"] == 1
     assert [r["stochastic_rounding"] for r in reports.values()] == [False, False, True]
     assert capfd.readouterr().out.count("loss ") == 3
+
+
+@needs_tensorflow
+def test_a_nudged_run_differs_from_itself_by_rounding(tmp_path, capfd):
+    """The noise floor of a comparison: the first step is equal, the next one is not quite."""
+    program = tmp_path / "train.py"
+    program.write_text(TRAINING)
+    losses = {}
+    for nudge in ([], ["--nudge"]):
+        path = tmp_path / f"report{len(nudge)}.json"
+        options = ["--unconfigured", "--pair", "0", *nudge, "--json", str(path)]
+        assert main(["tf", *options, str(program)]) == 0
+        losses[len(nudge)] = json.loads(path.read_text())["losses"]
+    plain, moved = losses.values()
+    assert plain[0] == moved[0]
+    assert 0 < abs(moved[1] / plain[1] - 1) < 1e-5
 
 
 @needs_tensorflow

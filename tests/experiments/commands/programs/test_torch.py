@@ -208,7 +208,7 @@ def test_ways_run_side_by_side(program, tmp_path, capfd):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "train.py: side by side" in page
     for way in ("fp32", "fp16+eps=0.0001"):
-        assert f'href="{way}/index.html"' in page
+        assert f'download="{way}-index.html"' in page
         assert (out / way / "report.json").exists()
     wide = json.loads((out / "fp32" / "report.json").read_text())
     assert wide["policy"].startswith("p=f32")
@@ -382,3 +382,38 @@ def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capsys):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "Mend what stopped the program: " in page
     assert "peaks for a change" not in page
+
+
+@needs_torch
+def test_a_policy_is_compared_by_the_tolerance_of_a_perturbed_run(tmp_path, capsys):
+    """fp16 of the same program is within; where weights become another thing the line is named."""
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import sys, torch\n"
+        "torch.manual_seed(0)\n"
+        "nn = torch.nn\n"
+        "net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))\n"
+        "with torch.no_grad(): net[2].weight *= float(sys.argv[1])\n"
+        "optimiser = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for _ in range(2):\n"
+        "    optimiser.zero_grad()\n"
+        "    net(torch.ones(4, 8)).square().mean().backward()\n"
+        "    optimiser.step()\n"
+    )
+
+    def digest(name, *options, factor=1.0):
+        path = tmp_path / name
+        assert main(["torch", *options, "--digest", str(path), "--sketch", str(program),
+                     str(factor)]) == 0
+        return str(path)
+
+    reference, half = digest("a"), digest("b", "--policy", "fp16")
+    moved, wrong = digest("c", "--perturb"), digest("d", factor=1.001)
+    capsys.readouterr()
+    assert main(["diff", reference, half, "--tolerance", moved]) == 0
+    assert "within the tolerance" in capsys.readouterr().out
+    assert main(["diff", reference, wrong, "--tolerance", moved]) == 1
+    told = capsys.readouterr().out
+    assert f"aten.mul in optimizer (optimizer), step 0, {program}:5: the error 0.001 " in told
+    assert main(["torch", "--sketch", str(program), "1.0"]) == 2
+    assert "--keep and --sketch belong to --digest FILE" in capsys.readouterr().err

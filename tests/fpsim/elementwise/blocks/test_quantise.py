@@ -273,3 +273,10 @@ def test_one_special_number_in_a_block(name, special):
         codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(-1)
     wanted = [element_code(v, factor, block, fp.RNE) for v in numbers]
     assert codes[: len(wanted)].tolist() == wanted
+
+
+def test_a_nan_makes_a_factor_that_is_a_power_of_two_nan():
+    x = np.array([[1.0, np.nan, 3.0, -2.0]], np.float32)
+    q = fp.quantize(x, find_block("e4m3-row"))
+    assert np.isnan(q.scales).all()
+    assert (q.codes & 0x7F == 0x7F).all()

@@ -249,10 +249,10 @@ def test_subnormal_integers_are_flushed() -> None:
     fmt = Format.custom(3, 5, bias=-1)
     assert fmt.smallest_normal == 4.0
     codes = [encode(0, Fraction(n, 4), fmt) for n in (1, 3, 4, 7, 12, 15, 16)]
-    kept = [operate("round_to_integral", (code,), fmt) for code in codes]
-    values = [decode(code, fmt).value for code, _ in kept]
+    rounded = [operate("round_to_integral", (code,), fmt) for code in codes]
+    values = [decode(code, fmt).value for code, _ in rounded]
     assert values == [0, 1, 1, 2, 3, 4, 4]
-    assert [flags for _, flags in kept] == [X, X, NONE, X, NONE, X, NONE]
+    assert [flags for _, flags in rounded] == [X, X, NONE, X, NONE, X, NONE]
     results = OracleSettings(subnormals="flush_results")
     flushed = [operate("round_to_integral", (code | 0x80,), fmt, results) for code in codes]
     minus_zero, minus_four = 0x80, encode(1, Fraction(4), fmt)

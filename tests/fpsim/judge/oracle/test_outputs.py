@@ -53,10 +53,10 @@ def test_known_sums():
     assert output(ask(terms=2), [1.0, 2.0], [3.0, 4.0]) == (11.0, fp.Flags.NONE)
     # 2**-24 is the last digit that a window of 24 keeps beside 1.
     assert output(ask(terms=2), [1.0, 2.0**-12], [1.0, 2.0**-12], 1.0)[0] == 2.0
-    seen, cut = (
+    whole, cut = (
         output(ask(terms=2, window=w), [1.0, 2.0**-10], [1.0, 2.0**-10])[0] for w in (20, 19)
     )
-    assert (seen, cut) == (1 + 2.0**-20, 1.0)
+    assert (whole, cut) == (1 + 2.0**-20, 1.0)
 
 
 def test_pairs_count_from_the_first_term_of_each_pass_or_of_all():

@@ -267,8 +267,8 @@ def hard_floats(fmt: Format, n: int) -> np.ndarray:
         m = pick_one.getrandbits(digits)
         values.append(math.ldexp(pick_one.choice((-1, 1)) * m, e))
     array = np.array(values)
-    kept: np.ndarray = array[np.abs(array) < 3e38]
-    return kept
+    finite: np.ndarray = array[np.abs(array) < 3e38]
+    return finite
 
 
 GFLOAT_MODES = {

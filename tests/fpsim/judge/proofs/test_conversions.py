@@ -42,9 +42,9 @@ def hard_operands(rng, fmt, n):
     values = np.minimum(values, np.finfo(np.float32).max)
     near = values.astype(np.float32).view(np.uint32) + rng.integers(-1, 2, n).astype(np.uint32)
     special = np.array([0, 0x7F800000, 0x7FC00000, 0x7F800001, 0x7FFFFFFF, 1], np.uint32)
-    chosen = np.where(rng.random(n) < 0.3, anything, near)
-    chosen = np.where(rng.random(n) < 0.02, rng.choice(special, n), chosen)
-    return chosen ^ (rng.integers(0, 2, n, dtype=np.uint32) << np.uint32(31))
+    codes = np.where(rng.random(n) < 0.3, anything, near)
+    codes = np.where(rng.random(n) < 0.02, rng.choice(special, n), codes)
+    return codes ^ (rng.integers(0, 2, n, dtype=np.uint32) << np.uint32(31))
 
 
 def test_the_specification_is_the_oracle():

@@ -24,6 +24,7 @@ from fpsim.judge.proofs.theorem import (
     negated,
     prove,
 )
+from ipu.experiments.cli import main
 from tests.tiers import pick
 
 QUICK = [t for t in theorems().values() if t.quick]
@@ -73,15 +74,23 @@ def test_the_page_has_a_row_for_each_kind():
 
 
 def test_verdicts_are_kept_and_counted(tmp_path):
-    some = list(theorems().values())[:3]
+    few = list(theorems().values())[:3]
     file = tmp_path / "verdicts"
-    page.record(file, ProofVerdict(some[0], PROVED, 1.26))
-    assert page.read(file)[some[0].name]["seconds"] == 1.3
-    assert "| 3 | 1 PROVED, 2 not run | none | 1.3 |" in page.table(some, page.read(file))
+    page.record(file, ProofVerdict(few[0], PROVED, 1.26))
+    assert page.read(file)[few[0].name]["seconds"] == 1.3
+    assert "| 3 | 1 PROVED, 2 not run | none | 1.3 |" in page.table(few, page.read(file))
     place = tmp_path / "page.md"
     place.write_text("no place")
     with pytest.raises(ValueError, match="has no place for the table"):
         page.write(place, "")
+
+
+def test_what_is_not_decided_in_time_is_told_by_the_status(tmp_path, capsys):
+    name, file = "convert binary16 RNE", str(tmp_path / "verdicts")
+    assert main(["verify", "proof", name, "--limit", "0.001", "--record", file]) == 1
+    assert capsys.readouterr().out.startswith("NOT DECIDED")
+    assert main(["verify", "proof", name, "--record", file]) == 1  # of a kept verdict, too
+    assert main(["verify", "proof", "packed codes", "--record", file]) == 0
 
 
 def test_unknown_names_are_told():

@@ -111,7 +111,7 @@ def test_a_row_of_zeros_agrees(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"c": None}, "holds no c"),
         ({"d_fp32": None}, "holds no results"),
@@ -120,8 +120,8 @@ def test_a_row_of_zeros_agrees(tmp_path):
         ({"rows": 0}, "holds no rows"),
     ],
 )
-def test_files_of_another_layout_are_refused(tmp_path, arrays, said):
-    with pytest.raises(ValueError, match=said):
+def test_files_of_another_layout_are_refused(tmp_path, arrays, message):
+    with pytest.raises(ValueError, match=message):
         read(write(tmp_path, **arrays))
 
 

@@ -22,11 +22,11 @@ from fpsim.records.settings import Settings
 HALF = fp.BINARY16
 
 
-def product(name, a, b, each=True):
+def product(name, a, b, by_output=True):
     """Codes, flags of each output, and flags of all."""
     a, b = np.float32(a), np.float32(b)
     values = np.zeros((len(a), b.shape[1]), np.float32)
-    flags = np.zeros(values.shape, np.uint8) if each else None
+    flags = np.zeros(values.shape, np.uint8) if by_output else None
     job = Job(Chain(Settings(HALF), name), a, b, values, flags)
     assert run_general(job)
     return to_codes(values, HALF), flags, job.flags
@@ -85,9 +85,9 @@ def test_what_is_no_number_and_what_overflows(name):
 @pytest.mark.parametrize("name", CHAINS)
 def test_columns_that_fill_the_last_panel_raise_nothing(name):
     """inf times their zeros would be INVALID."""
-    _, _, raised = product(name, [[np.inf]], [[1.0]], each=False)
+    _, _, raised = product(name, [[np.inf]], [[1.0]], by_output=False)
     assert raised == 0
-    _, _, raised = product(name, [[65504.0]] * 5, [[1.0, 1.0, 2.0]], each=False)
+    _, _, raised = product(name, [[65504.0]] * 5, [[1.0, 1.0, 2.0]], by_output=False)
     assert raised == 5
 
 
@@ -95,8 +95,8 @@ def test_a_kahan_sum_keeps_what_each_addition_loses():
     """1 and 32 times 2**-12: alone each is lost, together they are 2**-7."""
     terms, ones = np.float32([[1.0] + [2.0**-12] * 32]), np.ones((33, 2))
     results = {name: from_codes(product(name, terms, ones)[0], HALF).tolist() for name in CHAINS}
-    lost, kept = [[1.0, 1.0]], [[1 + 2.0**-7] * 2]
-    assert results == {"separate": lost, "fused": lost, "kahan": kept}
+    lost, recovered = [[1.0, 1.0]], [[1 + 2.0**-7] * 2]
+    assert results == {"separate": lost, "fused": lost, "kahan": recovered}
 
 
 def test_the_rounding_places_of_a_term_are_its_steps():

@@ -19,9 +19,9 @@ def one_by_one(rows, fmt, kahan):
     settings, s, flags = Settings(fmt), rows[:, 0].copy(), np.zeros(len(rows), np.uint8)
 
     def op(name, x, y):
-        each = np.zeros(len(rows), np.uint8)
-        values, _ = apply(name, (x, y), settings, element_flags=each)
-        flags[:] |= each
+        raised = np.zeros(len(rows), np.uint8)
+        values, _ = apply(name, (x, y), settings, element_flags=raised)
+        flags[:] |= raised
         return values
 
     c = np.zeros_like(s)

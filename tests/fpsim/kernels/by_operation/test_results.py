@@ -33,11 +33,11 @@ RULE = np.array(MacRule(
 @formula
 def _seen(what, watched, x, rounded, lost, rule):
     never = x < x
-    seen = never, never, rule.nan ^ rule.nan
+    state = never, never, rule.nan ^ rule.nan
     if watched == ALL:
-        seen = r.look(x, rounded, lost != 0, rule, seen)
-    result, seen = r.look_beyond(what, watched, x, rounded, rule, seen)
-    return as_bits(result), seen
+        state = r.look(x, rounded, lost != 0, rule, state)
+    result, state = r.look_beyond(what, watched, x, rounded, rule, state)
+    return as_bits(result), state
 
 
 def looker(watched, what=BY_SIDE):
@@ -47,9 +47,9 @@ def looker(watched, what=BY_SIDE):
     def loop(x, rounded, lost, constants, out):
         rule = spread_macs(constants)
         u, v = load_float(x, 0, rule.nan), load_float(rounded, 0, rule.nan)
-        result, seen = _seen(WHAT, WATCHED, u, v, splat_register(lost, 0), rule)
+        result, looks = _seen(WHAT, WATCHED, u, v, splat_register(lost, 0), rule)
         store(out, 0, result)
-        return r.report(seen, rule.nan ^ rule.nan, rule)
+        return r.report(looks, rule.nan ^ rule.nan, rule)
 
     return loop
 

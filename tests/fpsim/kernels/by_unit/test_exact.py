@@ -104,8 +104,8 @@ def test_calls_of_every_processor_give_the_same(quiet, has_fma, has_adders, monk
     _task.cache_clear()
 
     def variant(*args, **choices):
-        chosen, constants = tile_variant(*args, **choices)
-        return chosen._replace(quiet=quiet, has_fma=has_fma, has_adders=has_adders), constants
+        settled, constants = tile_variant(*args, **choices)
+        return settled._replace(quiet=quiet, has_fma=has_fma, has_adders=has_adders), constants
 
     monkeypatch.setattr(engine, "tile_variant", variant)
     try:

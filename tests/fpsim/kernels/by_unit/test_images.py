@@ -32,18 +32,18 @@ def windows(shape, channels):
     return Windows(x, shape, every_position(shape.kernel, channels))
 
 
-def filled(seen, lines, width, shift, extra=0):
+def filled(table, lines, width, shift, extra=0):
     """Values, fields, starts and places, with marks behind what is to be written."""
-    g, n = seen.geometry, seen.numbers(*lines)
+    g, n = table.geometry, table.numbers(*lines)
     outputs = (lines[1] - lines[0]) * g.output[1]
     values, fields = np.full(n + 16, -7.0, f"f{width // 8}"), np.full(n + 16, 5, f"u{width // 8}")
     starts, places = np.full(outputs + extra, -1), np.full(outputs, -1)
     extents = g.kernel, g.stride, g.before, g.output, g.spacing
     used = fill_windows(
-        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, lines, values, fields,
+        table.x.reshape(-1).view(np.uint32), table.x.shape[1:], extents, lines, values, fields,
         np.zeros(1, fields.dtype), shift,
     )
-    place_windows(seen.x.shape[3], extents, lines, starts, places, (3, 1000, 100, 10))
+    place_windows(table.x.shape[3], extents, lines, starts, places, (3, 1000, 100, 10))
     assert used == n
     return values[:n], fields[:n], starts, places
 
@@ -52,13 +52,13 @@ def filled(seen, lines, width, shift, extra=0):
 @pytest.mark.parametrize("channels", [1, 3, 16, 18])
 @pytest.mark.parametrize("shape", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_windows_in_a_table_are_the_windows_of_the_images(shape, channels, width):
-    seen, (rows, columns) = windows(shape, channels), shape.output
-    whole = np.concatenate([part.matrix() for *_, part in seen.pieces(1)])
+    table, (rows, columns) = windows(shape, channels), shape.output
+    whole = np.concatenate([part.matrix() for *_, part in table.pieces(1)])
     for lines in ((0, 3 * rows), (1, 2 * rows + 1), (rows - 1, rows), (rows, 2 * rows)):
-        values, fields, starts, places = filled(seen, lines, width, SHIFTS[width], extra=3)
+        values, fields, starts, places = filled(table, lines, width, SHIFTS[width], extra=3)
         n = len(places)
         assert starts[n:].tolist() == [starts[n - 1]] * 3
-        at = np.add.outer(starts[:n], seen.offsets())
+        at = np.add.outer(starts[:n], table.offsets())
         expected = whole[lines[0] * columns : lines[1] * columns]
         assert np.array_equal(values[at], expected * 8.0)
         assert np.array_equal(np.signbit(values[at]), np.signbit(expected))
@@ -76,15 +76,15 @@ def test_windows_in_a_table_are_the_windows_of_the_images(shape, channels, width
 
 
 def test_an_empty_table_is_left_alone():
-    seen = windows(GEOMETRIES["same"], 3)
-    g, n = seen.geometry, seen.numbers(0, 5)
+    table = windows(GEOMETRIES["same"], 3)
+    g, n = table.geometry, table.numbers(0, 5)
     values, none = np.zeros(n + 16, np.float32), np.zeros(0, np.uint32)
     starts, places = np.zeros(30, np.int64), np.zeros(30, np.int64)
     extents = g.kernel, g.stride, g.before, g.output, g.spacing
     fill_windows(
-        seen.x.reshape(-1).view(np.uint32), seen.x.shape[1:], extents, (0, 5), values, none,
+        table.x.reshape(-1).view(np.uint32), table.x.shape[1:], extents, (0, 5), values, none,
         np.zeros(1, np.uint32), PLAIN,
     )
     place_windows(3, extents, (0, 5), starts, places, (0, 0, 0, 0))
-    first = next(iter(seen.pieces(1)))[2].matrix()[:30]
-    assert np.array_equal(values[np.add.outer(starts, seen.offsets())], first)
+    first = next(iter(table.pieces(1)))[2].matrix()[:30]
+    assert np.array_equal(values[np.add.outer(starts, table.offsets())], first)

@@ -29,12 +29,12 @@ def test_outputs_are_rounded_like_elements(fmt, rounding):
     values = np.array(x, np.float32)
     assert len(values) == 35
     settings = Settings(fmt, rounding)
-    chosen = plan("convert", settings, 32)
+    program = plan("convert", settings, 32)
     element_flags = np.zeros(len(values), np.uint8)
-    loop = output_kernel(chosen.mode, False, 0, False)
+    loop = output_kernel(program.mode, False, 0, False)
     context = fp.Context(fmt, rounding=rounding)
     expected = context.array(values.astype(np.float64))
-    raised = loop(values, element_flags, (5, 7), NO_WORDS, NOTHING, chosen.constants)
+    raised = loop(values, element_flags, (5, 7), NO_WORDS, NOTHING, program.constants)
     assert np.array_equal(values, expected.values, equal_nan=True)
     zero = values == 0
     assert np.array_equal(np.signbit(values)[zero], np.signbit(expected.values)[zero])
@@ -52,24 +52,24 @@ def test_words_are_those_of_the_outputs(shape, bits):
     wide = (shape[0], shape[1] + 9)
     places = draw_places(context.core, range(2, 6), wide).part(0, 5)
     x = np.random.default_rng(bits).standard_normal(shape).astype(np.float32)
-    chosen, place = plan("convert", context.settings, 32), 5
+    program, place = plan("convert", context.settings, 32), 5
     _, step, *key, first, passed = places.random
     values, flags = x.copy(), np.zeros(shape, np.uint8)
-    loop = output_kernel(chosen.mode, False, chosen.residual, places.wide)
+    loop = output_kernel(program.mode, False, program.residual, places.wide)
     loop(
         values.reshape(-1), flags.reshape(-1), shape, NO_WORDS,
-        (step, *key, first, place + passed), chosen.constants,
+        (step, *key, first, place + passed), program.constants,
     )
     numbers = [i * wide[1] + 5 + j for i in range(shape[0]) for j in range(shape[1])]
     top = np.array([product_R(11, 0, i, place, bits) for i in numbers], np.uint64)
     replayed = fp.Context(fmt, rounding=fp.SR(bits), bits=Replay([top.reshape(shape)]))
     assert np.array_equal(values, replayed.array(x.astype(np.float64)).values)
-    given = x.copy()
-    output_kernel(chosen.mode, True, chosen.residual, places.wide)(
-        given.reshape(-1), flags.reshape(-1), shape, top.astype(np.uint32), NOTHING,
-        chosen.constants,
+    original = x.copy()
+    output_kernel(program.mode, True, program.residual, places.wide)(
+        original.reshape(-1), flags.reshape(-1), shape, top.astype(np.uint32), NOTHING,
+        program.constants,
     )
-    assert np.array_equal(given, values)
+    assert np.array_equal(original, values)
     assert not flags.any()
 
 
@@ -92,12 +92,12 @@ def test_rare_values_among_ordinary_ones(fmt, rounding, subnormals):
     r = rng.integers(0, 2 if rounding == fp.SR_EQUAL else 512, values.shape, np.uint64)
     choices = {"rounding": rounding, "subnormals": subnormals}
     context = fp.Context(fmt, bits=Replay([r]), **choices)
-    chosen = plan("convert", Settings(fmt, **choices), 32)
+    program = plan("convert", Settings(fmt, **choices), 32)
     element_flags = np.zeros(values.shape, np.uint8)
     expected = context.array(values.astype(np.float64)).values
-    raised = output_kernel(chosen.mode, True, chosen.residual, False)(
+    raised = output_kernel(program.mode, True, program.residual, False)(
         values.reshape(-1), element_flags.reshape(-1), values.shape,
-        r.astype(np.uint32).reshape(-1), NOTHING, chosen.constants,
+        r.astype(np.uint32).reshape(-1), NOTHING, program.constants,
     )
     assert np.array_equal(values, expected, equal_nan=True)
     assert np.array_equal(np.signbit(values), np.signbit(expected))

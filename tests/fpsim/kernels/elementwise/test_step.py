@@ -33,8 +33,9 @@ def test_a_rare_element_is_seen_in_every_lane(operation, rounding):
         draw = Draw(np.uint64(3), np.uint64(7), None)
         out, raised = apply(operation, values, settings, bits=draw)
         assert (int(to_codes(out, HALF)[lane]), raised) == (code, int(flags)), at
-        codes, each = run(operation, operands, settings, bits=draw)
-        assert (int(codes[lane]), int(each[lane]), each.sum()) == (code, int(flags), int(flags)), at
+        codes, element_flags = run(operation, operands, settings, bits=draw)
+        outcome = int(codes[lane]), int(element_flags[lane]), element_flags.sum()
+        assert outcome == (code, int(flags), int(flags)), at
 
 
 @pytest.mark.parametrize("rounding", [fp.RNE, fp.RTP, fp.SR(13, subnormal_bits=16)], ids=str)
@@ -46,13 +47,13 @@ def test_a_conversion_tells_of_overflow_again_and_again(rounding):
     for first, second in ((u, v) for u in rare for v in rare):
         x = np.full(96, 2.0, np.float32)
         x[5], x[70] = first, second
-        each = np.zeros(96, np.uint8)
-        values, flags = apply("convert", (x,), settings, element_flags=each, bits=draw)
+        marks = np.zeros(96, np.uint8)
+        values, flags = apply("convert", (x,), settings, element_flags=marks, bits=draw)
         again, sticky = apply("convert", (x,), settings, bits=draw)
         assert np.array_equal(to_codes(values, HALF), to_codes(again, HALF))
         for i in (5, 70):
             reference = OracleSettings(rounding, word=elementwise_word(3, 7, i, 16))
             code = int(x[i : i + 1].view(np.uint32)[0])
             expected, raised = convert(code, fp.BINARY32, HALF, reference)
-            assert (int(to_codes(values, HALF)[i]), int(each[i])) == (expected, int(raised)), x[i]
-        assert flags == sticky == int(each[5]) | int(each[70]) == np.bitwise_or.reduce(each)
+            assert (int(to_codes(values, HALF)[i]), int(marks[i])) == (expected, int(raised)), x[i]
+        assert flags == sticky == int(marks[5]) | int(marks[70]) == np.bitwise_or.reduce(marks)

@@ -48,9 +48,9 @@ def dealt(
         elements.setdefault(owner, []).append(i)
     numbers = [[-1] * n for _ in range(places)]
     after = [list(group) for group in states]
-    for (group, member), own in elements.items():
-        stream, after[group][member] = lanes(states[group][member], places * len(own))
+    for (group, member), indices in elements.items():
+        stream, after[group][member] = lanes(states[group][member], places * len(indices))
         for place in range(places):
-            for j, i in enumerate(own):
-                numbers[place][i] = stream[place * len(own) + j]
+            for j, i in enumerate(indices):
+                numbers[place][i] = stream[place * len(indices) + j]
     return numbers, after

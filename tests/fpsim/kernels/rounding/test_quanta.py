@@ -45,12 +45,12 @@ def rounded(operation, xs, settings, shifting, monkeypatch):
         )
     outcomes = []
     for number in range(8):
-        each = np.zeros(xs[0].shape, np.uint8)
+        raised = np.zeros(xs[0].shape, np.uint8)
         draw = Draw(np.uint64(5), np.uint64(number), None)
-        values, flags = apply(operation, xs, settings, element_flags=each, bits=draw)
+        values, flags = apply(operation, xs, settings, element_flags=raised, bits=draw)
         sticky, same = apply(operation, xs, settings, bits=draw)
         assert (sticky.view(np.uint32) == values.view(np.uint32)).all()
-        outcomes.append((values.view(np.uint32).tolist(), flags, same, each.tolist()))
+        outcomes.append((values.view(np.uint32).tolist(), flags, same, raised.tolist()))
     monkeypatch.undo()
     return outcomes, {call.loop for call in settings.calls.values()}
 

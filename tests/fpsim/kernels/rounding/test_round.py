@@ -124,8 +124,8 @@ def test_a_residual_is_rounded_to_the_digits_of_sr(even):
     actual = on_bits(
         lambda a: round_residual(a, even, rule_of(constants, a)), x.view(np.uint64)
     ).view(np.float64)
-    kept = t + 1 if not even else t + t % 2
-    assert actual.tolist() == (1 + 2.0**-10 * (kept / 16)).tolist()
+    rounded_up = t + 1 if not even else t + t % 2
+    assert actual.tolist() == (1 + 2.0**-10 * (rounded_up / 16)).tolist()
 
 
 def test_the_bits_of_a_lane_are_those_of_the_native_float():

@@ -51,12 +51,12 @@ def test_partials_that_cannot_overflow_are_rounded_like_elements(fmt, rounding):
     ulp = 2.0 ** (1 - fmt.precision)
     x = [s * (1 + n * ulp / 4) for n in range(4) for s in (1, -1)]
     x += [fmt.smallest_subnormal * n / 4 for n in (1, 2, 3, 5, 6, 7, 9, 10)]
-    chosen = plan("convert", Settings(fmt, rounding), 32)
+    program = plan("convert", Settings(fmt, rounding), 32)
     expected = fp.Context(fmt, rounding=rounding).array(np.array(x)).values
     for care in WAYS:
         values = np.array(x, np.float32)
-        ordinary(chosen.mode, care)(values, chosen.constants)
+        ordinary(program.mode, care)(values, program.constants)
         assert np.array_equal(values, expected)
     values = np.array(x, np.float32)
-    any_partial(chosen.mode)(values, chosen.constants)
+    any_partial(program.mode)(values, program.constants)
     assert np.array_equal(values, expected)

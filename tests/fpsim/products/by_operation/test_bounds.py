@@ -84,6 +84,18 @@ def test_certain_flags_are_raised_and_no_impossible_one_is(scale, fused, mode):
         assert flags & ~possible == fp.Flags.NONE
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_products_below_the_normal_numbers_that_are_in_the_format_raise_nothing(fused):
+    """2**-8 squared is a subnormal number of binary16, 9 * 2**-26 lies between two of them."""
+    settings = Settings(fp.BINARY16)
+    for factor, expected in (
+        (2.0**-8, fp.Flags.NONE), (1.5 * 2.0**-12, fp.Flags.UNDERFLOW | fp.Flags.INEXACT),
+    ):
+        a, b = np.full((1, 1), factor, np.float32), np.full((1, 1), factor, np.float32)
+        assert measure(mac_rules(settings, fused), a, b).certain == expected
+        assert general(settings, fused, a, b)[1] == expected
+
+
 def test_overflow_is_looked_for_only_where_it_can_be():
     a, b = np.full((1, 8), 64.0, np.float32), np.full((8, 1), 64.0, np.float32)
     assert not measure(mac_rules(Settings(fp.BINARY16), False), a, b).checked  # 2**15
@@ -104,11 +116,11 @@ def test_overflow_is_looked_for_only_where_it_can_be():
 @pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN, fp.E5M2, fp.F152, fp.E2M1FN], ids=str)
 def test_no_sum_overflows_within_a_stretch_that_begins_calm(fmt, mode):
     """The largest terms one after the other, from the largest sum that is calm, exactly."""
-    seen = set()
+    calmness = set()
     for largest in np.sqrt(fmt.max * 2.0 ** np.arange(-12.0, 1, 0.5)):
         factors = fp.Context(fmt, overflow="saturate").array([[largest]]).values
         product = measure(mac_rules(Settings(fmt, mode), False), factors, factors)
-        seen.add(product.calm > 0)
+        calmness.add(product.calm > 0)
         term, _ = round_exact(Fraction(product.largest), fmt, mode)
         total, term = Fraction(product.calm), decode(term, fmt).value
         assert decode(round_exact(total, fmt, mode)[0], fmt).value == total
@@ -116,7 +128,7 @@ def test_no_sum_overflows_within_a_stretch_that_begins_calm(fmt, mode):
             assert total + term <= Fraction(fmt.max)
             code, _ = round_exact(total + term, fmt, mode)
             total = decode(code, fmt).value
-    assert seen == {False, True} or fmt == fp.E2M1FN
+    assert calmness == {False, True} or fmt == fp.E2M1FN
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

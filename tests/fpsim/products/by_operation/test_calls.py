@@ -47,11 +47,11 @@ def general(context, a, b):
 
 def in_pieces(call, cuts, watched):
     """The rows of a result, written a piece at a time; the flags of all."""
-    out, seen = np.full((SHAPES[0], SHAPES[2]), np.nan, np.float32), 0
+    out, flags = np.full((SHAPES[0], SHAPES[2]), np.nan, np.float32), 0
     for first, last in pairwise(cuts):
-        seen |= call(out, first, last, watched)
+        flags |= call(out, first, last, watched)
         assert np.isnan(out[last:]).all()
-    return out, seen & int(fp.Flags.INEXACT | fp.Flags.UNDERFLOW | fp.Flags.OVERFLOW)
+    return out, flags & int(fp.Flags.INEXACT | fp.Flags.UNDERFLOW | fp.Flags.OVERFLOW)
 
 
 #: Modes of calls; the quick tier has two of each kind, since each is a kernel of both engines.
@@ -72,9 +72,9 @@ def test_a_deterministic_call_gives_any_rows(mode, scale):
     product = measure(mac_rules(context.settings, False), a, b)
     call = deterministic_call(product, find_lane(product))
     for cuts in CUTS:
-        out, seen = in_pieces(call, cuts, LOOK_FOR_ALL)
+        out, raised = in_pieces(call, cuts, LOOK_FOR_ALL)
         assert to_codes(out, fp.BINARY16).tolist() == values
-        assert seen | int(product.certain) == flags
+        assert raised | int(product.certain) == flags
     out, _ = in_pieces(call, CUTS[0], LOOK_FOR_NONE)
     assert to_codes(out, fp.BINARY16).tolist() == values
 
@@ -84,11 +84,11 @@ def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch
     context = fp.Context(fp.BINARY16, rounding=mode)
     a, b = operands(fp.BINARY16, 2.0**-7)
     product = measure(mac_rules(context.settings, False), a, b)
-    out, seen = in_pieces(deterministic_call(product, find_lane(product)), CUTS[0], LOOK_FOR_ALL)
+    out, flags = in_pieces(deterministic_call(product, find_lane(product)), CUTS[0], LOOK_FOR_ALL)
     monkeypatch.setattr(calls, "HAS_FMA", False)
     call = deterministic_call(product, find_lane(product))
     other, seen_too = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
-    assert (other.tobytes(), seen_too) == (out.tobytes(), seen)
+    assert (other.tobytes(), seen_too) == (out.tobytes(), flags)
 
 
 @pytest.mark.parametrize("mode", pick((fp.RNE,), *[(fp.RNE, fp.RTZ, fp.RAZ, fp.RTO)] * 2))
@@ -128,9 +128,9 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
     product = measure(mac_rules(context.settings, False), a, b)
     assert (product.largest > fp.BINARY16.max) == (scale > 9)
     call = deterministic_call(product, find_lane(product))
-    out, seen = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
+    out, raised = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
     assert to_codes(out, fp.BINARY16).tolist() == values
-    assert seen | int(product.certain) == flags & ~int(fp.Flags.INVALID)
+    assert raised | int(product.certain) == flags & ~int(fp.Flags.INVALID)
     if overflow == "saturate" and not reaches("full"):  # a kernel for each thing to look for
         return
     for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
@@ -190,8 +190,8 @@ def test_stretches_that_begin_far_from_overflow_are_not_checked(overflow, mode, 
         for limit in (product.calm, 0.0, 2 * fmt.max):
             monkeypatch.setattr(product, "calm", limit)
             call = deterministic_call(product, find_lane(product))
-            out, seen = in_pieces(call, CUTS[0], watched)
-            outs.append((out.tobytes(), seen))
+            out, raised = in_pieces(call, CUTS[0], watched)
+            outs.append((out.tobytes(), raised))
             monkeypatch.undo()
         assert outs[0] == outs[1] != outs[2]
 
@@ -207,8 +207,8 @@ def test_random_calls_without_fused_multiply_add_give_the_same(mode, fused, monk
     for has_fma in (calls.HAS_FMA, False):
         monkeypatch.setattr(calls, "HAS_FMA", has_fma)
         call = random_call(product, find_lane(product), bits)
-        out, seen = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
-        outs.append((out.tobytes(), seen))
+        out, raised = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
+        outs.append((out.tobytes(), raised))
     assert outs[0] == outs[1]
 
 

@@ -27,11 +27,11 @@ def test_flags_that_are_up_change_no_value_and_hide_no_other(name, raised):
     a, b = (half.array(rng.standard_normal(s) * 30).values.copy() for s in ((9, 40), (40, 17)))
     a[0] = 60000.0
     outcomes = []
-    for known in (fp.Flags.NONE, raised):
-        chain = Chain(Settings(fp.BINARY16), name, known)
-        values, flags, each = multiply(chain, a, b, (9, 17), NO_PLACES, watched=False)
-        assert each is None
-        outcomes.append((values.tobytes(), fp.Flags(flags) | known))
+    for earlier in (fp.Flags.NONE, raised):
+        chain = Chain(Settings(fp.BINARY16), name, earlier)
+        values, flags, element_flags = multiply(chain, a, b, (9, 17), NO_PLACES, watched=False)
+        assert element_flags is None
+        outcomes.append((values.tobytes(), fp.Flags(flags) | earlier))
     assert outcomes[0][0] == outcomes[1][0]
     assert outcomes[0][1] | raised == outcomes[1][1]
 

@@ -186,12 +186,13 @@ def test_infinities_meet_no_zeros_but_the_operands_own(chain, fmt, rounding):
         b = context.array(np.ones((2, columns)))
         for rows in ([[np.inf, 1.0]], [[np.inf, 1.0], [1.0, 1.0], [2.0, 1.0]]):
             for count in (False, True):
-                own = context.replace(count=count)
+                counting = context.replace(count=count)
                 result = rounded_matmul(
-                    own.array(rows), own.array(b.values), context=own, **CHAINS[chain]
+                    counting.array(rows), counting.array(b.values), context=counting,
+                    **CHAINS[chain],
                 )
                 expected = fp.Flags.INVALID if chain == "kahan" else fp.Flags.NONE
-                assert (own.flags, bool(np.isinf(result.values[0]).all())) == (expected, True)
+                assert (counting.flags, bool(np.isinf(result.values[0]).all())) == (expected, True)
 
 
 @pytest.mark.parametrize("chain", CHAINS)

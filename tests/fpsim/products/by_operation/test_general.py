@@ -25,15 +25,15 @@ from tests.tiers import pick, reaches
 SEED = 9
 
 
-def outcome(name, context, a, b, *, each=True):
+def outcome(name, context, a, b, *, by_output=True):
     """Codes of values, flags of each output and of all."""
     shape = len(a), b.shape[1]
     places = draw_places(context.core, rounding_places(name, len(b)), shape)
-    values, flags = np.zeros(shape, a.dtype), np.zeros(shape, np.uint8) if each else None
+    values, flags = np.zeros(shape, a.dtype), np.zeros(shape, np.uint8) if by_output else None
     job = Job(Chain(context.settings, name), a, b, values, flags, places)
     assert run_general(job)
     codes = to_codes(values, context.format).tolist()
-    return codes, flags.tolist() if each else None, job.flags
+    return codes, flags.tolist() if by_output else None, job.flags
 
 
 def judged(name, context, x, y, i):
@@ -89,7 +89,7 @@ def test_every_output_is_that_of_the_oracle(fmt, name, rounding):
         union |= flags[m][n]
     assert sticky == union
     if reaches("full") or rounding is fp.RNE:
-        assert outcome(name, context, a, b, each=False) == (values, None, union)
+        assert outcome(name, context, a, b, by_output=False) == (values, None, union)
 
 
 def test_kahans_sum_is_that_of_the_rounded_products():
@@ -113,7 +113,7 @@ def test_columns_that_fill_the_last_panel_raise_nothing(n):
     values, flags, _ = outcome("separate", fp.Context(fp.BINARY16), a, b)
     assert values == [[0x7C00] * n]
     assert flags == [[0] * n]
-    assert outcome("separate", fp.Context(fp.BINARY16), a, b, each=False)[2] == 0
+    assert outcome("separate", fp.Context(fp.BINARY16), a, b, by_output=False)[2] == 0
 
 
 @pytest.mark.parametrize("name", pick(["separate"], list(CHAINS), list(CHAINS)))
@@ -130,8 +130,9 @@ def test_integers_of_another_source_lie_place_by_place(name):
     ]
     bits = Replay([np.array(words).reshape(-1, 3, COLUMN_BLOCK + 1)])
     replayed = fp.Context(fp.BINARY16, rounding=fp.SR(9), bits=bits)
-    each = reaches("full")  # flags of each output are a kernel of their own
-    assert outcome(name, replayed, a, b, each=each) == outcome(name, context, a, b, each=each)
+    by_output = reaches("full")  # flags of each output are a kernel of their own
+    expected = outcome(name, context, a, b, by_output=by_output)
+    assert outcome(name, replayed, a, b, by_output=by_output) == expected
 
 
 def test_rows_on_several_threads_are_the_same():

@@ -123,11 +123,11 @@ def test_a_target_is_where_results_go_and_nothing_else_changes(name, kind):
     target = ((8 + 1) * 18, 6 * 8 * 18, 2 * 8 * 18, 2 * 18)
     left = Windows(x, extents, table, target=target)
     values, flags = product(settings, left, right, 2 * 6 * 8, 18)
-    seen = np.s_[:, 1::2, 1::2]
+    inner = np.s_[:, 1::2, 1::2]
     for got, want in ((values, alone), (flags, raised)):
         placed = got.reshape(2, 6, 8, 18)
-        assert np.array_equal(placed[seen].reshape(24, 18), want)
-        placed[seen] = 0
+        assert np.array_equal(placed[inner].reshape(24, 18), want)
+        placed[inner] = 0
         assert not placed.any()
 
 

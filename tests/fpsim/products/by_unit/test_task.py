@@ -76,8 +76,8 @@ def test_a_variant_has_the_record_and_the_store():
     assert constants is one.store.narrow.constants
     _, wide = tile_variant(EXACT, one, one.store, True, 64)
     assert wide is one.store.wide.constants
-    own, _ = tile_variant(EXACT, one, one.store, False, 32)
-    assert not own.supplied
+    tile, _ = tile_variant(EXACT, one, one.store, False, 32)
+    assert not tile.supplied
     long = settings(rounding=fp.SR(20))
     assert tile_variant(EXACT, long, long.store, False, 64)[0].wide
 
@@ -95,8 +95,8 @@ def test_random_words_are_for_stores_that_round_stochastically():
 def test_stores_that_flush_are_not_guarded():
     flushed = settings(subnormals="flush_results")
     assert tile_variant(EXACT, flushed, flushed.store, False, 32)[0].guard & PARTIALS == 0
-    kept = settings()
-    assert tile_variant(EXACT, kept, kept.store, False, 32)[0].guard & PARTIALS
+    gradual = settings()
+    assert tile_variant(EXACT, gradual, gradual.store, False, 32)[0].guard & PARTIALS
 
 
 def test_a_thread_keeps_memory_by_name_and_no_views_of_memory_that_was_too_small():

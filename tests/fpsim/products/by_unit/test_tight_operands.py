@@ -40,8 +40,8 @@ def check(engine, unit, result, count, rounding=fp.RNE):
     """How many of the cases the engine takes; each has the code and the flags of the oracle."""
     settings, taken = settings_of(unit, result, rounding), 0
     every = list(cases(unit, settings.a, settings.b, result))
-    chosen = np.random.default_rng(len(every)).permutation(len(every))[:count]
-    for case in (every[i] for i in chosen):
+    order = np.random.default_rng(len(every)).permutation(len(every))[:count]
+    for case in (every[i] for i in order):
         actual = outcome(settings, case, engine)
         if actual is not None:
             assert actual == judged(settings, case), (unit.name, str(result), case)

@@ -130,9 +130,9 @@ def test_fast_engines_leave_rounded_products_to_the_general_one():
     for engine, unit in ((run_exact, exact), (run_fused, fused), (run_window, window)):
         assert run(engine, unit, [1.0], [1.0])[0], unit
         assert not run(engine, replace(unit, product_rounded=True), [1.0], [1.0])[0], unit
-    _, kept = run(run_exact, exact, [x], [x], -1.0)
+    _, unrounded = run(run_exact, exact, [x], [x], -1.0)
     _, lost = run(run_general, replace(exact, product_rounded=True), [x], [x], -1.0)
-    assert (kept, lost) == (2.0**-11 + 2.0**-24, 2.0**-11)
+    assert (unrounded, lost) == (2.0**-11 + 2.0**-24, 2.0**-11)
 
 
 def test_a_sum_of_a_short_range_is_not_taken_for_binary32():

@@ -32,13 +32,13 @@ def window(x, shape, output):
     """What output number `output` sees, (KH, KW, C), element by element."""
     image, rest = divmod(output, shape.output[0] * shape.output[1])
     oy, ox = divmod(rest, shape.output[1])
-    seen = np.zeros((*shape.kernel, x.shape[3]), np.float32)
+    numbers = np.zeros((*shape.kernel, x.shape[3]), np.float32)
     for ky, kx in np.ndindex(*shape.kernel):
         y, not_y = divmod(oy * shape.stride[0] + ky - shape.before[0], shape.spacing[0])
         column, not_x = divmod(ox * shape.stride[1] + kx - shape.before[1], shape.spacing[1])
         if not_y == not_x == 0 and 0 <= y < x.shape[1] and 0 <= column < x.shape[2]:
-            seen[ky, kx] = x[image, y, column]
-    return seen.reshape(-1).tolist()
+            numbers[ky, kx] = x[image, y, column]
+    return numbers.reshape(-1).tolist()
 
 
 @pytest.mark.parametrize("shape", GEOMETRIES.values(), ids=GEOMETRIES)
@@ -85,8 +85,8 @@ def test_blocks_are_all_windows_once(piece, multiple, monkeypatch):
 def test_pieces_together_are_the_matrix(shape, turned):
     x, table = images(shape, 6), order(shape.kernel, 3, FOUR)
     complete = Windows(x, shape, table, 3, turned)
-    seen = field(x, shape, 0, 3 * shape.output[0] * shape.output[1], filled=True)
-    expected = (seen.columns if turned else seen.rows)(table, 3).matrix()
+    filled = field(x, shape, 0, 3 * shape.output[0] * shape.output[1], filled=True)
+    expected = (filled.columns if turned else filled.rows)(table, 3).matrix()
     assert complete.shape == expected.shape
     pieces = [rows.matrix() for *_, rows in complete.pieces(1)]
     assert np.array_equal(np.concatenate(pieces, axis=int(turned)), expected)

@@ -57,7 +57,7 @@ class Net(torch.nn.Module):
 def staged(*groups):
     """A pipeline of these stages, each written as its blocks."""
     stages = (poptorch.Stage(*blocks.split()) for blocks in groups)
-    return poptorch.PipelinedExecution(*(each.ipu(i) for i, each in enumerate(stages)))
+    return poptorch.PipelinedExecution(*(block.ipu(i) for i, block in enumerate(stages)))
 
 
 #: The same network, cut and scheduled in every way.
@@ -72,13 +72,13 @@ STRATEGIES = {
 
 def options(strategy=None, count=7, *, iterations=1, replicas=1, sr=True):
     """Options of a training whose outputs all come back."""
-    chosen = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas)
-    chosen.Training.gradientAccumulation(count)
-    chosen.Precision.enableStochasticRounding(sr)
-    chosen.outputMode(poptorch.OutputMode.All)
+    result = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas)
+    result.Training.gradientAccumulation(count)
+    result.Precision.enableStochasticRounding(sr)
+    result.outputMode(poptorch.OutputMode.All)
     if strategy is not None:
-        chosen.setExecutionStrategy(strategy)
-    return chosen
+        result.setExecutionStrategy(strategy)
+    return result
 
 
 def sgd(parameters, **extra):
@@ -94,13 +94,13 @@ def data(n, half=True, seed=1):
     return x.half() if half else x, torch.randint(0, 3, (n,), generator=generator)
 
 
-def train(chosen, optimiser=sgd, *, net=None, half=True, steps=2, batch=3, **extra):
+def train(run_options, optimiser=sgd, *, net=None, half=True, steps=2, batch=3, **extra):
     """The model after some calls, and the losses of the last one."""
     net = Net() if net is None else net
     net = net.half() if half else net
-    model = poptorch.trainingModel(net, chosen, optimiser(net.parameters(), **extra))
-    n = chosen.device_iterations * chosen.replication_factor
-    n *= batch * chosen.Training.gradient_accumulation
+    model = poptorch.trainingModel(net, run_options, optimiser(net.parameters(), **extra))
+    n = run_options.device_iterations * run_options.replication_factor
+    n *= batch * run_options.Training.gradient_accumulation
     losses = None
     for step in range(steps):
         _, losses = model(*data(n, half, step))

@@ -10,33 +10,34 @@ Reduction, Strategy = poptorch.ReductionType, poptorch.MeanReductionStrategy
 
 
 def test_defaults():
-    own = poptorch.Options()
-    assert own.Training.accumulation_and_replication_reduction_type is Reduction.Mean
-    strategy = own.Training.meanAccumulationAndReplicationReductionStrategy
+    options = poptorch.Options()
+    assert options.Training.accumulation_and_replication_reduction_type is Reduction.Mean
+    strategy = options.Training.meanAccumulationAndReplicationReductionStrategy
     assert strategy is Strategy.Post
-    assert own.Precision.autocast_enabled
-    assert "conv2d" in own.Precision.autocast_policy_dict["fp16"]
-    assert own.Precision.autocast_policy_dict["fp32"] == []
-    assert own.Precision.partials_type == "float"
-    assert not own.Precision.enable_stochastic_rounding
-    assert (own.Distributed.processId, own.Distributed.numProcesses) == (0, 1)
-    assert own.Jit.trace_model is False
-    assert own._Popart.options["rearrangeAnchorsOnHost"] is False
+    assert options.Precision.autocast_enabled
+    assert "conv2d" in options.Precision.autocast_policy_dict["fp16"]
+    assert options.Precision.autocast_policy_dict["fp32"] == []
+    assert options.Precision.partials_type == "float"
+    assert not options.Precision.enable_stochastic_rounding
+    assert (options.Distributed.processId, options.Distributed.numProcesses) == (0, 1)
+    assert options.Jit.trace_model is False
+    assert options._Popart.options["rearrangeAnchorsOnHost"] is False
 
 
 def test_setters_chain():
-    own = poptorch.Options()
-    own.Precision.setPartialsType(torch.half).enableStochasticRounding(True)
-    assert (own.Precision.partials_type, own.Precision.enable_stochastic_rounding) == ("half", True)
-    own.Precision.enableFloatingPointExceptions(True).autocastEnabled(False)
-    own.Precision.runningVarianceAlwaysFloat(True)
-    own.Training.accumulationAndReplicationReductionType(Reduction.Sum)
-    own.Training.setMeanAccumulationAndReplicationReductionStrategy(Strategy.Running)
-    assert own.Training.is_strategy_chosen
-    own.Training.setAutomaticLossScaling(True)
-    assert own.Training.automatic_loss_scaling
-    assert own.clone().Training.automatic_loss_scaling
-    own.Distributed.disable().configureProcessId(0, 1)
+    options = poptorch.Options()
+    options.Precision.setPartialsType(torch.half).enableStochasticRounding(True)
+    precision = options.Precision
+    assert (precision.partials_type, precision.enable_stochastic_rounding) == ("half", True)
+    options.Precision.enableFloatingPointExceptions(True).autocastEnabled(False)
+    options.Precision.runningVarianceAlwaysFloat(True)
+    options.Training.accumulationAndReplicationReductionType(Reduction.Sum)
+    options.Training.setMeanAccumulationAndReplicationReductionStrategy(Strategy.Running)
+    assert options.Training.is_strategy_chosen
+    options.Training.setAutomaticLossScaling(True)
+    assert options.Training.automatic_loss_scaling
+    assert options.clone().Training.automatic_loss_scaling
+    options.Distributed.disable().configureProcessId(0, 1)
 
 
 def test_what_is_not_modelled_says_so(monkeypatch):

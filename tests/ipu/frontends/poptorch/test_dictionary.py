@@ -12,40 +12,41 @@ from ipu.frontends.poptorch import dictionary  # isort: skip
 
 
 def test_only_known_names_of_their_own_types_are_set():
-    own = dictionary.OptionsDict(number=1, switch=False)
-    own.set(number=2)
-    assert (own.number, own("switch"), own.toDict()) == (2, False, {"number": 2, "switch": False})
+    options = dictionary.OptionsDict(number=1, switch=False)
+    options.set(number=2)
+    assert (options.number, options("switch")) == (2, False)
+    assert options.toDict() == {"number": 2, "switch": False}
     with pytest.raises(ValueError, match="Invalid option size, valid options are"):
-        own.set(size=1)
+        options.set(size=1)
     with pytest.raises(TypeError, match=r"Unexpected type str for option number\. Expected int"):
-        own.set(number="1")
+        options.set(number="1")
     with pytest.raises(TypeError, match="Unexpected type bool for option number"):
-        own.set(number=True)
+        options.set(number=True)
     with pytest.raises(AttributeError, match="options are set by calls"):
-        own.number = 3
+        options.number = 3
     with pytest.raises(AttributeError, match="Invalid option size"):
-        own.size  # noqa: B018
+        options.size  # noqa: B018
 
 
 def test_new_options_can_be_created_and_deleted():
-    own = dictionary.OptionsDict()
-    own.createOrSet(x=1)
-    assert own.exists("x")
-    assert repr(own) == "OptionsDict(x=1)"
-    own.deleteIfExists("x")
-    own.deleteIfExists("x")
-    assert not own.exists("x")
+    options = dictionary.OptionsDict()
+    options.createOrSet(x=1)
+    assert options.exists("x")
+    assert repr(options) == "OptionsDict(x=1)"
+    options.deleteIfExists("x")
+    options.deleteIfExists("x")
+    assert not options.exists("x")
 
 
 def test_frozen_options_refuse_changes_and_their_copies_take_them():
-    own = dictionary.OptionsDict(x=[1])
-    own.freeze()
+    options = dictionary.OptionsDict(x=[1])
+    options.freeze()
     with pytest.raises(AttributeError, match="Can't modify frozen Options: x"):
-        own.set(x=[2])
-    twin = copy.deepcopy(own)
-    assert twin.toDict() == own.toDict()
+        options.set(x=[2])
+    twin = copy.deepcopy(options)
+    assert twin.toDict() == options.toDict()
     twin.set(x=[2])
-    assert own.x == [1]
+    assert options.x == [1]
 
 
 def test_what_has_no_effect_says_so_once():

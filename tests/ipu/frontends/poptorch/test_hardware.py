@@ -17,14 +17,14 @@ def test_there_is_no_hardware():
 def test_a_model_knows_that_it_runs_on_the_machine():
     class Asking(torch.nn.Module):
         def forward(self, x):
-            seen.append(poptorch.isRunningOnIpu())
+            answers.append(poptorch.isRunningOnIpu())
             return x
 
-    seen = []
+    answers = []
     model = Asking()
     model(torch.ones(1))
     poptorch.inferenceModel(model)(torch.ones(1))
-    assert seen == [False, True, True]  # the trace, then the call
+    assert answers == [False, True, True]  # the trace, then the call
 
 
 @pytest.mark.source("S2-42")

@@ -39,8 +39,8 @@ def vision(images):
 
     class MNIST(torch.utils.data.Dataset):
         def __init__(self, folder, train, download, transform):
-            own = images.learn if train else images.test
-            self.images, self.labels, self.transform = own.values, own.labels, transform
+            part = images.learn if train else images.test
+            self.images, self.labels, self.transform = part.values, part.labels, transform
 
         def __len__(self):
             return len(self.labels)

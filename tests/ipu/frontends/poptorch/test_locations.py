@@ -9,36 +9,38 @@ from tests.ipu.frontends.poptorch.framework import poptorch
 Settings = poptorch.TensorLocationSettings
 
 
-def placement(own, replicas=1, training=True):
-    return own.TensorLocations.placement(replicas, own.execution_strategy, training)
+def placement(options, replicas=1, training=True):
+    return options.TensorLocations.placement(replicas, options.execution_strategy, training)
 
 
 @pytest.mark.source("S2-29")
 def test_locations_print_as_in_the_tutorial():
-    own = poptorch.Options()
-    own.TensorLocations.setOptimizerLocation(Settings().useOnChipStorage(False))
-    assert "location_optimizer={'onChip': 0}" in repr(own.TensorLocations)
-    assert placement(own)["offload"] == ("state",)
+    options = poptorch.Options()
+    options.TensorLocations.setOptimizerLocation(Settings().useOnChipStorage(False))
+    assert "location_optimizer={'onChip': 0}" in repr(options.TensorLocations)
+    assert placement(options)["offload"] == ("state",)
     assert Settings().useOnChipStorage(False).is_remote
     assert not Settings().useOnChipStorage(False).useOnChipStorage(None).is_remote
 
 
 def test_each_kind_has_its_place():
-    own, remote = poptorch.Options(), Settings().useOnChipStorage(False)
-    own.TensorLocations.setActivationLocation(remote).setWeightLocation(remote)
-    own.TensorLocations.setAccumulatorLocation(remote)
-    assert placement(own)["offload"] == ("accumulators", "activations", "weights")
+    options, remote = poptorch.Options(), Settings().useOnChipStorage(False)
+    options.TensorLocations.setActivationLocation(remote).setWeightLocation(remote)
+    options.TensorLocations.setAccumulatorLocation(remote)
+    assert placement(options)["offload"] == ("accumulators", "activations", "weights")
 
 
 @pytest.mark.source("S3-33", "S3-38")
 def test_shards_need_replicas_and_lie_on_the_chip_or_off_it():
-    own = poptorch.Options()
+    options = poptorch.Options()
     settings = Settings().useReplicatedTensorSharding().minElementsForReplicatedTensorSharding(4)
-    own.TensorLocations.setOptimizerLocation(settings)
-    assert not placement(own)["shard_state"]
-    assert placement(own, replicas=2) == {"offload": (), "shard_state": True, "shard_minimum": 4}
-    own.TensorLocations.setOptimizerLocation(settings.useOnChipStorage(False))
-    result = placement(own, replicas=2)
+    options.TensorLocations.setOptimizerLocation(settings)
+    assert not placement(options)["shard_state"]
+    assert placement(options, replicas=2) == {
+        "offload": (), "shard_state": True, "shard_minimum": 4,
+    }
+    options.TensorLocations.setOptimizerLocation(settings.useOnChipStorage(False))
+    result = placement(options, replicas=2)
     assert (result["shard_state"], result["shard_minimum"]) == (True, 4)
 
 

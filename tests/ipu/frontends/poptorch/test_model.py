@@ -22,10 +22,10 @@ from tests.ipu.frontends.poptorch.framework import (
 )
 
 
-def build(chosen=None):
+def build(run_options=None):
     net = Net().half()
-    chosen = options(STRATEGIES["unsplit"]()) if chosen is None else chosen
-    return poptorch.trainingModel(net, chosen, sgd(net.parameters()))
+    run_options = options(STRATEGIES["unsplit"]()) if run_options is None else run_options
+    return poptorch.trainingModel(net, run_options, sgd(net.parameters()))
 
 
 @pytest.mark.source("S2-38")
@@ -54,10 +54,10 @@ def test_compiling_leaves_no_trace():
 def test_training_and_inference_share_the_weights():
     model = build()
     model(*data(21))
-    chosen = model.options.clone().deviceIterations(2)
-    chosen.Training.gradientAccumulation(1)
-    chosen.Precision.enableStochasticRounding(False)
-    inference = poptorch.inferenceModel(model.model, chosen)
+    run_options = model.options.clone().deviceIterations(2)
+    run_options.Training.gradientAccumulation(1)
+    run_options.Precision.enableStochasticRounding(False)
+    inference = poptorch.inferenceModel(model.model, run_options)
     x = data(6)[0]
     result = inference(x)
     model.model.eval()
@@ -116,10 +116,10 @@ def test_a_saved_model_goes_on_bit_by_bit(tmp_path, replicas):
 def test_a_model_in_memory_goes_back_to_a_checkpoint():
     model = build()
     model(*data(21))
-    kept = copy.deepcopy(model.checkpoint())
+    checkpoint = copy.deepcopy(model.checkpoint())
     model(*data(21, seed=2))
     first = bits(model)
-    model.restore(kept)
+    model.restore(checkpoint)
     model(*data(21, seed=2))
     assert same(first, bits(model))
 
@@ -178,8 +178,8 @@ def test_the_report_is_that_of_a_session_with_the_plan():
 
 
 def test_the_report_has_losses_by_step_and_the_loss_scale():
-    chosen = options(STRATEGIES["pipelined"](), iterations=2, replicas=2)
-    model, losses = train(chosen, steps=1)
+    run_options = options(STRATEGIES["pipelined"](), iterations=2, replicas=2)
+    model, losses = train(run_options, steps=1)
     report = model.report()
     assert report["loss_scale"]["present"] == 64
     by_step = losses.float().reshape(2, -1).mean(1)  # two updates of G · R micro-batches
@@ -187,16 +187,16 @@ def test_the_report_has_losses_by_step_and_the_loss_scale():
 
 
 def test_synthetic_data_stand_for_the_inputs():
-    chosen = poptorch.Options().enableSyntheticData(True)
-    result = poptorch.inferenceModel(torch.nn.Identity(), chosen)(torch.zeros(4, 2))
+    run_options = poptorch.Options().enableSyntheticData(True)
+    result = poptorch.inferenceModel(torch.nn.Identity(), run_options)(torch.zeros(4, 2))
     assert result.abs().sum() > 0
 
 
 def test_named_arguments_and_a_default_optimiser_are_taken():
     net = Net()
-    chosen = options(STRATEGIES["unsplit"](), 1)
+    run_options = options(STRATEGIES["unsplit"](), 1)
     x, labels = data(3, half=False)
-    output, loss = poptorch.trainingModel(net, chosen)(x, labels=labels)
+    output, loss = poptorch.trainingModel(net, run_options)(x, labels=labels)
     assert (tuple(output.shape), tuple(loss.shape)) == ((3, 3), (1,))
 
 

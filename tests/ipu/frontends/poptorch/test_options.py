@@ -14,15 +14,15 @@ Mode = poptorch.OutputMode
 
 @pytest.mark.source("S2-23", "S2-34")
 def test_defaults_are_those_that_poptorch_prints():
-    own = poptorch.Options()
-    assert own.toDict() == {
+    options = poptorch.Options()
+    assert options.toDict() == {
         "replication_factor": 1, "broadcast_buffers": True, "device_iterations": 1, "log_dir": ".",
         "auto_round_num_ipus": False, "anchored_tensors": {}, "output_mode": 4,
         "output_return_period": 1, "connection_type": 0, "sync_pattern": 0,
         "available_memory_proportion": {},
     }
-    assert own.defaultOutputMode()
-    shown = repr(own.outputMode(Mode.All))
+    assert options.defaultOutputMode()
+    shown = repr(options.outputMode(Mode.All))
     assert "output_mode=2" in shown
     assert "gradient_accumulation=1" in shown
     assert "reduction_type=<ReductionType.Mean: 1>" in shown
@@ -33,12 +33,12 @@ def test_defaults_are_those_that_poptorch_prints():
 GROUPS = ("Distributed", "Jit", "Precision", "TensorLocations", "Training")
 
 
-def told(own):
+def told(options):
     """Options by name as `name=value`, of all groups; the tutorial's print has them in this form.
 
     Two lists of its autocast policy have 'at', which is no operation of torch; here they have not.
     """
-    groups = [own.toDict(), *(getattr(own, name).toDict() for name in GROUPS)]
+    groups = [options.toDict(), *(getattr(options, name).toDict() for name in GROUPS)]
     rows = {name: value for group in groups for name, value in group.items()}
     policy = rows.pop("autocast_policy_dict")
     assert all(name in policy["fp16"] for name in ("matmul", "conv2d", "addmm"))
@@ -49,44 +49,44 @@ def told(own):
 def test_options_print_what_the_tutorial_prints():
     """Once as they are made, once after the tutorial has set them."""
     printed = [x for x in document("002").splitlines() if x.startswith("replication_factor=1Opt")]
-    own = poptorch.Options()
-    made = told(own)
-    own.deviceIterations(10).outputMode(Mode.All).Training.gradientAccumulation(10)
+    settings = poptorch.Options()
+    before = told(settings)
+    settings.deviceIterations(10).outputMode(Mode.All).Training.gradientAccumulation(10)
     remote = poptorch.TensorLocationSettings().useOnChipStorage(False)
-    own.TensorLocations.setOptimizerLocation(remote)
-    for options, text in zip((made, told(own)), printed, strict=True):
-        known = {name: shown for name, shown in options.items() if f"{name}=" in text}
-        assert len(known) >= 17
-        for name, shown in known.items():
+    settings.TensorLocations.setOptimizerLocation(remote)
+    for options, text in zip((before, told(settings)), printed, strict=True):
+        told_options = {name: shown for name, shown in options.items() if f"{name}=" in text}
+        assert len(told_options) >= 17
+        for name, shown in told_options.items():
             whole = re.escape(shown) + r"(?=[,)O]|Distributed|$)"  # 1 is no beginning of 10
             assert re.search(whole, text), name
-            assert re.search(whole, repr(own)) or options is made
-    assert all(f"{group}=" in repr(own) for group in GROUPS)
+            assert re.search(whole, repr(settings)) or options is before
+    assert all(f"{group}=" in repr(settings) for group in GROUPS)
 
 
 def test_setters_chain_and_check():
-    own = poptorch.Options().deviceIterations(3).replicationFactor(2).outputMode(Mode.EveryN, 3)
-    assert (own.device_iterations, own.replication_factor) == (3, 2)
-    assert (own.output_mode, own.output_return_period) == (1, 3)
-    assert own.outputMode(Mode.Sum, 7).output_return_period == 1
-    assert own.randomSeed(5).random_seed == 5
+    options = poptorch.Options().deviceIterations(3).replicationFactor(2).outputMode(Mode.EveryN, 3)
+    assert (options.device_iterations, options.replication_factor) == (3, 2)
+    assert (options.output_mode, options.output_return_period) == (1, 3)
+    assert options.outputMode(Mode.Sum, 7).output_return_period == 1
+    assert options.randomSeed(5).random_seed == 5
 
 
 @pytest.mark.source("S2-37")
 def test_clones_are_apart():
-    own = poptorch.Options().deviceIterations(3)
-    own.setExecutionStrategy(poptorch.PipelinedExecution("A", "B"))
-    twin = own.clone()
-    assert repr(twin) == repr(own)
+    options = poptorch.Options().deviceIterations(3)
+    options.setExecutionStrategy(poptorch.PipelinedExecution("A", "B"))
+    twin = options.clone()
+    assert repr(twin) == repr(options)
     twin.deviceIterations(4).Training.gradientAccumulation(8)
-    assert own.device_iterations == 3
-    assert own.Training.gradient_accumulation == 1
-    own.freeze()
+    assert options.device_iterations == 3
+    assert options.Training.gradient_accumulation == 1
+    options.freeze()
     with pytest.raises(AttributeError, match="frozen"):
-        own.Training.gradientAccumulation(2)
+        options.Training.gradientAccumulation(2)
     with pytest.raises(AttributeError, match="setExecutionStrategy"):
-        own.setExecutionStrategy(poptorch.ShardedExecution())
-    own.clone().Training.gradientAccumulation(2)
+        options.setExecutionStrategy(poptorch.ShardedExecution())
+    options.clone().Training.gradientAccumulation(2)
 
 
 #: What is accepted without an effect on this machine, and its arguments.
@@ -125,8 +125,8 @@ def test_options_come_from_a_file(tmp_path):
     path = tmp_path / "options.txt"
     path.write_text("deviceIterations(4)  # more\n\nTraining.gradientAccumulation(2)\n"
                     "outputMode(poptorch.OutputMode.All)\n")
-    own = poptorch.Options().loadFromFile(str(path))
-    assert (own.device_iterations, own.Training.gradient_accumulation) == (4, 2)
+    options = poptorch.Options().loadFromFile(str(path))
+    assert (options.device_iterations, options.Training.gradient_accumulation) == (4, 2)
     path.write_text("deviceIteration(4)\n")
     with pytest.raises(ValueError, match=r"line 1: 'deviceIteration\(4\)' is no call of an option"):
         poptorch.Options().loadFromFile(str(path))

@@ -57,10 +57,10 @@ def test_the_default_is_all_of_an_inference_and_the_last_of_a_training():
             y = self.layer(x)
             return y, torch.nn.functional.mse_loss(y, torch.zeros_like(y))
 
-    chosen = poptorch.Options().deviceIterations(3)
-    y, loss = poptorch.trainingModel(Loss(), chosen)(torch.ones(6, 2))
+    run_options = poptorch.Options().deviceIterations(3)
+    y, loss = poptorch.trainingModel(Loss(), run_options)(torch.ones(6, 2))
     assert (tuple(y.shape), tuple(loss.shape)) == ((2, 1), (1,))
-    y, loss = poptorch.inferenceModel(Loss(), chosen.clone())(torch.ones(6, 2))
+    y, loss = poptorch.inferenceModel(Loss(), run_options.clone())(torch.ones(6, 2))
     assert (tuple(y.shape), tuple(loss.shape)) == ((6, 1), (3,))
 
 
@@ -69,10 +69,10 @@ def test_sums_are_computed_in_the_type_of_the_tensor():
         def forward(self, x):
             return x
 
-    chosen = poptorch.Options().deviceIterations(2).outputMode(Mode.Sum)
-    result = poptorch.inferenceModel(Halves(), chosen)(torch.tensor([2048.0, 1.0]).half())
+    run_options = poptorch.Options().deviceIterations(2).outputMode(Mode.Sum)
+    result = poptorch.inferenceModel(Halves(), run_options)(torch.tensor([2048.0, 1.0]).half())
     assert result.item() == 2048  # 2049 is no binary16 number
-    whole = poptorch.inferenceModel(Halves(), chosen.clone())(torch.tensor([2**24, 1]).int())
+    whole = poptorch.inferenceModel(Halves(), run_options.clone())(torch.tensor([2**24, 1]).int())
     assert (whole.item(), whole.dtype) == (2**24 + 1, torch.int32)  # integers are not rounded
 
 

@@ -35,10 +35,10 @@ def test_the_code_of_a_plan_makes_that_plan(plan):
     optimizer = poptorch.optim.AdamW(model.parameters(), lr=0.1)
     training = poptorch.trainingModel(model, options=names["options"], optimizer=optimizer)
     training.compile(torch.ones(2 * plan.count * plan.replicas, 4))
-    made = training.plan
+    written = training.plan
     for name in (
         "n_stages", "places", "count", "replicas", "recomputation", "offloaded", "shard_state",
         "programs",
     ):
-        assert getattr(made, name) == getattr(plan, name), name
-    assert made.shard_minimum == plan.shard_minimum or not plan.shard_state
+        assert getattr(written, name) == getattr(plan, name), name
+    assert written.shard_minimum == plan.shard_minimum or not plan.shard_state

@@ -13,22 +13,22 @@ from ipu.frontends.poptorch.profile import folder_of_reports  # isort: skip
 
 @pytest.mark.source("S2-26", "S2-41")
 def test_a_profile_has_the_programs_of_the_plan(tmp_path):
-    chosen = options(STRATEGIES["pipelined"]()).enableProfiling(str(tmp_path / "profile"))
-    model, _ = train(chosen, steps=2)
-    kept = {p.name: json.loads(p.read_text()) for p in (tmp_path / "profile").iterdir()}
-    assert set(kept) == {"schedule.json", "account.json", "trace.json"}
-    programs = kept["schedule.json"]["programs"]
+    run_options = options(STRATEGIES["pipelined"]()).enableProfiling(str(tmp_path / "profile"))
+    model, _ = train(run_options, steps=2)
+    files = {p.name: json.loads(p.read_text()) for p in (tmp_path / "profile").iterdir()}
+    assert set(files) == {"schedule.json", "account.json", "trace.json"}
+    programs = files["schedule.json"]["programs"]
     assert len(programs) == len(model.plan.programs)
     last = [p for p in programs if p["ipu"] == 3]
     assert [p["phase"] for p in last[:4]] == ["forward", "backward"] * 2  # F, then at once B
-    figures = kept["account.json"]["figures"]
+    figures = files["account.json"]["figures"]
     assert [row["input_bytes"] for row in figures] == [
         60,
         48,
         96,
         96,
     ]  # images and labels; x; x and skip
-    assert kept["trace.json"]["traceEvents"]
+    assert files["trace.json"]["traceEvents"]
 
 
 def test_the_environment_asks_for_reports_too(monkeypatch, tmp_path):

@@ -40,9 +40,9 @@ class WithLoss(torch.nn.Module):
 def by_poptorch(policy, replicas, steps=2):
     layer, x, labels = parts(replicas)
     with session_of(policy, seed=3) as session:
-        chosen = options(count=1, replicas=replicas, sr=False)
+        run_options = options(count=1, replicas=replicas, sr=False)
         optimiser = poptorch.optim.SGD(layer.parameters(), lr=0.125)
-        model = poptorch.trainingModel(WithLoss(layer), chosen, optimiser)
+        model = poptorch.trainingModel(WithLoss(layer), run_options, optimiser)
         for _ in range(steps):
             model(x, labels)
         weights = {name: v.clone() for name, v in model.model.layer.state_dict().items()}
@@ -65,28 +65,28 @@ def by_torch(policy, replicas, steps=2):
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("policy", ["mxfp8", "nvfp4-plain"])
 def test_a_training_has_the_bits_of_pytorchs(policy, replicas):
-    found, session = by_poptorch(policy, replicas)
+    model, session = by_poptorch(policy, replicas)
     for name, x in by_torch(policy, replicas).items():
-        assert torch.equal(found[name], x), name
+        assert torch.equal(model[name], x), name
     assert session.device.blocks.outside == {}
     assert any(name.startswith("B200") for name in session.device.units_used)
 
 
 def test_no_plan_moves_a_bit_of_a_stochastic_recipe():
-    found = []
+    histories = []
     for strategy in ("unsplit", "pipelined"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with session_of("nvfp4", seed=3):
-                chosen = options(STRATEGIES[strategy](), sr=False)
-                found.append(bits(train(chosen, net=Net(), half=False)[0]))
-    assert same(*found)
+                run_options = options(STRATEGIES[strategy](), sr=False)
+                histories.append(bits(train(run_options, net=Net(), half=False)[0]))
+    assert same(*histories)
 
 
 def test_replicas_of_a_process_have_one_history_of_delayed_scales():
-    found, session = by_poptorch("fp8-delayed", 2, steps=3)
+    model, session = by_poptorch("fp8-delayed", 2, steps=3)
     again, _ = by_poptorch("fp8-delayed", 2, steps=3)
-    assert all(torch.equal(x, again[name]) for name, x in found.items())
+    assert all(torch.equal(x, again[name]) for name, x in model.items())
     scales = {operand: scale for _, operand, scale in session.device.blocks.delayed}
     assert set(scales) == {"x", "w", "dy"}
     largest = parts(2)[1].bfloat16().abs().max().item()

@@ -10,9 +10,9 @@ from ipu.frontends.poptorch.shares import ProcessShare  # isort: skip
 
 
 def options(process, processes=2, seed=None):
-    own = poptorch.Options().deviceIterations(2)
-    own.Distributed.configureProcessId(process, processes)
-    return own if seed is None else own.randomSeed(seed)
+    result = poptorch.Options().deviceIterations(2)
+    result.Distributed.configureProcessId(process, processes)
+    return result if seed is None else result.randomSeed(seed)
 
 
 def samples(process, *, size=23, batch=3, **choices):
@@ -58,8 +58,8 @@ def test_workers_of_the_loader_see_each_iterations_order():
 
 
 def test_a_share_is_of_the_users_if_it_is_asked_for():
-    chosen = options(1)
-    loader = poptorch.DataLoader(chosen, range(12), 3, auto_distributed_partitioning=False)
+    run_options = options(1)
+    loader = poptorch.DataLoader(run_options, range(12), 3, auto_distributed_partitioning=False)
     assert [batch.tolist() for batch in loader] == [[*range(6)], [*range(6, 12)]]
 
 

@@ -204,18 +204,18 @@ def test_a_program_without_a_run_has_nothing_to_dequeue():
 
 
 def test_elements_one_by_one_also_from_another_thread():
-    outfeed, seen = Outfeed(buffer_depth=1), []
+    outfeed, elements = Outfeed(buffer_depth=1), []
 
     def watch():
-        while len(seen) < 5:
-            seen.extend(float(element["total"]) for element in outfeed)
+        while len(elements) < 5:
+            elements.extend(float(element["total"]) for element in outfeed)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     with machine():
         launch(sums(Infeed(numbers()), 5, outfeed))
     watcher.join(20)
-    assert seen == [0, 1, 3, 6, 10]
+    assert elements == [0, 1, 3, 6, 10]
     with pytest.raises(RuntimeError, match=r"IPUOutfeedMode\.ALL"):
         iter(Outfeed(LAST)).__next__()
 

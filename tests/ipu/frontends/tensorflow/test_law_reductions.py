@@ -117,11 +117,11 @@ def test_places_of_extrema(seed, cut):
     shape, axis = cut
 
     def compute(device, x):
-        found = []
+        indices = []
         for row in (ops.reduce_max, ops.reduce_min):
             _, saved = row.forward(device, x, axis=axis)
-            found.append(device.from_host(first_index(saved).astype(np.float32), BINARY16))
-        return found
+            indices.append(device.from_host(first_index(saved).astype(np.float32), BINARY16))
+        return indices
 
     def function(x):
         return [tf.cast(place(x, axis), tf.half) for place in (tf.argmax, tf.argmin)]

@@ -140,8 +140,8 @@ def keras_training(steps, **choices):
                 x, y = next(iterator)
                 with tf.GradientTape() as tape:
                     predictions = model(x, training=True)
-                    each = tf.keras.losses.sparse_categorical_crossentropy(y, predictions)
-                    loss = tf.reduce_mean(each)
+                    losses = tf.keras.losses.sparse_categorical_crossentropy(y, predictions)
+                    loss = tf.reduce_mean(losses)
                 variables = model.trainable_variables
                 gradients = tape.gradient(loss, variables)
                 optimiser.apply_gradients(zip(gradients, variables, strict=True))

@@ -72,15 +72,15 @@ def test_a_session_closes_after_the_element_that_is_being_read(gated, monkeypatc
 @pytest.mark.parametrize("delete", [False, True])
 def test_nothing_of_a_data_set_is_left_when_its_session_closes(monkeypatch, delete):
     """As the memory of `cache` and the generator of `shuffle` are the session's."""
-    kept, left = [], []
+    references, left = [], []
     close = client.tf_session.TF_CloseSession
 
     def remembered(data, *others):
-        kept.extend([weakref.ref(data), weakref.ref(data._variant_tensor)])
+        references.extend([weakref.ref(data), weakref.ref(data._variant_tensor)])
         return reading.Reader(data, *others)
 
     def closing(session):
-        left.append([each() is not None for each in kept])
+        left.append([reference() is not None for reference in references])
         close(session)
 
     monkeypatch.setattr(feeds, "Reader", remembered)
@@ -107,16 +107,16 @@ def test_an_error_of_a_data_set_holds_neither_it_nor_its_iterator():
             iterators.append(weakref.ref(iterator))
             return iterator
 
-    own = Data()
-    reference = weakref.ref(own)
-    reader = reading.Reader(own, 1)
-    del own
+    data_set = Data()
+    reference = weakref.ref(data_set)
+    reader = reading.Reader(data_set, 1)
+    del data_set
     assert reader.infeed.dequeue()[0] == -1
     with pytest.raises(tf.errors.InvalidArgumentError, match="at 1") as caught:
         reader.infeed.dequeue()
     assert reader.end()
     gc.collect()
-    assert [each() for each in iterators] == [None]
+    assert [of_iterator() for of_iterator in iterators] == [None]
     assert reference() is None
     assert caught.value.__traceback__ is not None
 

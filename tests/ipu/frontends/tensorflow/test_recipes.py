@@ -38,8 +38,8 @@ def passes(policy, product, shapes=None, values=None):
                 dx, dw = tape.gradient(y, [x, weight], dy)
                 return y, dx, dw
 
-            found = [v.numpy() for v in strategy.run(step, [tf.constant(x), tf.constant(dy)])]
-    return found, [name for name, direction in places if "MatMul" in name], run
+            results = [v.numpy() for v in strategy.run(step, [tf.constant(x), tf.constant(dy)])]
+    return results, [name for name, direction in places if "MatMul" in name], run
 
 
 def place(name, direction):
@@ -48,20 +48,20 @@ def place(name, direction):
 
 @pytest.mark.parametrize("name", [k for k in KINDS if k not in ("nvfp4", "mxfp4+sr34+rht64")])
 def test_a_dense_layer_has_the_bits_of_the_rows(name):
-    found, _, run = passes(name, tf.matmul)
-    for one, other in zip(found, layer_passes(name, SHAPE), strict=True):
+    results, _, run = passes(name, tf.matmul)
+    for one, other in zip(results, layer_passes(name, SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
 
 
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4+sr34+rht64"])
 def test_random_bits_are_those_of_the_rows_at_the_nodes_places(name):
-    found, nodes, _ = passes(name, tf.matmul)
+    results, nodes, _ = passes(name, tf.matmul)
     forward, *gradients = sorted(nodes, key=len)
-    for i, (node, one) in enumerate(zip(sorted(gradients), found[1:], strict=True)):
+    for i, (node, one) in enumerate(zip(sorted(gradients), results[1:], strict=True)):
         rows = layer_passes(name, SHAPE, place(forward, "forward"), place(node, "backward"),
                             order=(i, 1 - i))
-        np.testing.assert_array_equal(found[0], rows[0])
+        np.testing.assert_array_equal(results[0], rows[0])
         np.testing.assert_array_equal(one, rows[1 + i])
 
 
@@ -71,24 +71,24 @@ def test_random_bits_are_those_of_the_rows_at_the_nodes_places(name):
     lambda x, w: tf.transpose(tf.matmul(tf.transpose(w), tf.transpose(x))),
 ])
 def test_weights_are_known_however_the_product_is_written(write):
-    found, _, run = passes("mxfp8", write)
-    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+    results, _, run = passes("mxfp8", write)
+    for one, other in zip(results, layer_passes("mxfp8", SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
 
 
 def test_sequences_are_the_same_layer():
     shapes = (2, 10, 40), (2, 10, 24)
-    found, _, _ = passes("nvfp4-plain", lambda x, w: tf.tensordot(x, w, 1), shapes)
-    for one, other in zip(found, layer_passes("nvfp4-plain", SHAPE), strict=True):
+    results, _, _ = passes("nvfp4-plain", lambda x, w: tf.tensordot(x, w, 1), shapes)
+    for one, other in zip(results, layer_passes("nvfp4-plain", SHAPE), strict=True):
         np.testing.assert_array_equal(one.reshape(other.shape), other)
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "fp8-current", "nvfp4-plain+wgrad=bf16"])
 def test_a_convolution_has_the_bits_of_the_rows(name):
     x, w, dy = images((2, 7, 6, 8), (3, 2, 8, 16), 2)
-    found, _, run = passes(name, lambda x, w: tf.nn.conv2d(x, w, 2, "VALID"), values=(x, w, dy))
-    for one, other in zip(found, convolution_passes(name, x, w, dy, stride=2), strict=True):
+    results, _, run = passes(name, lambda x, w: tf.nn.conv2d(x, w, 2, "VALID"), values=(x, w, dy))
+    for one, other in zip(results, convolution_passes(name, x, w, dy, stride=2), strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
 
@@ -99,8 +99,8 @@ def test_a_convolution_has_the_bits_of_the_rows(name):
 ])
 def test_einsums_and_batches_with_a_variable_are_its_layer(write):
     shapes = (1, 20, 40), (1, 20, 24)
-    found, _, run = passes("mxfp8", write, shapes)
-    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+    results, _, run = passes("mxfp8", write, shapes)
+    for one, other in zip(results, layer_passes("mxfp8", SHAPE), strict=True):
         np.testing.assert_array_equal(one.reshape(other.shape), other)
     assert run.device.blocks.outside == {}
 
@@ -127,9 +127,9 @@ def test_products_of_activations_are_told():
         return y + 0 * tf.matmul(tf.matmul(x, x, transpose_b=True), y)
 
     with pytest.warns(RuntimeWarning, match="MatMul of .* is none and computes in bfloat16"):
-        found, _, run = passes("nvfp4-plain", product)
+        results, _, run = passes("nvfp4-plain", product)
     assert {operation for _, operation in run.device.blocks.outside} == {"MatMul"}
-    np.testing.assert_array_equal(found[0], layer_passes("nvfp4-plain", SHAPE)[0])
+    np.testing.assert_array_equal(results[0], layer_passes("nvfp4-plain", SHAPE)[0])
     assert run.report()["uncovered"]
 
 

@@ -33,7 +33,7 @@ def images():
     )
 
 
-def train(net, shape, steps, optimiser=torch.optim.SGD, each=None, **options):
+def train(net, shape, steps, optimiser=torch.optim.SGD, on_output=None, **options):
     """Losses of a training on random data; `each` is called with the results of every step."""
     optimiser = optimiser(net.parameters(), **{"lr": 0.05} | options)
     torch.manual_seed(1)
@@ -42,8 +42,8 @@ def train(net, shape, steps, optimiser=torch.optim.SGD, each=None, **options):
     for i in range(steps):
         optimiser.zero_grad()
         output = net(x[i])
-        if each is not None:
-            each(output)
+        if on_output is not None:
+            on_output(output)
         loss = torch.nn.functional.cross_entropy(output, y[i])
         loss.backward()
         optimiser.step()

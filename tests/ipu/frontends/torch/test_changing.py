@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from tests.ipu.frontends.torch.framework import machine, mlp, run, torch, train
 
 from fpsim.torch import Changes  # isort: skip
 
+updates = pytest.importorskip("ipu.frontends.torch.updates")
 HALF = {"policy": "p=f16,c=f16"}
 ADAMW = torch.optim.AdamW
 
@@ -194,16 +194,23 @@ def test_counters_of_optimisers_go_on_beyond_the_format_of_the_policy(policy, sh
     assert optimiser.state[parameter]["step"] == 4098
 
 
-@pytest.mark.parametrize("policy", ["fp16", "bf16"])
-def test_the_product_of_momenta_is_binary32_from_the_second_step_on(policy):
-    """NAdam's, which is no moment of a parameter; the first step makes it."""
-    parameter = torch.nn.Parameter(torch.ones(3))
-    optimiser = torch.optim.NAdam([parameter], eps=1e-4)
-    products = []
-    with machine(policy, target="hypothetical"):
+@pytest.mark.parametrize("policy", ["f32", "fp16", "bf16"])
+@pytest.mark.parametrize("takes", [True, False])
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_the_product_of_momenta_is_torchs_in_binary32(policy, takes, shape, monkeypatch):
+    """NAdam's, which is no moment of a parameter, in rows and in torch's operations."""
+
+    def products():
+        parameter = torch.nn.Parameter(torch.ones(shape))
+        optimiser = torch.optim.NAdam([parameter], eps=1e-4)
         for _ in range(3):
-            parameter.grad = torch.ones(3)
+            parameter.grad = torch.ones(shape)
             optimiser.step()
-            products.append(np.float32(optimiser.state[parameter]["mu_product"].item()))
-    for step, (before, after) in enumerate(pairwise(products), 2):
-        assert after == before * np.float32(0.9 * (1 - 0.5 * 0.96 ** (step * 0.004)))
+            yield optimiser.state[parameter]["mu_product"].item()
+
+    expected = list(products())
+    assert expected[0] == np.float32(0.9 * (1 - 0.5 * 0.96**0.004))
+    if not takes:
+        monkeypatch.setattr(updates.StepRows, "takes", lambda *arguments: False)
+    with machine(policy, target="hypothetical"):
+        assert list(products()) == expected

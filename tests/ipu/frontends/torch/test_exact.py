@@ -230,3 +230,65 @@ def test_memory_without_numbers_raises_no_flags():
         torch.use_deterministic_algorithms(False)
     assert session.device.status_word == 0
     assert torch.equal(x.grad, torch.ones(4, 5))
+
+
+# Numbers of several formats and data types --------------------------------------------------------
+
+
+def binary16(n):
+    """Zeros that hold binary16 where the policy computes in it."""
+    return torch.relu(torch.zeros(1, n))
+
+
+#: Of a binary32 weight w and a result y of the policy's format.
+TAKEN = {
+    "cat": lambda w, y: torch.cat([y, w], 1, out=torch.zeros(1, 6).half()),
+    "stack": lambda w, y: torch.stack([y, w], out=torch.zeros(2, 1, 3).half()),
+    "cat of float32": lambda w, y: torch.cat([y, w], 1, out=binary16(6)),
+    "stack of float32": lambda w, y: torch.stack([y, w], out=binary16(6).view(2, 1, 3)),
+    "index_put": lambda w, y: binary16(3).index_put_([torch.tensor([0])], w),
+    "copy": lambda w, y: torch.zeros(1, 3).half().copy_(w),
+    "fill": lambda w, y: y.half().fill_(w[0, 1]),
+    "masked_fill": lambda w, y: y.half().masked_fill(y > 0, w[0, 1]),
+    "masked_fill_": lambda w, y: y.half().masked_fill_(y > 0, w[0, 1]),
+    "index_fill": lambda w, y: y.half().index_fill(1, torch.tensor([2]), w[0, 1]),
+    "where": lambda w, y: torch.where(y > 0, w[0, 1], y.half()),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_numbers_are_cast_by_the_device_into_a_narrower_tensor_also_from_lists(name):
+    """70000 becomes the largest number and a status bit; the host would make an infinity of it."""
+    layer = torch.nn.Linear(3, 1, bias=False)
+    layer.weight.data[:] = torch.tensor([[0.1, 70000.0, 1e-9]])
+    with machine("p=f32,c=f16") as session:
+        device, y = session.memory.device, torch.relu(torch.full((1, 3), 0.5))
+        layer(y)
+        device.clear_status()
+        result = TAKEN[name](layer.weight.detach(), y)
+        assert device.status.oflo
+        assert session.memory.format_of(result) == BINARY16
+    taken = result.flatten().tolist()
+    assert 65504.0 in taken
+    assert set(taken) <= {0.0, 0.5, 0.0999755859375, 65504.0}
+
+
+@pytest.mark.parametrize("name", ["cat", "stack", "fill", "masked_fill", "where"])
+def test_halves_take_numbers_of_float32_by_the_device_under_every_policy(name):
+    w, y = torch.tensor([[0.1, 70000.0, 1e-9]]), torch.full((1, 3), 0.5)
+    with machine("f32") as session:
+        result = TAKEN[name](w, y)
+    assert result.isfinite().all()
+    assert session.memory.device.status.oflo
+
+
+def test_types_that_torch_refuses_to_mix_are_refused():
+    with machine(), pytest.raises(RuntimeError, match="Half"):
+        torch.zeros(1, 3).half().index_copy_(0, torch.tensor([0]), torch.ones(1, 3))
+
+
+def test_a_double_is_rounded_once_into_halves():
+    with machine():
+        double = torch.tensor(1 + 2.0**-11 + 2.0**-40, dtype=torch.float64)
+        assert torch.zeros(1).half().fill_(double).item() == 1 + 2.0**-10
+        assert torch.cat([double[None]], out=torch.zeros(1).half()).item() == 1 + 2.0**-10

@@ -168,13 +168,13 @@ def test_leaves_below_share_a_graph():
 
 def test_passes_of_a_step_without_modules_are_micro_batches_from_0():
     w = torch.ones(3, 3, requires_grad=True)
-    seen = []
+    places = []
     with machine("f16", sr=True) as session:
         for _ in range(2):
             for _ in range(2):
                 torch.tanh(torch.ones(2, 3) @ w).sum().backward()
-                seen.append(session.clock.place)
+                places.append(session.clock.place)
             with torch.no_grad():
                 w.sub_(w.grad, alpha=0.1)
                 w.grad = None
-    assert [(p.step, p.micro_batch) for p in seen] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(p.step, p.micro_batch) for p in places] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -36,7 +36,7 @@ def test_scores_are_those_of_torch_and_the_model_stays():
 
 def test_weights_alone_are_those_decoded_by_hand():
     model, batches = model_and_batches()
-    (found,) = evaluate(model, batches, ["nvfp4-plain+weights-only"])
+    (evaluation,) = evaluate(model, batches, ["nvfp4-plain+weights-only"])
     with torch.no_grad():
         for layer in (model[0], model[2]):
             w = fp.round_to(layer.weight.numpy(), fp.BFLOAT16)
@@ -46,8 +46,8 @@ def test_weights_alone_are_those_decoded_by_hand():
         logits = [model(x).double() for x, _ in batches]
     loss = torch.nn.functional.cross_entropy(
         torch.cat(logits), torch.cat([t for _, t in batches]))
-    assert found.loss == pytest.approx(loss.item(), rel=1e-12)
-    assert {row["operand"] for row in found.operands} == {"w"}
+    assert evaluation.loss == pytest.approx(loss.item(), rel=1e-12)
+    assert {row["operand"] for row in evaluation.operands} == {"w"}
 
 
 def test_layers_one_by_one():

@@ -83,10 +83,10 @@ def test_two_classes_of_logits(options, seed, shape, reduction):
     target, weight, positive = operands(3 * seed + 1, shape, shape, shape[-1:])
 
     def compute(device, x):
-        given = {"weight": weight, "positive": positive}
-        chosen = {name: constant(device, given[name]) for name in options}
+        constants = {"weight": weight, "positive": positive}
+        settings = {name: constant(device, constants[name]) for name in options}
         value = ops.binary_cross_entropy_with_logits.value(
-            device, x, constant(device, target), reduction=reduction, **chosen
+            device, x, constant(device, target), reduction=reduction, **settings
         )
         return [device.cast(value, BINARY16)]
 

@@ -48,8 +48,8 @@ def back(x, order):
 
 def reduced(shape, order, axes, keepdim):
     """The shape of what is left of a view."""
-    kept = [(1 if a in axes else shape[b]) for a, b in enumerate(order)]
-    return tuple(n for a, n in enumerate(kept) if keepdim or a not in axes)
+    shape_left = [(1 if a in axes else shape[b]) for a, b in enumerate(order)]
+    return tuple(n for a, n in enumerate(shape_left) if keepdim or a not in axes)
 
 
 def spread_over(g, shape, order, axes):

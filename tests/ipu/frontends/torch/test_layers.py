@@ -24,30 +24,30 @@ class Net(torch.nn.Module):
 def places(work):
     """What operations of the machine were where, as triples."""
     session = machine("f16")
-    seen = []
+    rows = []
     call = session.call
 
     def watched(operation):
         result = call(operation)
-        seen.append((operation, *session.layers.where(operation)))
+        rows.append((operation, *session.layers.where(operation)))
         return result
 
     session.call = watched
     with session:
         work()
-    return seen
+    return rows
 
 
 def test_forward_and_backward_of_a_layer_have_its_path():
     net = Net()
-    seen = set(places(lambda: net(torch.ones(2, 3)).sum().backward()))
-    assert ("aten.addmm", "block.0", "forward", 0) in seen
-    assert ("aten.tanh", "block.1", "forward", 0) in seen
-    assert ("aten.mul", "Net", "forward", 0) in seen
-    assert ("aten.tanh_backward", "block.1", "backward", 0) in seen
-    assert ("aten.mul", "Net", "backward", 0) in seen
-    assert {s[1] for s in seen if s[0] == "aten.mm"} == {"block.0", "head"}
-    assert ("aten.sum", "aten.sum", "forward", 0) in seen
+    rows = set(places(lambda: net(torch.ones(2, 3)).sum().backward()))
+    assert ("aten.addmm", "block.0", "forward", 0) in rows
+    assert ("aten.tanh", "block.1", "forward", 0) in rows
+    assert ("aten.mul", "Net", "forward", 0) in rows
+    assert ("aten.tanh_backward", "block.1", "backward", 0) in rows
+    assert ("aten.mul", "Net", "backward", 0) in rows
+    assert {s[1] for s in rows if s[0] == "aten.mm"} == {"block.0", "head"}
+    assert ("aten.sum", "aten.sum", "forward", 0) in rows
 
 
 def test_the_optimiser_is_a_layer():
@@ -58,9 +58,9 @@ def test_the_optimiser_is_a_layer():
         net(torch.ones(2, 3)).sum().backward()
         optimiser.step()
 
-    seen = places(work)
-    assert {s[1:] for s in seen if s[2] == "optimizer"} == {("optimizer", "optimizer", 0)}
-    assert seen[-1][1] == "optimizer"
+    rows = places(work)
+    assert {s[1:] for s in rows if s[2] == "optimizer"} == {("optimizer", "optimizer", 0)}
+    assert rows[-1][1] == "optimizer"
 
 
 def test_a_closure_of_an_optimiser_runs_the_network():
@@ -73,9 +73,9 @@ def test_a_closure_of_an_optimiser_runs_the_network():
         loss.backward()
         return loss
 
-    seen = places(lambda: optimiser.step(closure))
-    assert {"forward", "backward"} == {s[2] for s in seen if s[1] == "block.0"}
-    assert ("aten.dot", "optimizer", "optimizer", 0) in seen
+    rows = places(lambda: optimiser.step(closure))
+    assert {"forward", "backward"} == {s[2] for s in rows if s[1] == "block.0"}
+    assert ("aten.dot", "optimizer", "optimizer", 0) in rows
 
 
 def test_backward_passes_count_micro_batches_until_a_step():
@@ -138,14 +138,14 @@ def test_functions_of_autograd_outside_of_modules_and_blocks_are_other():
         def backward(ctx, gradient):
             return gradient
 
-    seen = places(lambda: Doubled.apply(torch.ones(2, requires_grad=True)))
-    assert seen == [("aten.mul", "aten.mul", "other", 0)]
+    rows = places(lambda: Doubled.apply(torch.ones(2, requires_grad=True)))
+    assert rows == [("aten.mul", "aten.mul", "other", 0)]
 
 
 def test_modules_outside_of_the_outermost_one_have_names():
     loss, net = torch.nn.CrossEntropyLoss(), mlp()
-    seen = places(lambda: loss(net(torch.ones(2, 6)), torch.tensor([0, 1])))
-    assert ("aten._log_softmax", "CrossEntropyLoss", "forward", 0) in seen
+    rows = places(lambda: loss(net(torch.ones(2, 6)), torch.tensor([0, 1])))
+    assert ("aten._log_softmax", "CrossEntropyLoss", "forward", 0) in rows
 
 
 def test_an_error_in_a_module_leaves_no_layer_behind():

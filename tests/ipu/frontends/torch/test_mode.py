@@ -63,6 +63,16 @@ def test_decompositions_of_ours_stay_on_the_machine():
     assert session.report()["host"]["elements"] == 0
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", ["smooth_l1_loss", "huber_loss", "mse_loss", "l1_loss"])
+def test_losses_of_no_numbers_have_gradients_of_none(name, reduction):
+    x = torch.zeros(0, 3, requires_grad=True)
+    with machine():
+        loss = getattr(torch.nn.functional, name)(x, torch.zeros(0, 3), reduction=reduction)
+        loss.sum().backward()
+    assert x.grad.shape == (0, 3)
+
+
 def test_results_in_place_are_cast_into_the_tensor_that_takes_them():
     with machine("p=f16,c=f16"):
         x = torch.ones(3, dtype=torch.float16)
@@ -71,8 +81,8 @@ def test_results_in_place_are_cast_into_the_tensor_that_takes_them():
         y[1:] = torch.ones(2) * 0.1
         z = y.clone()
         z.mul_(0.3)
-    for each in (x, y, z):
-        assert torch.equal(each.float(), each.half().float())
+    for tensor in (x, y, z):
+        assert torch.equal(tensor.float(), tensor.half().float())
     assert x.dtype == torch.float16
 
 

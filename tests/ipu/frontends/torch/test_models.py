@@ -41,7 +41,7 @@ def errors(name, seed):
     report = run.report()
     assert report["native"] == 0
     assert report["host"]["share"] <= 0.01
-    return [((each - exact).norm() / exact.norm()).item() for each in (ours, native)]
+    return [((result - exact).norm() / exact.norm()).item() for result in (ours, native)]
 
 
 @pytest.mark.parametrize("name", NAMES)

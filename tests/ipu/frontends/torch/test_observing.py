@@ -40,16 +40,16 @@ class Noted:
     """Losses and scales that were told, and a factor of 4."""
 
     def __init__(self):
-        self.seen, self.scales = [], []
+        self.roots, self.scales = [], []
 
     def note_loss(self, root):
-        self.seen.append(float(root.detach()))
+        self.roots.append(float(root.detach()))
 
     def note_scale(self, scale):
         self.scales.append(scale)
 
-    def root_gradient(self, root, given):
-        return torch.full_like(root, 4.0) if given is None else given * 4.0
+    def root_gradient(self, root, gradient):
+        return torch.full_like(root, 4.0) if gradient is None else gradient * 4.0
 
     def scaling(self):
         return nullcontext()
@@ -62,7 +62,7 @@ def test_losses_are_noted_and_torch_is_as_it_was():
         (x.sum() * 3).backward()
         torch.amp.GradScaler("cpu", init_scale=8.0).scale(x.sum()).backward(torch.tensor(1.0))
         torch.autograd.backward([x.sum(), x * 1.0], [None, torch.ones(2)])
-    assert noted.seen == [6.0, 16.0, 2.0]
+    assert noted.roots == [6.0, 16.0, 2.0]
     assert noted.scales == [8.0]
     assert x.grad.tolist() == [4 * 3 + 4 * 8 + 4 + 4] * 2
     assert (torch.autograd.backward, torch.amp.GradScaler.scale) == before

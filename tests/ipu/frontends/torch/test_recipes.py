@@ -38,10 +38,10 @@ def linear(shape=SHAPE):
 @pytest.mark.parametrize("name", KINDS)
 def test_a_linear_layer_has_the_bits_of_the_rows(name):
     layer, x, dy = linear()
-    *found, _ = passes(name, layer, x, dy, layer.weight)
+    *arrays, _ = passes(name, layer, x, dy, layer.weight)
     at = [Place(0, 0, 0, "Linear", direction) for direction in ("forward", "backward")]
     rows = layer_passes(name, SHAPE, *at, order=ORDER)
-    for one, other in zip(found, rows, strict=True):
+    for one, other in zip(arrays, rows, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -69,8 +69,8 @@ def test_weights_are_known_however_the_product_is_written(write):
     model = torch.nn.Module()
     model.weight = layer.weight
     model.forward = lambda x: write(model.weight, x)
-    *found, run = passes("mxfp8", model, x, dy, layer.weight)
-    for one, other in zip(found, layer_passes("mxfp8", SHAPE), strict=True):
+    *arrays, run = passes("mxfp8", model, x, dy, layer.weight)
+    for one, other in zip(arrays, layer_passes("mxfp8", SHAPE), strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
 
@@ -87,9 +87,9 @@ def test_a_convolution_has_the_bits_of_the_rows(name):
         y = layer(leaf)
         y.backward(torch.from_numpy(first[1]))
     expected = convolution_passes(name, x, w, dy, stride=2)
-    found = [v.numpy().transpose(0, 2, 3, 1) for v in (y.detach(), leaf.grad)]
-    found.append(layer.weight.grad.numpy().transpose(2, 3, 1, 0))
-    for one, other in zip(found, expected, strict=True):
+    arrays = [v.numpy().transpose(0, 2, 3, 1) for v in (y.detach(), leaf.grad)]
+    arrays.append(layer.weight.grad.numpy().transpose(2, 3, 1, 0))
+    for one, other in zip(arrays, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
 
@@ -142,8 +142,8 @@ def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
             return checkpoint(layer, x, use_reentrant=reentrant)
 
         layer.zero_grad()
-        *found, run = passes("mxfp8", model, x, dy, layer.weight)
-        for one, other in zip(found, expected, strict=True):
+        *arrays, run = passes("mxfp8", model, x, dy, layer.weight)
+        for one, other in zip(arrays, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     layer.zero_grad()
 
@@ -151,8 +151,8 @@ def test_autocast_checkpoints_and_frozen_weights_keep_their_passes():
         with torch.autocast("cpu", torch.bfloat16):
             return layer(x)
 
-    *found, run = passes("mxfp8", lambda x: cast(x).float(), x, dy, layer.weight)
-    for one, other in zip(found, expected, strict=True):
+    *arrays, run = passes("mxfp8", lambda x: cast(x).float(), x, dy, layer.weight)
+    for one, other in zip(arrays, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert run.device.blocks.outside == {}
     layer.weight.requires_grad_(False)

@@ -53,7 +53,7 @@ def test_a_diagnostic_operation_moves_no_bits():
         (output * 0.3).sum()
 
     plain, _ = run(train, images(), (1, 8, 8), 4, machine_options=HALF)
-    looked, _ = run(train, images(), (1, 8, 8), 4, each=look, machine_options=HALF)
+    looked, _ = run(train, images(), (1, 8, 8), 4, on_output=look, machine_options=HALF)
     assert plain == looked
 
 
@@ -86,8 +86,8 @@ def test_half_modules_compute_in_binary16():
     layers = session.report()["layers"]
     # AdamW's eps of 1e-8 is zero in binary16: what users come for.
     assert layers["optimizer"]["optimizer"]["DIVBYZERO"] > 0
-    others = [each for name, row in layers.items() if name != "optimizer" for each in row.values()]
-    assert sum(each["DIVBYZERO"] for each in others) == 0
+    others = [row for name, row in layers.items() if name != "optimizer"]
+    assert sum(counts["DIVBYZERO"] for row in others for counts in row.values()) == 0
     constants = session.report()["constants"]
     (epsilon,) = [c for c in constants if c["value"] == 1e-8]
     assert (epsilon["layer"], epsilon["format"], epsilon["becomes"]) == (

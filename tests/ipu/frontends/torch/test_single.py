@@ -104,10 +104,10 @@ def test_a_kernel_called_as_it_is_follows_torch(name, is_first, scale):
             lists[-1] = []
         if name != "sgd":
             lists.append([torch.tensor(1.0 if is_first else 5.0) for _ in range(2)])
-        given = {} if scale is None else {"grad_scale": torch.tensor(scale)}
+        scaler = {} if scale is None else {"grad_scale": torch.tensor(scale)}
         if found_inf:
-            given["found_inf"] = torch.tensor(found_inf)
-        getattr(torch, f"_fused_{name}_")(*lists, **options, **given)
+            scaler["found_inf"] = torch.tensor(found_inf)
+        getattr(torch, f"_fused_{name}_")(*lists, **options, **scaler)
         return [x for row in lists for x in row]
 
     with machine() as session:

@@ -58,7 +58,7 @@ def digits():
     ]
 
 
-def train(net, images, classes, steps, *, lr, each=None, batch=40, seed=2):
+def train(net, images, classes, steps, *, lr, on_output=None, batch=40, seed=2):
     """Losses of steps of AdamW over batches in a shuffled order, epoch after epoch."""
     optimiser = torch.optim.AdamW(net.parameters(), lr=lr, eps=1e-4)
     generator, losses = torch.Generator().manual_seed(seed), []
@@ -67,8 +67,8 @@ def train(net, images, classes, steps, *, lr, each=None, batch=40, seed=2):
         for rows in order.split(batch)[: steps - len(losses)]:
             optimiser.zero_grad()
             output = net(images[rows])
-            if each is not None:
-                each(output)
+            if on_output is not None:
+                on_output(output)
             loss = functional.cross_entropy(output, classes[rows])
             loss.backward()
             optimiser.step()
@@ -97,11 +97,11 @@ def test_binary32_follows_torch(digits):
     assert min(worst) <= 2e-6
 
 
-def bits(digits, kind=Plain, each=None):
+def bits(digits, kind=Plain, on_output=None):
     """Losses and parameters after four steps."""
     net = kind(network())
     with machine(**HALF):
-        losses = train(net, *digits[0], 4, lr=1e-3, each=each)
+        losses = train(net, *digits[0], 4, lr=1e-3, on_output=on_output)
     return losses, [p.detach().clone() for p in net.parameters()]
 
 
@@ -121,7 +121,7 @@ def test_bits_are_those_of_the_program_alone(digits):
     finally:
         threads.set_threads(before)
         torch.set_num_threads(1)
-    assert same(first, bits(digits, each=lambda y: (y.mean(), y.std(), (y * 2).sum())))
+    assert same(first, bits(digits, on_output=lambda y: (y.mean(), y.std(), (y * 2).sum())))
     assert same(first, bits(digits, Recomputed))
 
 

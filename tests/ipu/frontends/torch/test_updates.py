@@ -53,14 +53,14 @@ def module(name):
 
 
 def options_of(name, chance):
-    chosen = {key: chance.choice(values) for key, values in OPTIONS[name].items()}
-    if name == "SGD" and not chosen["momentum"]:
-        chosen |= {"nesterov": False, "dampening": 0}
-    if chosen.get("nesterov"):
-        chosen["dampening"] = 0
-    if chosen.get("fused"):
-        chosen["foreach"] = None
-    return chosen
+    options = {key: chance.choice(values) for key, values in OPTIONS[name].items()}
+    if name == "SGD" and not options["momentum"]:
+        options |= {"nesterov": False, "dampening": 0}
+    if options.get("nesterov"):
+        options["dampening"] = 0
+    if options.get("fused"):
+        options["foreach"] = None
+    return options
 
 
 def network(chance):
@@ -139,7 +139,7 @@ def test_a_row_is_torchs_operations(name, seed, monkeypatch):
     rows = []
     run = updates.StepRows._run
     monkeypatch.setattr(
-        updates.StepRows, "_run", lambda *given: rows.append(given[1]) or run(*given)
+        updates.StepRows, "_run", lambda *arguments: rows.append(arguments[1]) or run(*arguments)
     )
     with_rows = trained(name, seed)
     assert set(rows) <= {NAMES[name]}
@@ -156,7 +156,7 @@ def test_every_row_of_torch_is_reached(name, monkeypatch):
     rows = []
     run = updates.StepRows._run
     monkeypatch.setattr(
-        updates.StepRows, "_run", lambda *given: rows.append(given[1]) or run(*given)
+        updates.StepRows, "_run", lambda *arguments: rows.append(arguments[1]) or run(*arguments)
     )
     with machine("f16", sr=True) as session:
         train(mlp(), (6,), 2, getattr(torch.optim, name))

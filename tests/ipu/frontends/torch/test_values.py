@@ -21,11 +21,11 @@ def memory(*, is_plain=False, target="mk2"):
 def test_every_number_of_a_type_goes_there_and_back(dtype):
     codes = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
     x = codes.view(dtype)
-    kept = x[~x.isnan()]
+    numbers = x[~x.isnan()]
     m = memory(target="hypothetical")
-    array = m.read(kept, values.FORMATS[dtype])
+    array = m.read(numbers, values.FORMATS[dtype])
     assert array.format == values.FORMATS[dtype]
-    assert torch.equal(m.write(array, dtype).view(torch.int16), kept.view(torch.int16))
+    assert torch.equal(m.write(array, dtype).view(torch.int16), numbers.view(torch.int16))
 
 
 def test_a_written_tensor_remembers_its_format_and_so_do_its_views():

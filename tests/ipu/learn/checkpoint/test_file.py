@@ -26,9 +26,9 @@ from tests.ipu.learn.checkpoint.states import EMPTY, bits
 @pytest.mark.parametrize("fmt", [BINARY16, BINARY32, F143], ids=lambda f: f.name)
 def test_every_value_comes_back_with_its_bits(tmp_path, fmt: Format):
     codes = np.arange(min(fmt.n_codes, 1 << 16), dtype=np.uint64) * (fmt.n_codes >> 8 >> 8 or 1)
-    kept = Kept(fmt.name, from_codes(codes, fmt))
+    entry = Kept(fmt.name, from_codes(codes, fmt))
     state = replace(
-        EMPTY, parameters={"a/b": kept}, slots={"a/b": (kept, 3, 0.1)}, operation=2**63,
+        EMPTY, parameters={"a/b": entry}, slots={"a/b": (entry, 3, 0.1)}, operation=2**63,
         progress={"total": float("nan"), "zero": -0.0}, position=7,
         counts=[["t", "add", {"zeros": 1}]], streams=np.array([[[1, 2**64 - 1]]], np.uint64),
     )

@@ -47,7 +47,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     {
         "seed": "seed is 0 there and 1 here",
         "units": "another model: variable all_vars/only/biases is binary32 of shape .2,. there and "
@@ -61,27 +61,27 @@ KINDS = {
         "random": r"bits is Philox\(seed=0\) there and WorkerStreams\(seed=0, target=mk2\) here",
     }.items(),
 )
-def test_a_state_fits_the_training_it_was_taken_from(other, said):
+def test_a_state_fits_the_training_it_was_taken_from(other, message):
     changes = {"seed": 1, "units": 3, "control": FpCtl(), "loss_scale": StaticLossScale(2.0)}
     changes["policy"] = replace(MIXED, compute=BINARY32)
     changes |= {"optimizer": SGD(0.5000001), "conv_partials": "half"}
     changes |= {"disable_sr_for_amp_vertices": True, "random": "xoroshiro"}
     state, trainer = training().state(), training(**{other: changes[other]})
     before = bits(trainer.state())
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         trainer.restore(state)
     assert bits(trainer.state()) == before
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "said"),
+    ("there", "here", "message"),
     [(StaticLossScale(256.0), StaticLossScale(1024.0), "factor=256.0, .* here"),
      (AutomaticLossScale(), AutomaticLossScale(period=2), "period=1, .* there .*period=2"),
      (KerasLossScale(2.0), KerasLossScale(4.0), "initial=2.0.* there and .*initial=4.0")],
 )
-def test_a_loss_scale_goes_on_as_it_was_chosen(there, here, said):
+def test_a_loss_scale_goes_on_as_it_was_chosen(there, here, message):
     trainer = training(loss_scale=here)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         trainer.restore(training(loss_scale=there).state())
     assert trainer.loss_scale == here
 

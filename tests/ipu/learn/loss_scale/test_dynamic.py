@@ -154,7 +154,7 @@ def test_a_scale_whose_growth_would_lose_a_constant_keeps_its_value_and_says_so_
     assert len(told) == 1
     assert constant in str(told[0].message)
     assert values[-1] == values[-2]
-    kept = training.loss_scale.optimizer(optimizer)
-    for value in kept.constants(kept.rate).values():
+    scaled = training.loss_scale.optimizer(optimizer)
+    for value in scaled.constants(scaled.rate).values():
         held = float(training.device.from_host(value, BINARY16))
         assert 0 < held < np.inf

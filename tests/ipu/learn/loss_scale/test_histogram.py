@@ -71,8 +71,8 @@ def test_a_pattern_means_the_same_layers_as_in_a_policy():
     for pattern in ("hidden", "h*", "[ho]*"):
         training = trainer(policy=FP16, loss_scale=AutomaticLossScale(tracked=(pattern,)))
         training.step(X, LABELS)
-        seen = LayerPolicies(names.default, ((pattern, MIXED),))
-        seen.check(training.variables.layers)
+        policies = LayerPolicies(names.default, ((pattern, MIXED),))
+        policies.check(training.variables.layers)
         assert training.loss_scale.value == 2.0
 
 

@@ -41,10 +41,10 @@ def test_an_epsilon_that_underflows_is_warned_of_once(optimizer):
 
 @pytest.mark.source("S4-35")
 @pytest.mark.parametrize(
-    ("rate", "said"), [(0.01 / 256, "3.90625e-05 is subnormal"), (1e-8, "1e-08 rounds to 0")]
+    ("rate", "message"), [(0.01 / 256, "3.90625e-05 is subnormal"), (1e-8, "1e-08 rounds to 0")]
 )
-def test_a_learning_rate_that_underflows_is_warned_of(rate, said):
-    with pytest.warns(RuntimeWarning, match=f"learning rate {said} in binary16"):
+def test_a_learning_rate_that_underflows_is_warned_of(rate, message):
+    with pytest.warns(RuntimeWarning, match=f"learning rate {message} in binary16"):
         stepped(SGD(rate))
 
 
@@ -90,11 +90,11 @@ def test_nothing_is_half_done_when_an_observer_raises():
 
 
 def test_an_update_can_be_watched():
-    seen = []
-    training = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=seen.append)
+    updates = []
+    training = Trainer(network, SGD(0.05, 0.9), policy=FP16, observe=updates.append)
     training.step(X, LABELS)
-    assert [u.variable for u in seen] == training.variables.trainable
-    for u in seen:
+    assert [u.variable for u in updates] == training.variables.trainable
+    for u in updates:
         expected = training.device.subtract(u.before, u.change)
         assert (u.after.values == expected.values).all()
 

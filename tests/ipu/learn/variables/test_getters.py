@@ -106,6 +106,6 @@ def test_the_copy_cannot_be_assigned_to(variables):
 def test_a_layer_that_makes_its_own_variable_is_out_of_the_getter_s_reach(variables):
     device = variables.device
     with variable_scope("all", use_resource=True, custom_getter=fp32_parameter_getter):
-        own = Variable(device.zeros(4, BINARY16), device, "all/own")
-    assert own.dtype == BINARY16
+        variable = Variable(device.zeros(4, BINARY16), device, "all/own")
+    assert variable.dtype == BINARY16
     assert "all/own" not in variables

@@ -53,15 +53,15 @@ def test_every_pass_is_in_the_ledger(name):
 
 
 def test_narrower_elements_cost_fewer_cycles_and_bytes():
-    found = []
+    costs = []
     for name in ("mxfp8", "mxfp4"):
         machine, how = Device("hypothetical"), LayerRecipe(find_recipe(name))
         x = machine.from_host(np.ones((512, 4096)), fp.BFLOAT16)
         w = machine.from_host(np.ones((4096, 512)), fp.BFLOAT16)
         ops.matmul.forward(machine, x, w, recipe=how)
-        found.append(machine.ledger.last)
+        costs.append(machine.ledger.last)
         plain = machine.matmul(x, w)
-    eight, four = found
+    eight, four = costs
     wide = machine.ledger.last
     assert plain.shape == (512, 512)
     assert four.cycles < eight.cycles < wide.cycles

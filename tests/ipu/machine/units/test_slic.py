@@ -45,8 +45,8 @@ def test_an_empty_k_stores_nothing():
     start = HALF.array([[1.0, -0.0]])
     a, b = HALF.zeros((1, 0)), HALF.zeros((0, 2))
     context = fp.Context(fp.BINARY16, rounding=fp.SR(3))
-    kept = matmul(a, b, "VMAC_F16_F16", context=context, accumulator=start)
-    assert np.signbit(kept.values).tolist() == [[False, True]]
+    unchanged = matmul(a, b, "VMAC_F16_F16", context=context, accumulator=start)
+    assert np.signbit(unchanged.values).tolist() == [[False, True]]
     assert context.operation == 1  # a product has a number whatever it stores
 
 

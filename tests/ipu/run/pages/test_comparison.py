@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
+from base64 import b64encode
 
 import pytest
 
@@ -47,9 +48,13 @@ def test_a_page_has_every_way_and_what_it_printed(tmp_path):
         Compared("fp16", make_report(), "\n".join(map(str, range(100))), "fp16/index.html"),
         Compared("bf16", None, "", "", 2),
     ]
+    (tmp_path / "fp16").mkdir()
+    (tmp_path / "fp16/index.html").write_text("the page of fp16")
     page = write_comparison(tmp_path, runs, "train.py", compared())
     text = page.read_text(encoding="utf-8")
-    for words in ("train.py: side by side", "accuracy 91 %", 'href="fp16/index.html"',
+    carried = b64encode(b"the page of fp16").decode()
+    for words in ("train.py: side by side", "accuracy 91 %",
+                  f'href="data:text/html;base64,{carried}" download="fp16-index.html"',
                   "exited with status 2", "64 ÷ 0"):
         assert words in text
     assert text.count("exited with status") == 1

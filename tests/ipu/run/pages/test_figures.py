@@ -90,8 +90,8 @@ def test_names_are_shown_as_they_are(name, recwarn):
     figure = overview_figure(report)
     labels = {t.get_text() for axes in figure.axes for t in axes.get_yticklabels()}
     assert {label.replace("\\$", "$") for label in labels} == {name}
-    for each in (figure, exponent_figure(report), loss_figure({name: [2.0, 1.0]})):
-        to_png(each)
+    for drawing in (figure, exponent_figure(report), loss_figure({name: [2.0, 1.0]})):
+        to_png(drawing)
     assert not recwarn.list
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
+from ipu.run.pages import rendering
 from ipu.run.pages.rendering import environment, write_page
 
 
@@ -28,7 +29,7 @@ def test_a_missing_value_is_refused(tmp_path):
 def test_a_page_is_written_with_its_date_and_the_style_sheet_unescaped(tmp_path):
     path = write_page(tmp_path / "index.html", "compare", {
         "title": "a <b> program", "heads": [], "rows": [], "runs": [], "images": {"losses": ""},
-        "layers": [], "columns": [], "headlines": {}, "reasons": {}, "verdicts": [],
+        "layers": [], "columns": [], "pages": {}, "headlines": {}, "reasons": {}, "verdicts": [],
         "comparison": SimpleNamespace(
             declared=SimpleNamespace(digest="0"), ways=["fp32"], reference=0, notes=[]
         ),
@@ -45,3 +46,17 @@ def test_every_page_extends_the_one_layout(template):
     source, _, _ = environment().loader.get_source(environment(), f"{template}.html.jinja")
     assert source.startswith('{% extends "page.html.jinja" %}')
     assert "<head>" not in source
+
+
+@pytest.mark.parametrize("text", [
+    '<a href="index.html">', '<img src="losses.png">', '<a href="#nowhere">',
+    '<a href="/data.csv">', '<a href="http://example.org">',
+])
+def test_a_page_that_leads_out_of_itself_is_never_written(tmp_path, monkeypatch, text):
+    """So every page of every command can be forwarded alone: all are written here."""
+    page = SimpleNamespace(render=lambda **content: f'<p id="here"><a href="#here">{text}')
+    monkeypatch.setattr(rendering, "environment", lambda: SimpleNamespace(
+        get_template=lambda name: page))
+    with pytest.raises(AssertionError, match="lead out of it"):
+        write_page(tmp_path / "page.html", "page", {})
+    assert not list(tmp_path.iterdir())

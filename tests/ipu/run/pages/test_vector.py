@@ -42,10 +42,10 @@ def test_two_pictures_of_one_page_share_no_id():
     ids = [set(re.findall(r'\bid="([^"]*)"', text)) for text in (first, second)]
     assert ids[0]
     assert not ids[0] & ids[1]
-    for text, own in zip((first, second), ids, strict=True):
+    for text, own_ids in zip((first, second), ids, strict=True):
         used = set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', text))
         assert used
-        assert {a or b for a, b in used} <= own
+        assert {a or b for a, b in used} <= own_ids
 
 
 def test_inks_follow_the_page_and_colours_of_data_stay():
@@ -153,14 +153,14 @@ def test_keys_zoom_move_and_reset(page, tmp_path):
       for (const k of ["=", "ArrowRight", "ArrowDown", "-", "-"]) { key(k); seen.push(view()); }
       return seen;
     """
-    seen = ask(page, tmp_path, script(body))
+    answers = ask(page, tmp_path, script(body))
     w, h = WIDE / 2, HIGH / 2
-    assert seen[:3] == [[1, 0, 0], False, [1, 0, 0]]
-    assert seen[3:7] == [True, [1.5, -w / 2, -h / 2], True, [2.25, -1.25 * w, -1.25 * h]]
-    assert seen[7:11] == [True, [2.25, -450 + 60, -135], True, [2.25, -390, -135 + 18]]
-    assert seen[11:14] == [False, False, [2.25, -390, -117]]
-    assert seen[14:16] == [True, [1, 0, 0]]
-    assert seen[16:] == [
+    assert answers[:3] == [[1, 0, 0], False, [1, 0, 0]]
+    assert answers[3:7] == [True, [1.5, -w / 2, -h / 2], True, [2.25, -1.25 * w, -1.25 * h]]
+    assert answers[7:11] == [True, [2.25, -450 + 60, -135], True, [2.25, -390, -135 + 18]]
+    assert answers[11:14] == [False, False, [2.25, -390, -117]]
+    assert answers[14:16] == [True, [1, 0, 0]]
+    assert answers[16:] == [
         [1.5, -180, -54], [1.5, -240, -54], [1.5, -240, -72], [1, 0, 0], [1, 0, 0],
     ]
 
@@ -172,13 +172,13 @@ def test_the_wheel_zooms_about_the_pointer_once_the_picture_has_the_focus(page, 
       seen.push(wheel(0.25, 0.5, -400), view(), wheel(0.25, 0.5, 400), view());
       return seen;
     """
-    seen = ask(page, tmp_path, script(body, 1))
+    answers = ask(page, tmp_path, script(body, 1))
     e = 2.718281828
-    assert seen[:2] == [False, [1, 0, 0]], "the page scrolls"
-    assert seen[2] is True
+    assert answers[:2] == [False, [1, 0, 0]], "the page scrolls"
+    assert answers[2] is True
     x, y = 0.25 * WIDE * (1 - e), 0.5 * HIGH * (1 - e)
-    assert seen[3] == [pytest.approx(v, abs=2) for v in (e, x, y)]  # a pointer's whole pixels
-    assert seen[5] == [1, 0, 0]
+    assert answers[3] == [pytest.approx(v, abs=2) for v in (e, x, y)]  # a pointer's whole pixels
+    assert answers[5] == [1, 0, 0]
 
 
 def test_dragging_moves_and_text_is_left_to_be_selected(page, tmp_path):
@@ -198,19 +198,19 @@ def test_dragging_moves_and_text_is_left_to_be_selected(page, tmp_path):
       seen.push(view());
       return seen;
     """
-    seen = ask(page, tmp_path, script(body))
-    assert seen[0] == [1.5, -180, -54]
-    assert seen[1] == [1.5, pytest.approx(-180 + 72, abs=0.5), pytest.approx(-54 - 21.6, abs=0.5)]
-    assert seen[2:4] == [seen[1], True]
-    assert seen[4] == seen[1]
-    assert seen[5:] == ["17", "text", [1, 0, 0]]
+    told = ask(page, tmp_path, script(body))
+    assert told[0] == [1.5, -180, -54]
+    assert told[1] == [1.5, pytest.approx(-180 + 72, abs=0.5), pytest.approx(-54 - 21.6, abs=0.5)]
+    assert told[2:4] == [told[1], True]
+    assert told[4] == told[1]
+    assert told[5:] == ["17", "text", [1, 0, 0]]
 
 
 @pytest.mark.parametrize("width", pick([390], *[[390, 1000]] * 2))
 def test_nothing_overflows(width, page, tmp_path):
-    seen = look(page, width, tmp_path)
-    assert seen.out == []
-    assert seen.scroll <= seen.width <= width
+    shown = look(page, width, tmp_path)
+    assert shown.out == []
+    assert shown.scroll <= shown.width <= width
 
 
 @pytest.mark.parametrize("dark", [False, True])

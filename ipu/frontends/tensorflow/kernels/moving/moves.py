@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,19 @@ def _joined(values: Sequence[Any], join: Any) -> Any:
 
 @_move("Reshape")
 def _reshape(site: NodeSite) -> Run:
-    return lambda x, shape: moved(x, lambda v: v.reshape(tuple(int(n) for n in shape)))
+    return lambda x, shape: moved(x, lambda v: v.reshape(_inferred(v.shape, shape)))
+
+
+def _inferred(before: tuple[int, ...], shape: NDArray[Any]) -> tuple[int, ...]:
+    """The new shape with a number in the place of -1.
+
+    Where the shape asks for no elements, axes of none are not counted, as in TensorFlow.
+    """
+    asked = [int(n) for n in shape]
+    if -1 in asked and 0 in asked:
+        others = math.prod(n for n in asked if n > 0)
+        asked[asked.index(-1)] = math.prod(n for n in before if n) // others
+    return tuple(asked)
 
 
 @_move("ExpandDims")

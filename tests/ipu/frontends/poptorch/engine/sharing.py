@@ -24,41 +24,41 @@ def digest(tensors):
 def own_samples(step, total, first, local):
     """Those of this process's replicas: sample block (m, r) belongs to micro-batch m, replica r."""
     x, y = data(COUNT * total * BATCH, seed=step)
-    own = slice(first, first + local)
+    samples = slice(first, first + local)
     return tuple(
-        t.reshape(COUNT, total, BATCH, *t.shape[1:])[:, own].reshape(-1, *t.shape[1:])
+        t.reshape(COUNT, total, BATCH, *t.shape[1:])[:, samples].reshape(-1, *t.shape[1:])
         for t in (x, y)
     )
 
 
 def train(replicas=0, steps=3, *, automatic=False, strategy="unsplit"):
     """What this process has at the end."""
-    chosen = options(STRATEGIES[strategy](), COUNT, replicas=replicas or 1).randomSeed(5)
+    run_options = options(STRATEGIES[strategy](), COUNT, replicas=replicas or 1).randomSeed(5)
     if not replicas:
         base = Options()
-        chosen.replicationFactor(base.replication_factor)
-        chosen.Distributed.configureProcessId(
+        run_options.replicationFactor(base.replication_factor)
+        run_options.Distributed.configureProcessId(
             base.Distributed.processId, base.Distributed.numProcesses
         )
-    chosen.Training.setAutomaticLossScaling(automatic)
-    chosen.autoRoundNumIPUs()
+    run_options.Training.setAutomaticLossScaling(automatic)
+    run_options.autoRoundNumIPUs()
     net = Net().half()
     with torch.no_grad():  # the first process's weights are those of all
         for p in net.parameters():
             p += popdist.getInstanceIndex()
-    model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
+    model = poptorch.trainingModel(net, run_options, sgd(net.parameters()))
     first = 0 if replicas else popdist.getReplicaIndexOffset()
-    local = chosen.replication_factor
+    local = run_options.replication_factor
     total = replicas or popdist.getNumTotalReplicas()
     losses = [model(*own_samples(step, total, first, local))[1] for step in range(steps)]
-    kept = model.checkpoint()
-    slots = [x for state in kept["optimizer"]["state"].values() for _, x in sorted(state.items())
-             if torch.is_tensor(x)]
+    checkpoint = model.checkpoint()
+    states = checkpoint["optimizer"]["state"].values()
+    slots = [x for state in states for _, x in sorted(state.items()) if torch.is_tensor(x)]
     buffers = [net, *model._executor.models[1:]]
     return {
         "process": popdist.getInstanceIndex(),
         "weights": digest([*net.parameters(), *slots]),
-        "buffers": [digest(each.buffers()) for each in buffers],
+        "buffers": [digest(replica.buffers()) for replica in buffers],
         "losses": [digest(row) for row in by_replica(losses, local)],
         "scale": model._executor.scaling.value,
     }

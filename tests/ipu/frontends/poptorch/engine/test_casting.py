@@ -37,9 +37,9 @@ def test_torchs_promotion_on_request():
             return x + y
 
     def dtype(behaviour):
-        chosen = poptorch.Options()
-        chosen.Precision.halfFloatCasting(behaviour)
-        return poptorch.inferenceModel(Added(), chosen)(torch.ones(2).half(), torch.ones(2)).dtype
+        options = poptorch.Options()
+        options.Precision.halfFloatCasting(behaviour)
+        return poptorch.inferenceModel(Added(), options)(torch.ones(2).half(), torch.ones(2)).dtype
 
     assert dtype(Casting.FloatDowncastToHalf) == torch.float16
     assert dtype(Casting.HalfUpcastToFloat) == torch.float32

@@ -31,13 +31,13 @@ def test_no_cut_and_no_schedule_moves_a_bit(replicas):
     half = {"accum_type": torch.float16, "velocity_accum_type": torch.float16}
     results = {}
     for name, strategy in STRATEGIES.items():
-        chosen = options(strategy(), replicas=replicas).autoRoundNumIPUs()
-        model, losses = train(chosen, **half)
+        run_options = options(strategy(), replicas=replicas).autoRoundNumIPUs()
+        model, losses = train(run_options, **half)
         results[name] = bits(model), losses
     expected, losses = results.pop("pipelined")
-    for name, (own, others) in results.items():
+    for name, (single, others) in results.items():
         assert torch.equal(losses, others), name
-        assert same(expected, own), name
+        assert same(expected, single), name
 
 
 def test_the_bits_depend_on_the_seed_and_on_stochastic_rounding():
@@ -54,10 +54,10 @@ def test_the_bits_depend_on_the_seed_and_on_stochastic_rounding():
 def test_binary32_follows_torch():
     """Mean over G micro-batches of 3 samples is the mean over the batch; the norm is left out."""
     net, twin = Net(), Net()
-    for each in (net, twin):
-        each.norm, each.drop = torch.nn.Identity(), torch.nn.Identity()
-    chosen = options(STRATEGIES["pipelined"](), sr=False)
-    model, _ = train(chosen, net=net, half=False, steps=3)
+    for network in (net, twin):
+        network.norm, network.drop = torch.nn.Identity(), torch.nn.Identity()
+    run_options = options(STRATEGIES["pipelined"](), sr=False)
+    model, _ = train(run_options, net=net, half=False, steps=3)
     optimiser = torch.optim.SGD(twin.parameters(), lr=0.05, momentum=0.9)
     for step in range(3):
         x, labels = data(21, False, step)
@@ -70,9 +70,9 @@ def test_binary32_follows_torch():
 
 def test_a_sum_over_micro_batches_is_the_mean_times_their_number():
     def after(kind, rate):
-        chosen = options(STRATEGIES["unsplit"](), 4, sr=False)
-        chosen.Training.accumulationAndReplicationReductionType(kind)
-        return bits(train(chosen, half=False, steps=1, lr=rate, momentum=0)[0])
+        run_options = options(STRATEGIES["unsplit"](), 4, sr=False)
+        run_options.Training.accumulationAndReplicationReductionType(kind)
+        return bits(train(run_options, half=False, steps=1, lr=rate, momentum=0)[0])
 
     mean = after(poptorch.ReductionType.Mean, 0.04)
     total = after(poptorch.ReductionType.Sum, 0.01)
@@ -88,13 +88,13 @@ def test_iterations_on_the_device_are_the_calls_of_one():
     for iterations in (3, 1):
         net = Net()
         net.norm, net.drop = torch.nn.Identity(), torch.nn.Identity()
-        chosen = options(STRATEGIES["unsplit"](), 2, iterations=iterations, sr=False)
-        model, _ = train(chosen, net=net, half=False, steps=0)
+        run_options = options(STRATEGIES["unsplit"](), 2, iterations=iterations, sr=False)
+        model, _ = train(run_options, net=net, half=False, steps=0)
         rows = 6 * iterations
         losses = [
             model(x[at : at + rows], labels[at : at + rows])[1] for at in range(0, 18, rows)
         ]
-        results.append((torch.cat([each.flatten() for each in losses]), bits(model)))
+        results.append((torch.cat([loss.flatten() for loss in losses]), bits(model)))
     (one, weights), (several, others) = results
     assert one.shape == (3 * 2,)
     assert torch.equal(one, several)
@@ -109,8 +109,8 @@ def test_replicas_train_as_one_of_a_larger_batch():
     def own(replicas, count):
         net = Net()
         net.norm, net.drop = torch.nn.Identity(), torch.nn.Identity()
-        chosen = options(STRATEGIES["unsplit"](), count, replicas=replicas, sr=False)
-        return bits(train(chosen, net=net, half=False)[0])
+        run_options = options(STRATEGIES["unsplit"](), count, replicas=replicas, sr=False)
+        return bits(train(run_options, net=net, half=False)[0])
 
     one = own(1, 8)
     for name, x in own(4, 2).items():
@@ -127,10 +127,10 @@ def test_moving_statistics_are_each_replicas_own():
 
 def test_float16_accumulators_keep_a_running_mean_unless_told_otherwise():
     def own(**choice):
-        chosen = options(STRATEGIES["unsplit"](), sr=False)
+        run_options = options(STRATEGIES["unsplit"](), sr=False)
         for strategy in choice.values():
-            chosen.Training.setMeanAccumulationAndReplicationReductionStrategy(strategy)
-        return bits(train(chosen, accum_type=torch.float16)[0])
+            run_options.Training.setMeanAccumulationAndReplicationReductionStrategy(strategy)
+        return bits(train(run_options, accum_type=torch.float16)[0])
 
     default = own()
     assert same(default, own(strategy=poptorch.MeanReductionStrategy.Running))
@@ -272,9 +272,9 @@ def test_checkpointed_blocks_have_the_same_bits():
 
 
 def test_a_trap_names_the_program_and_leaves_the_model_as_it_was():
-    chosen = options(STRATEGIES["pipelined"]())
-    chosen.Precision.enableFloatingPointExceptions(True)
-    model, _ = train(chosen, steps=1)
+    run_options = options(STRATEGIES["pipelined"]())
+    run_options.Precision.enableFloatingPointExceptions(True)
+    model, _ = train(run_options, steps=1)
     before = bits(model)
     x, labels = data(21)
     x[13] = 60000.0  # the fifth micro-batch
@@ -290,8 +290,8 @@ def test_an_inference_moves_no_bits_of_a_training():
     def own(look):
         model, _ = train(options(STRATEGIES["unsplit"]()), steps=1)
         if look:
-            chosen = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
-            poptorch.inferenceModel(model.model, chosen)(data(3)[0])
+            run_options = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
+            poptorch.inferenceModel(model.model, run_options)(data(3)[0])
         model(*data(21, seed=5))
         return bits(model)
 
@@ -316,11 +316,11 @@ def test_marks_come_to_every_program_of_the_plan(monkeypatch, replicas):
     wanted = []
     for m in range(7):
         for replica in range(replicas):
-            own = [p for p in model.plan.programs if p.micro_batch == m]
+            programs = [p for p in model.plan.programs if p.micro_batch == m]
             wanted += [
                 (f"replica {replica}, IPU {p.ipu}, stage {p.stage}, micro-batch {m}, slot {p.slot}",
                  p.phase.value, p.stage)
-                for p in own if p.phase.value in ("forward", "backward")
+                for p in programs if p.phase.value in ("forward", "backward")
             ]
     # The gradients of a stage are accumulated under its own mark again.
     entered = [row for row, before in zip(marks, [None, *marks], strict=False) if row != before]
@@ -348,10 +348,11 @@ def test_of_two_traps_that_of_the_first_program_is_raised():
     """Micro-batch 0 traps in its backward pass, micro-batch 1 forward: earlier in a pipeline."""
 
     def trap(strategy, count):
-        chosen = options(strategy, count)
-        chosen.Precision.enableFloatingPointExceptions(True)
+        run_options = options(strategy, count)
+        run_options.Precision.enableFloatingPointExceptions(True)
         net = Loud().half()
-        model = poptorch.trainingModel(net, chosen, sgd(net.parameters(), loss_scaling=2.0**14))
+        optimizer = sgd(net.parameters(), loss_scaling=2.0**14)
+        model = poptorch.trainingModel(net, run_options, optimizer)
         x, labels = data(count)
         x[1:] *= 8000.0
         with pytest.raises(FloatingPointTrap) as caught:
@@ -381,10 +382,10 @@ def test_what_the_program_does_around_a_call_moves_no_bit(outside):
     def own(block):
         net, samples = Net(), data(21, half=False)
         training = options(STRATEGIES["pipelined"](), sr=False)
-        chosen = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
+        run_options = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
         with session_of(policy="p=f16,c=f16", sr=True):
             model = poptorch.trainingModel(net, training, sgd(net.parameters()))
-            serving = poptorch.inferenceModel(net, chosen)
+            serving = poptorch.inferenceModel(net, run_options)
             with block():
                 model(*samples)
                 return bits(model), serving(samples[0][:3])
@@ -396,8 +397,8 @@ def test_what_the_program_does_around_a_call_moves_no_bit(outside):
 
 def test_the_loss_must_depend_on_a_parameter():
     net = Net()
-    chosen = options(STRATEGIES["unsplit"](), 1)
-    model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
+    run_options = options(STRATEGIES["unsplit"](), 1)
+    model = poptorch.trainingModel(net, run_options, sgd(net.parameters()))
     for parameter in net.parameters():
         parameter.requires_grad_(False)
     with pytest.raises(RuntimeError, match="depends on no parameter"):

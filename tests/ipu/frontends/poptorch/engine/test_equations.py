@@ -28,11 +28,11 @@ def slopes(steps=5):
     return [torch.tensor(rng.normal(size=(1, 4)), dtype=torch.float32) for _ in range(steps)]
 
 
-def after(build, dtype=torch.float32, steps=5, **chosen):
+def after(build, dtype=torch.float32, steps=5, **settings):
     """The weight after some steps of an optimiser of PopTorch's."""
-    net, own = Slope(dtype), poptorch.Options()
-    own.Precision.enableStochasticRounding(chosen.get("sr", False))
-    model = poptorch.trainingModel(net, own, build(net.parameters()))
+    net, options = Slope(dtype), poptorch.Options()
+    options.Precision.enableStochasticRounding(settings.get("sr", False))
+    model = poptorch.trainingModel(net, options, build(net.parameters()))
     for x in slopes(steps):
         model(x.to(dtype))
     return net.weight.detach().double().numpy(), model
@@ -223,9 +223,9 @@ def test_a_small_update_of_a_float16_weight_needs_stochastic_rounding():
             return poptorch.identity_loss((self.weight * x).sum(), "none")
 
     def mean(sr):
-        net, own = Down(), poptorch.Options().deviceIterations(50)
-        own.Precision.enableStochasticRounding(sr)
-        model = poptorch.trainingModel(net, own, OPTIM.SGD(net.parameters(), lr=5e-4))
+        net, options = Down(), poptorch.Options().deviceIterations(50)
+        options.Precision.enableStochasticRounding(sr)
+        model = poptorch.trainingModel(net, options, OPTIM.SGD(net.parameters(), lr=5e-4))
         model(torch.ones(50, 1).half())
         return net.weight.detach().float().mean().item()
 

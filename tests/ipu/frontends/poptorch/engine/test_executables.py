@@ -25,8 +25,8 @@ def plain_net():
 
 def wrapped():
     net = plain_net()
-    chosen = options(STRATEGIES["pipelined"](), sr=False)
-    return poptorch.trainingModel(net, chosen, sgd(net.parameters()))
+    run_options = options(STRATEGIES["pipelined"](), sr=False)
+    return poptorch.trainingModel(net, run_options, sgd(net.parameters()))
 
 
 @pytest.mark.source("S3-28")

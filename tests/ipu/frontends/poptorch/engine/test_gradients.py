@@ -23,8 +23,8 @@ def machine(sr=False):
 
 def accumulated(values, how, dtype, *, sr=False, order=None):
     """The accumulator after gradients of one element."""
-    own, parameter = machine(sr), torch.nn.Parameter(torch.zeros(1).half())
-    gradients = MicroBatchGradients(own, len(values), 1, how, {id(parameter): dtype})
+    device, parameter = machine(sr), torch.nn.Parameter(torch.zeros(1).half())
+    gradients = MicroBatchGradients(device, len(values), 1, how, {id(parameter): dtype})
     for m in order or range(len(values)):
         gradients.add(0, m, "w", parameter, torch.tensor([values[m]]).half())
     assert parameter in gradients
@@ -53,28 +53,28 @@ def test_one_micro_batch_needs_no_accumulator():
 def test_random_bits_belong_to_the_micro_batch():
     """Not to the time: what is added in between does not matter."""
     values = [1.0, 2.0**-11, 2.0**-11, 2.0**-11]
-    own = machine(sr=True)
+    device = machine(sr=True)
     parameters = [torch.nn.Parameter(torch.zeros(64).half()) for _ in range(2)]
     results = []
     for mixed in (False, True):
         types = dict.fromkeys(map(id, parameters), HALF)
-        gradients = MicroBatchGradients(own, 4, 1, Reduction.SUM, types)
+        gradients = MicroBatchGradients(device, 4, 1, Reduction.SUM, types)
         for m, value in enumerate(values):
             gradients.add(0, m, "a", parameters[0], torch.full((64,), value).half())
             if mixed:
                 gradients.add(0, m, "b", parameters[1], torch.full((64,), value).half())
         results.append(gradients.of(parameters[0])[0].values)
-        own.session.clock.forget()
+        device.session.clock.forget()
     assert np.array_equal(results[0], results[1])
     assert len(set(results[0].tolist())) > 1
 
 
 def test_replicas_are_summed_in_the_declared_order():
     """The known answer of docs/semantics.md: FP16 to nearest, x_0 = 1, the others 2^-11."""
-    own = machine()
+    device = machine()
     values = np.array([[1.0] * 4] + [[2.0**-11] * 4] * 3)
-    arrays = [as_array(own, torch.tensor(row).half()) for row in values]
-    replicas = ReplicaAdditions(own, 4)
+    arrays = [as_array(device, torch.tensor(row).half()) for row in values]
+    replicas = ReplicaAdditions(device, 4)
     codes = {order: [hex(code)[2:] for code in replicas.sum(arrays, 0, order).codes().tolist()]
              for order in (Order.TF_RING, Order.CLOCKWISE_RING, Order.TREE)}
     assert codes[Order.TF_RING] == ["3c00", "3c02", "3c02", "3c00"]
@@ -83,17 +83,17 @@ def test_replicas_are_summed_in_the_declared_order():
 
 
 def test_flags_of_a_sum_reach_the_models_device():
-    own = machine()
-    arrays = [as_array(own, torch.tensor([60000.0]).half()) for _ in range(2)]
-    own.device.clear_status()
-    total = ReplicaAdditions(own, 2).sum(arrays, 0, "sequential")
+    device = machine()
+    arrays = [as_array(device, torch.tensor([60000.0]).half()) for _ in range(2)]
+    device.device.clear_status()
+    total = ReplicaAdditions(device, 2).sum(arrays, 0, "sequential")
     assert total.values.tolist() == [65504]
-    assert own.device.status.oflo
-    assert total.context is own.device.context(BINARY16)
+    assert device.device.status.oflo
+    assert total.context is device.device.context(BINARY16)
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_one_gradient_is_no_sum(replicas):
-    own = machine()
-    array = as_array(own, torch.ones(2))
-    assert ReplicaAdditions(own, replicas).sum([array], 0, "auto") is array
+    device = machine()
+    array = as_array(device, torch.ones(2))
+    assert ReplicaAdditions(device, replicas).sum([array], 0, "auto") is array

@@ -17,9 +17,9 @@ from tests.ipu.frontends.poptorch.framework import (
 )
 
 
-def inside(strategy, **chosen):
+def inside(strategy, **settings):
     """A float32 training inside of a session of the program."""
-    with session_of(**chosen) as session:
+    with session_of(**settings) as session:
         model, _ = train(options(STRATEGIES[strategy](), sr=False), half=False)
     return model, session
 
@@ -57,13 +57,14 @@ def test_dropout_masks_belong_to_the_micro_batch_and_the_host_keeps_its_state():
         def forward(self, x):
             return torch.nn.functional.dropout(x, 0.5, training=True)
 
-    chosen = poptorch.Options().deviceIterations(2)
+    run_options = poptorch.Options().deviceIterations(2)
     state = torch.get_rng_state()
-    first = poptorch.inferenceModel(Masks(), chosen)(torch.ones(2, 64))
+    first = poptorch.inferenceModel(Masks(), run_options)(torch.ones(2, 64))
     assert torch.equal(torch.get_rng_state(), state)
     assert not torch.equal(first[0], first[1])
     torch.rand(5)
-    assert torch.equal(poptorch.inferenceModel(Masks(), chosen.clone())(torch.ones(2, 64)), first)
+    again = poptorch.inferenceModel(Masks(), run_options.clone())
+    assert torch.equal(again(torch.ones(2, 64)), first)
 
 
 def test_two_models_train_side_by_side():

@@ -23,22 +23,22 @@ from ipu.plan.cycles import timeline  # isort: skip
 from ipu.plan.memory import OutOfMemoryError, lives  # isort: skip
 
 
-def figures(name, **chosen):
-    return train(options(STRATEGIES[name](), **chosen), steps=1)[0].profile_figures
+def figures(name, **settings):
+    return train(options(STRATEGIES[name](), **settings), steps=1)[0].profile_figures
 
 
 @pytest.mark.source("S2-27")
 def test_bytes_are_those_of_the_formats():
     """Width 8, batch 3, binary16: x is 48 bytes; the skip goes along from the second stage."""
-    own = figures("pipelined")
-    assert [f.output_bytes for f in own] == [48, 96, 96, 0]
-    assert [f.input_bytes for f in own] == [60, 48, 96, 96]
+    by_stage = figures("pipelined")
+    assert [f.output_bytes for f in by_stage] == [48, 96, 96, 0]
+    assert [f.input_bytes for f in by_stage] == [60, 48, 96, 96]
     weights = [2 * n for n in (6 * 8 + 8, 64 + 8 + 16, 64 + 8, 24 + 3)]
-    assert [f.parameter_bytes for f in own] == weights
-    assert [f.state_bytes for f in own] == [2 * n for n in weights]  # the velocity in binary32
-    assert [f.accumulator_bytes for f in own] == [2 * n for n in weights]
-    assert own[-1].outfeed_bytes == 3 * 3 * 2 + 2
-    assert all(f.saved_bytes >= f.input_bytes for f in own)
+    assert [f.parameter_bytes for f in by_stage] == weights
+    assert [f.state_bytes for f in by_stage] == [2 * n for n in weights]  # the velocity in binary32
+    assert [f.accumulator_bytes for f in by_stage] == [2 * n for n in weights]
+    assert by_stage[-1].outfeed_bytes == 3 * 3 * 2 + 2
+    assert all(f.saved_bytes >= f.input_bytes for f in by_stage)
 
 
 def test_cycles_do_not_depend_on_the_cut():
@@ -54,16 +54,16 @@ def test_an_offloaded_state_is_in_remote_memory():
     from ipu.plan.memory import lives, peaks, remote_bytes
 
     def held(away):
-        chosen = options(STRATEGIES["pipelined"]())
+        run_options = options(STRATEGIES["pipelined"]())
         if away:
-            chosen.TensorLocations.setOptimizerLocation(
+            run_options.TensorLocations.setOptimizerLocation(
                 poptorch.TensorLocationSettings().useOnChipStorage(False)
             )
-        model, _ = train(chosen, net=Net(64), steps=1)
+        model, _ = train(run_options, net=Net(64), steps=1)
         rows = lives(model.plan, model.profile_figures)
-        own = remote_bytes(model.plan, model.profile_figures)
+        remote = remote_bytes(model.plan, model.profile_figures)
         always = sum(peak.bytes for peak in peaks([r for r in rows if r.slot == 0]).values())
-        return always, own.get("state", 0), bits_of(model)
+        return always, remote.get("state", 0), bits_of(model)
 
     def bits_of(model):
         return torch.cat([x.flatten() for x in model.model.parameters()])
@@ -75,13 +75,13 @@ def test_an_offloaded_state_is_in_remote_memory():
 
 
 def test_an_inference_is_measured_too():
-    chosen = poptorch.Options().deviceIterations(4)
-    chosen.setExecutionStrategy(STRATEGIES["pipelined"]())
-    model = poptorch.inferenceModel(Net(), chosen)
+    run_options = poptorch.Options().deviceIterations(4)
+    run_options.setExecutionStrategy(STRATEGIES["pipelined"]())
+    model = poptorch.inferenceModel(Net(), run_options)
     first = model(data(12, half=False)[0])
-    own = model.profile_figures
-    assert [f.output_bytes for f in own] == [96, 192, 192, 0]
-    assert own[0].backward_cycles == own[0].state_bytes == 0
+    by_stage = model.profile_figures
+    assert [f.output_bytes for f in by_stage] == [96, 192, 192, 0]
+    assert by_stage[0].backward_cycles == by_stage[0].state_bytes == 0
     assert torch.equal(first, model(data(12, half=False)[0]))
 
 
@@ -90,9 +90,9 @@ def test_a_model_that_does_not_fit_is_refused_and_nothing_has_changed(monkeypatc
     monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 700)
     net = Net().half()
     before = {name: x.clone() for name, x in net.state_dict().items()}
-    chosen = options(STRATEGIES["pipelined"]())
+    run_options = options(STRATEGIES["pipelined"]())
     half = {"accum_type": torch.float16, "velocity_accum_type": torch.float16}
-    model = poptorch.trainingModel(net, chosen, sgd(net.parameters(), **half))
+    model = poptorch.trainingModel(net, run_options, sgd(net.parameters(), **half))
     x, labels = data(21)
     with pytest.raises(OutOfMemoryError) as refused:
         model(x, labels)
@@ -155,8 +155,8 @@ def test_a_layer_of_400_million_numbers_is_no_layer_of_one_ipu():
 @pytest.mark.source("S3-24")
 def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr("ipu.plan.explain.capacity", lambda plan, target: 400)
-    chosen = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
-    model = poptorch.inferenceModel(Net(), chosen)
+    run_options = poptorch.Options().setExecutionStrategy(STRATEGIES["unsplit"]())
+    model = poptorch.inferenceModel(Net(), run_options)
     x, _ = data(3, half=False)
     with pytest.raises(OutOfMemoryError, match=r"IPU 0 .*b\.weight 256.*use .*more stages"):
         model(x)
@@ -165,9 +165,9 @@ def test_a_serving_model_that_does_not_fit_is_refused(monkeypatch):
 @pytest.mark.source("S3-01")
 def test_a_small_share_of_memory_gives_more_steps_and_fewer_temporary_bytes_on_that_ipu():
     def own(shares):
-        chosen = options(STRATEGIES["pipelined"](), 1, iterations=4, sr=False)
+        run_options = options(STRATEGIES["pipelined"](), 1, iterations=4, sr=False)
         model = poptorch.inferenceModel(
-            Net(64).half(), chosen.setAvailableMemoryProportion(shares)
+            Net(64).half(), run_options.setAvailableMemoryProportion(shares)
         )
         return model(data(4 * 1024)[0]), model.profile_figures
 
@@ -192,10 +192,10 @@ class Slow(torch.utils.data.Dataset):
 
 @pytest.mark.source("S3-18", "S4-48")
 def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised():
-    chosen = options(STRATEGIES["unsplit"]()).checkMemory(False)
+    run_options = options(STRATEGIES["unsplit"]()).checkMemory(False)
     net = Net()
-    model = poptorch.trainingModel(net, chosen, sgd(net.parameters()))
-    for x, labels in poptorch.DataLoader(chosen, Slow(), batch_size=3):
+    model = poptorch.trainingModel(net, run_options, sgd(net.parameters()))
+    for x, labels in poptorch.DataLoader(run_options, Slow(), batch_size=3):
         model(x, labels)
     report = model.report()
     (line,) = [line for line in report["plan"] if line.startswith("an update's data take")]
@@ -203,18 +203,18 @@ def test_a_report_tells_what_bounds_the_run_and_inputs_that_are_not_normalised()
     assert float(re.search(r"take (\S+) s to make", line)[1]) > 42 * 1e-3 / 2
     assert report["inputs"][0].startswith("input 0 is not normalised: root mean square")
     assert report["inputs"][0] in str(report)
-    other = chosen.clone()
+    other = run_options.clone()
     assert other.feeding.elements == 0
 
 
 @pytest.mark.source("S3-26")
 def test_a_report_tells_the_share_of_remote_memory_and_what_the_chip_would_hold():
     def text(on_chip):
-        chosen = options(STRATEGIES["pipelined"]())
-        chosen.TensorLocations.setOptimizerLocation(
+        run_options = options(STRATEGIES["pipelined"]())
+        run_options.TensorLocations.setOptimizerLocation(
             poptorch.TensorLocationSettings().useOnChipStorage(on_chip)
         )
-        return str(train(chosen, net=Net(64), steps=1)[0].report())
+        return str(train(run_options, net=Net(64), steps=1)[0].report())
 
     advice = re.search(r"remote memory takes (\d+)% of an IPU's cycles; offload=\(\) needs \d+ "
                        "bytes and fits", text(on_chip=False))
@@ -224,18 +224,18 @@ def test_a_report_tells_the_share_of_remote_memory_and_what_the_chip_would_hold(
 
 def host(model):
     """Bytes and cycles from and to the host, of the last stage alone."""
-    plan, own = model.plan, model.profile_figures
+    plan, stage_figures = model.plan, model.profile_figures
     last = [p for p in plan.programs if p.phase.value == "forward" and plan.is_last(p)]
     sent = sum(map(plan.sends, last))
-    cycles = sum(e.cycles for e in timeline(plan, own) if e.kind == "outfeed")
-    return sent * own[-1].outfeed_bytes, cycles
+    cycles = sum(e.cycles for e in timeline(plan, stage_figures) if e.kind == "outfeed")
+    return sent * stage_figures[-1].outfeed_bytes, cycles
 
 
 @pytest.mark.source("S2-33")
 def test_every_output_that_comes_back_is_transferred():
     def own(mode, period=None):
-        chosen = options(STRATEGIES["pipelined"](), 8).outputMode(mode, period)
-        return host(train(chosen, steps=1)[0])
+        run_options = options(STRATEGIES["pipelined"](), 8).outputMode(mode, period)
+        return host(train(run_options, steps=1)[0])
 
     modes = poptorch.OutputMode
     bytes_of_all, cycles_of_all = own(modes.All)
@@ -251,12 +251,12 @@ def test_every_output_that_comes_back_is_transferred():
 @pytest.mark.source("S3-33", "S3-38")
 def test_a_sharded_state_on_the_chip_takes_less_and_moves_no_bit():
     def own(shards):
-        chosen = options(STRATEGIES["pipelined"](), replicas=2)
+        run_options = options(STRATEGIES["pipelined"](), replicas=2)
         settings = poptorch.TensorLocationSettings().useReplicatedTensorSharding(shards)
-        chosen.TensorLocations.setOptimizerLocation(
+        run_options.TensorLocations.setOptimizerLocation(
             settings.minElementsForReplicatedTensorSharding(8)
         )
-        model, _ = train(chosen, net=Net(64), steps=1)
+        model, _ = train(run_options, net=Net(64), steps=1)
         state = sum(
             row.bytes for row in lives(model.plan, model.profile_figures)
             if row.kind == "state" and not row.slot
@@ -270,10 +270,10 @@ def test_a_sharded_state_on_the_chip_takes_less_and_moves_no_bit():
 
 @pytest.mark.source("S3-21", "S3-22")
 def test_io_tiles_and_prefetch_reach_the_plan():
-    chosen = options(STRATEGIES["unsplit"](), 2)
-    chosen.TensorLocations.numIOTiles(64)
-    chosen._Popart.set("defaultPrefetchBufferingDepth", 5)
-    model, _ = train(chosen, steps=1)
+    run_options = options(STRATEGIES["unsplit"](), 2)
+    run_options.TensorLocations.numIOTiles(64)
+    run_options._Popart.set("defaultPrefetchBufferingDepth", 5)
+    model, _ = train(run_options, steps=1)
     assert (model.plan.io_tiles, model.plan.prefetch) == (64, 5)
     assert any(p.phase.value == "infeed" for p in model.plan.programs)
     beside = {e.slot for e in timeline(model.plan, model.profile_figures) if e.kind == "infeed"}

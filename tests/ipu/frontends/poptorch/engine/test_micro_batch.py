@@ -31,27 +31,27 @@ def one(loss):
 
 def test_stages_are_marked_forward_and_backward():
     net, (x, labels), marks = Net(), data(5, half=False), []
-    own = micro_batch(marks)
-    own.forward(lambda: net(x, labels))
+    batch = micro_batch(marks)
+    batch.forward(lambda: net(x, labels))
     assert marks == ["F0", "F1", "F2", "F3"]
-    own.backward(one, list(net.parameters()))
+    batch.backward(one, list(net.parameters()))
     assert marks[4:] == ["B3", "B2", "B1", "B0"]
 
 
 def test_operations_of_a_stage_run_under_its_mark():
     """Each stage's product is by a power of its own; its gradient is computed under the mark."""
-    marks, seen = [], []
+    marks, operations = [], []
 
     class Told(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, stage):
             ctx.stage = stage
-            seen.append(("F", stage, marks[-1]))
+            operations.append(("F", stage, marks[-1]))
             return x * 2
 
         @staticmethod
         def backward(ctx, gradient):
-            seen.append(("B", ctx.stage, marks[-1]))
+            operations.append(("B", ctx.stage, marks[-1]))
             return gradient * 2, None
 
     weight = torch.nn.Parameter(torch.ones(2))
@@ -63,19 +63,19 @@ def test_operations_of_a_stage_run_under_its_mark():
                 x = Told.apply(Told.apply(x, stage), stage) + skip
         return poptorch.identity_loss(x, "sum")
 
-    own = micro_batch(marks)
-    own.forward(run)
-    own.backward(one, [weight])
-    assert len(seen) == 16
-    assert all(mark == f"{way}{stage}" for way, stage, mark in seen)
+    batch = micro_batch(marks)
+    batch.forward(run)
+    batch.backward(one, [weight])
+    assert len(operations) == 16
+    assert all(mark == f"{way}{stage}" for way, stage, mark in operations)
 
 
 def test_a_backward_pass_has_the_gradients_of_the_model():
     net, (x, labels) = Net(), data(5, half=False)
     net.drop = torch.nn.Identity()
-    own = micro_batch([])
-    own.forward(lambda: net(x, labels))
-    slopes = dict(own.backward(one, list(net.parameters())))
+    batch = micro_batch([])
+    batch.forward(lambda: net(x, labels))
+    slopes = dict(batch.backward(one, list(net.parameters())))
     net.norm.reset_running_stats()
     _, loss = net(x, labels)
     for p, g in zip(net.parameters(), torch.autograd.grad(loss, net.parameters()), strict=True):
@@ -107,9 +107,9 @@ def test_a_block_inside_of_a_recomputed_region_begins_no_stage_again():
         with poptorch.Block("B4"):
             return poptorch.identity_loss(again, "sum")
 
-    own = micro_batch(marks)
-    own.forward(run)
-    ((_, gradient),) = own.backward(one, [weight])
+    batch = micro_batch(marks)
+    batch.forward(run)
+    ((_, gradient),) = batch.backward(one, [weight])
     assert gradient.shape == (2,)
     assert marks[:4] == ["F0", "F1", "F2", "F3"]
 
@@ -141,15 +141,15 @@ def test_a_tensor_that_was_written_is_not_used_with_its_old_values():
             first.mul_(2)
         return poptorch.identity_loss(first, "sum")
 
-    own = micro_batch([])
-    own.forward(run)
+    batch = micro_batch([])
+    batch.forward(run)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        own.backward(one, [x])
+        batch.backward(one, [x])
 
 
 def test_the_gradient_mode_of_the_program_is_as_before():
     for before in (True, False):
         with torch.set_grad_enabled(before):
-            own = micro_batch([], records=not before)
-            assert own.forward(torch.is_grad_enabled) is not before
+            batch = micro_batch([], records=not before)
+            assert batch.forward(torch.is_grad_enabled) is not before
             assert torch.is_grad_enabled() is before

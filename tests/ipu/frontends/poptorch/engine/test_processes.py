@@ -37,14 +37,15 @@ def poprun(instances, replicas, transport, *program):
     package = {"grpc": "grpc_tools", "mpi": "mpi4py"}.get(transport)
     if package and not find_spec(package):
         pytest.skip(f"the extra {transport} is not installed")
-    kept = {
+    variables = {
         k: v for k, v in os.environ.items() if not k.startswith(("POPDIST_", "OMPI_", "FPSIM_T"))
     }
     options = ["--num-instances", instances, "--num-replicas", replicas, "--transport", transport]
     done = subprocess.run(
         [sys.executable, "-m", "ipu.experiments.cli", "poprun", "--allow-run-as-root",
          *map(str, options), *map(str, program)],
-        env=kept | {"PYTHONPATH": "."}, capture_output=True, text=True, timeout=LIMIT, check=False,
+        env=variables | {"PYTHONPATH": "."}, capture_output=True, text=True, timeout=LIMIT,
+        check=False,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -62,10 +63,10 @@ def check(alone, replicas, processes, output):
     assert sorted(rows) == list(range(processes)), output
     local = replicas // processes
     for process, row in rows.items():
-        own = slice(process * local, (process + 1) * local)
+        share = slice(process * local, (process + 1) * local)
         assert (row["weights"], row["scale"]) == (alone["weights"], str(alone["scale"]))
         for name in ("buffers", "losses"):
-            assert row[name] == str(alone[name][own]), (process, name)
+            assert row[name] == str(alone[name][share]), (process, name)
 
 
 def python(*arguments):
@@ -153,10 +154,10 @@ def test_a_fresh_model_takes_the_first_processs_weights_and_buffers():
         processes.start(model, ["plan"], session, fresh=False)
         return first, model[0].bias.item(), processes.first, processes.total
 
-    for rank, (first, bias, own, total) in enumerate(run_local(2, work)):
+    for rank, (first, bias, first_replica, total) in enumerate(run_local(2, work)):
         assert first == [1.0] * len(first)
         assert bias == 9 + rank
-        assert (own, total) == (2 * rank, 4)
+        assert (first_replica, total) == (2 * rank, 4)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +260,9 @@ def test_a_histogram_is_that_of_all():
 
 
 def options(process, processes, local=1):
-    own = poptorch.Options().replicationFactor(local)
-    own.Distributed.configureProcessId(process, processes)
-    return own
+    opts = poptorch.Options().replicationFactor(local)
+    opts.Distributed.configureProcessId(process, processes)
+    return opts
 
 
 @pytest.fixture
@@ -300,15 +301,15 @@ def test_options_know_poprun_and_processes_are_joined_once(monkeypatch):
 
 @pytest.mark.usefixtures("dealt")
 @pytest.mark.parametrize(
-    ("chosen", "message"),
+    ("flags", "message"),
     [
         ((0, 2, 2), "has process 0 of 2, and this one is 1 of 2; use popdist.poptorch.Options"),
         ((1, 2, 1), r"replicationFactor\(1\), and poprun deals 2 replicas to each process; use"),
     ],
 )
-def test_options_that_poprun_does_not_know_are_refused(chosen, message):
+def test_options_that_poprun_does_not_know_are_refused(flags, message):
     with pytest.raises(ValueError, match=message):
-        join(options(*chosen), session_of())
+        join(options(*flags), session_of())
 
 
 def test_processes_that_nothing_has_started_are_refused():
@@ -320,6 +321,6 @@ def test_processes_that_nothing_has_started_are_refused():
 def test_an_mpi_launcher_is_one_too(monkeypatch):
     for name, value in (("SIZE", "2"), ("RANK", "1")):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
-    own = poptorch.Options().replicationFactor(3)
-    cluster = module._cluster(own)
+    run_options = poptorch.Options().replicationFactor(3)
+    cluster = module._cluster(run_options)
     assert (cluster.rank, cluster.size, cluster.replicas, cluster.transport) == (1, 2, 6, "mpi")

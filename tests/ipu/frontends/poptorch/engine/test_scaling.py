@@ -8,9 +8,9 @@ from tests.ipu.frontends.poptorch.framework import STRATEGIES, bits, data, optio
 
 
 def scaled(initial, *, half=True, steps=1, name="unsplit", **extra):
-    chosen = options(STRATEGIES[name](), sr=False)
-    chosen.Training.setAutomaticLossScaling(True)
-    return train(chosen, half=half, steps=steps, loss_scaling=initial, **extra)[0]
+    run_options = options(STRATEGIES[name](), sr=False)
+    run_options.Training.setAutomaticLossScaling(True)
+    return train(run_options, half=half, steps=steps, loss_scaling=initial, **extra)[0]
 
 
 def test_the_scale_doubles_while_gradients_are_small_and_halves_when_they_are_not():

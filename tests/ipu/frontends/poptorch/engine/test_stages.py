@@ -9,15 +9,15 @@ from tests.ipu.frontends.poptorch.framework import Net, data, options, poptorch,
 NAMES = ("B1", "B2", "B3", "B4")
 
 
-def plan(chosen, training=True):
+def plan(run_options, training=True):
     net = Net()
-    chosen.outputMode(poptorch.OutputMode.All)
-    batches = chosen.device_iterations * chosen.replication_factor
+    run_options.outputMode(poptorch.OutputMode.All)
+    batches = run_options.device_iterations * run_options.replication_factor
     if training:
-        model = poptorch.trainingModel(net, chosen)
-        model.compile(*data(3 * batches * chosen.Training.gradient_accumulation, half=False))
+        model = poptorch.trainingModel(net, run_options)
+        model.compile(*data(3 * batches * run_options.Training.gradient_accumulation, half=False))
     else:
-        model = poptorch.inferenceModel(net, chosen)
+        model = poptorch.inferenceModel(net, run_options)
         model.compile(data(3 * batches, half=False)[0])
     return model.plan
 
@@ -41,15 +41,15 @@ def test_a_pipeline_recomputes_and_a_sharded_model_does_not():
 
 def test_neighbours_on_one_ipu_are_one_stage():
     stages = [poptorch.Stage(n).ipu(i) for n, i in zip(NAMES, (0, 0, 1, 1), strict=True)]
-    own = plan(options(poptorch.PipelinedExecution(*stages)))
-    assert own.places == ((0,), (1,))
+    stage_plan = plan(options(poptorch.PipelinedExecution(*stages)))
+    assert stage_plan.places == ((0,), (1,))
 
 
 def test_inference_counts_device_iterations():
-    chosen = poptorch.Options().deviceIterations(4)
-    chosen.setExecutionStrategy(poptorch.PipelinedExecution(*NAMES))
-    own = plan(chosen, training=False)
-    assert (own.count, own.training, own.slots) == (4, False, 7)
+    run_options = poptorch.Options().deviceIterations(4)
+    run_options.setExecutionStrategy(poptorch.PipelinedExecution(*NAMES))
+    stage_plan = plan(run_options, training=False)
+    assert (stage_plan.count, stage_plan.training, stage_plan.slots) == (4, False, 7)
 
 
 class Numbered(torch.nn.Module):
@@ -69,21 +69,21 @@ class Numbered(torch.nn.Module):
 
 @pytest.mark.parametrize("auto", list(poptorch.AutoStage))
 def test_blocks_with_ipus_need_no_stages(auto):
-    chosen = poptorch.Options().deviceIterations(2)
-    chosen.setExecutionStrategy(poptorch.PipelinedExecution(auto))
-    model = poptorch.inferenceModel(Numbered([0, 1]), chosen)
+    run_options = poptorch.Options().deviceIterations(2)
+    run_options.setExecutionStrategy(poptorch.PipelinedExecution(auto))
+    model = poptorch.inferenceModel(Numbered([0, 1]), run_options)
     model.compile(torch.ones(2, 6))
     assert model.plan.places == ((0,), (1,))
 
 
 def test_blocks_without_ipus_need_stages_or_auto_increment():
-    chosen = poptorch.Options().deviceIterations(2)
-    model = poptorch.inferenceModel(Numbered([None, None]), chosen)
+    run_options = poptorch.Options().deviceIterations(2)
+    model = poptorch.inferenceModel(Numbered([None, None]), run_options)
     with pytest.raises(ValueError, match="SameAsIpu was selected but no IPU was specified for b"):
         model.compile(torch.ones(2, 6))
-    chosen = poptorch.Options().deviceIterations(2)
-    chosen.setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
-    model = poptorch.inferenceModel(Numbered([None, None]), chosen)
+    run_options = poptorch.Options().deviceIterations(2)
+    run_options.setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
+    model = poptorch.inferenceModel(Numbered([None, None]), run_options)
     model.compile(torch.ones(2, 6))
     assert model.plan.places == ((0,), (1,))
 
@@ -104,22 +104,22 @@ def test_what_does_not_go_together_is_one_sentence(strategy, count, words):
 
 
 def test_a_number_of_ipus_is_rounded_when_asked():
-    own = plan(options(staged("B1", "B2", "B3 B4")).autoRoundNumIPUs(True))
-    assert own.n_stages == 3
+    stage_plan = plan(options(staged("B1", "B2", "B3 B4")).autoRoundNumIPUs(True))
+    assert stage_plan.n_stages == 3
 
 
 def test_inferences_accumulate_nothing_and_fill_their_pipeline():
     with pytest.raises(ValueError, match=r"gradientAccumulation\(7\) in an inference"):
         plan(options(poptorch.PipelinedExecution(*NAMES)), training=False)
-    chosen = options(poptorch.PipelinedExecution(*NAMES), 1, iterations=3)
+    run_options = options(poptorch.PipelinedExecution(*NAMES), 1, iterations=3)
     with pytest.raises(ValueError, match=r"deviceIterations\(3\): a pipeline of 4 stages needs 4"):
-        plan(chosen, training=False)
+        plan(run_options, training=False)
 
 
 def test_a_model_without_blocks_is_one_stage():
     model = poptorch.inferenceModel(torch.nn.Linear(6, 2))
     model(torch.ones(2, 6))
     assert model.plan.n_stages == 1
-    chosen = poptorch.Options().setExecutionStrategy(poptorch.PipelinedExecution("B1"))
+    run_options = poptorch.Options().setExecutionStrategy(poptorch.PipelinedExecution("B1"))
     with pytest.raises(ValueError, match="the model has no blocks, but the strategy lists B1"):
-        poptorch.inferenceModel(torch.nn.Linear(6, 2), chosen).compile(torch.ones(2, 6))
+        poptorch.inferenceModel(torch.nn.Linear(6, 2), run_options).compile(torch.ones(2, 6))

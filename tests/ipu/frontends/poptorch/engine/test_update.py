@@ -9,9 +9,9 @@ from tests.ipu.frontends.poptorch.framework import STRATEGIES, data, options, po
 
 
 def test_an_error_in_the_update_leaves_weights_and_state_as_they_were():
-    chosen = options(STRATEGIES["unsplit"](), sr=False)
-    chosen.Precision.enableFloatingPointExceptions(True)
-    model, _ = train(chosen, steps=1)
+    run_options = options(STRATEGIES["unsplit"](), sr=False)
+    run_options.Precision.enableFloatingPointExceptions(True)
+    model, _ = train(run_options, steps=1)
     last = list(model.model.parameters())[-1]
     before = [p.detach().clone() for p in model.model.parameters()]
     state = {p: s["velocity"].clone() for p, s in model.optimizer.state.items()}

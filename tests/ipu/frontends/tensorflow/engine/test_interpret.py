@@ -129,12 +129,12 @@ def test_replicas_run_in_step_and_draw_their_own_bits():
 
 
 def test_a_value_is_dropped_after_its_last_reader():
-    seen = []
+    alive = []
 
     def program(x):
         y = x * 2.0
         z = y + 1.0
-        tf.numpy_function(lambda v: seen.append(current_frame()), [z], [])
+        tf.numpy_function(lambda v: alive.append(current_frame()), [z], [])
         return z
 
     held = []
@@ -155,7 +155,7 @@ def test_a_value_is_dropped_after_its_last_reader():
 
         multiply.run = watched
         plan.run([[used.device.zeros(4, BINARY16)]])
-    assert seen == [[False]]
+    assert alive == [[False]]
 
 
 def test_layers_and_directions_are_counted():
@@ -207,8 +207,8 @@ def test_another_seed_gives_other_bits(seed):
     x, small = tf.ones(256, tf.half), tf.constant(1e-3, tf.half)
     program = tf.function(lambda x: x + small)
     results = []
-    for each in (0, seed, 0):
-        with machine(sr=True, seed=each):
+    for used_seed in (0, seed, 0):
+        with machine(sr=True, seed=used_seed):
             results.append(launch(program, x).numpy())
     assert np.array_equal(results[0], results[2])
     assert not np.array_equal(results[0], results[1])

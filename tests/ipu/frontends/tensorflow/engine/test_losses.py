@@ -25,8 +25,8 @@ def step(scale=1.0, kind=tf.float32, weight=0.5, divides=True, held=tf.Variable)
 
     def loss_of(x):
         logits = tf.matmul(tf.cast(x, kind), tf.cast(w, kind))
-        each = tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, logits)
-        return tf.reduce_mean(each)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, logits)
+        return tf.reduce_mean(losses)
 
     @tf.function
     def program(x):

@@ -29,12 +29,12 @@ layers = tf.keras.layers
 
 def costs(build, **options):
     """Of the only program of a run."""
-    (own,) = run(build, launches=1, **options)[2].run.costs
-    return own
+    (account,) = run(build, launches=1, **options)[2].run.costs
+    return account
 
 
-def column(own, name):
-    return [getattr(figures, name) for figures in own.figures]
+def column(account, name):
+    return [getattr(figures, name) for figures in account.figures]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_bytes_of_a_pipeline_are_those_of_its_tensors(four):
     for name in ("parameter_bytes", "state_bytes", "accumulator_bytes"):
         assert column(four, name) == weights
     # Beside its inputs a stage keeps what relu gave; the last one the softmax, in binary32.
-    kept = [hidden, hidden, hidden, 4 * 4 * 4]
-    saved = [a + b for a, b in zip(column(four, "input_bytes"), kept, strict=True)]
+    saved_outputs = [hidden, hidden, hidden, 4 * 4 * 4]
+    saved = [a + b for a, b in zip(column(four, "input_bytes"), saved_outputs, strict=True)]
     assert column(four, "saved_bytes") == saved
     assert column(four, "outfeed_bytes") == [0, 0, 0, 2]
 
@@ -76,11 +76,11 @@ def test_replicas_are_those_that_run(four):
         inner = ipu.optimizers.CrossReplicaOptimizer(momentum())
         return ipu.pipelining_ops.OptimizerFunctionOutput(inner, loss)
 
-    own = costs(pipelined(optimizer_function=average), ipus=8)
-    assert (own.plan.replicas, len(own.plan.ipus)) == (2, 4)
-    assert any(event.kind == "reduce" for event in timeline(*own))
+    account = costs(pipelined(optimizer_function=average), ipus=8)
+    assert (account.plan.replicas, len(account.plan.ipus)) == (2, 4)
+    assert any(event.kind == "reduce" for event in timeline(*account))
     for name in ("forward_cycles", "backward_cycles"):  # those of one replica
-        assert column(own, name) == column(four, name)
+        assert column(account, name) == column(four, name)
 
 
 def test_a_node_without_a_mark_belongs_where_its_inputs_come_from():
@@ -94,8 +94,8 @@ def test_a_node_without_a_mark_belongs_where_its_inputs_come_from():
     assert _stage(SimpleNamespace(direction="forward"), [], 3) == 0
 
 
-def held(own):
-    return sum(peak.bytes for peak in peaks(lives(*own)).values())
+def held(account):
+    return sum(peak.bytes for peak in peaks(lives(*account)).values())
 
 
 @pytest.mark.source("S0-47")
@@ -110,7 +110,7 @@ def test_recomputation_costs_time_and_saves_memory(four):
 
 def test_schedules_hold_what_their_plans_say(four):
     by_name = {s: costs(pipelined(pipeline_schedule=s)) for s in PipelineSchedule}
-    peaks_of = {schedule: held(own) for schedule, own in by_name.items()}
+    peaks_of = {schedule: held(account) for schedule, account in by_name.items()}
     assert peaks_of[PipelineSchedule.Grouped] == held(four)
     assert (
         peaks_of[PipelineSchedule.Sequential] < peaks_of[PipelineSchedule.Interleaved]
@@ -131,12 +131,12 @@ OFFLOADS = {
 @pytest.mark.filterwarnings("ignore:.*changes no bit:RuntimeWarning")
 @pytest.mark.parametrize("option", OFFLOADS)
 def test_offloaded_tensors_are_in_remote_memory(four, option):
-    own, kind = costs(pipelined(**{option: True})), OFFLOADS[option]
-    assert own.plan.offloaded == {"state", kind}
+    account, kind = costs(pipelined(**{option: True})), OFFLOADS[option]
+    assert account.plan.offloaded == {"state", kind}
     assert set(remote_bytes(*four)) == {"state"}
-    assert remote_bytes(*own)[kind] > 0
-    assert sum(always_live(lives(*own)).values()) < sum(always_live(lives(*four)).values())
-    assert {t.kind for t in transfers(*own)} == {"state", kind}
+    assert remote_bytes(*account)[kind] > 0
+    assert sum(always_live(lives(*account)).values()) < sum(always_live(lives(*four)).values())
+    assert {t.kind for t in transfers(*account)} == {"state", kind}
 
 
 @pytest.mark.source("S0-66")
@@ -158,8 +158,8 @@ def test_a_sharded_state_is_there_in_parts():
 
     named = {"optimizer_function": average}
     complete, parts = (
-        costs(pipelined(replicated_optimizer_state_sharding=own, **named), ipus=8)
-        for own in (False, True)
+        costs(pipelined(replicated_optimizer_state_sharding=sharded, **named), ipus=8)
+        for sharded in (False, True)
     )
     assert (complete.plan.shard_state, parts.plan.shard_state) == (False, True)
     assert remote_bytes(*parts)["state"] * 2 == remote_bytes(*complete)["state"]
@@ -187,10 +187,10 @@ def test_masks_and_checkpoints_are_kept_by_recomputation():
         x = ipu.pipelining_ops.recomputation_checkpoint(tf.nn.dropout(x, rate=0.5, seed=1))
         return tf.nn.relu(dense(x, 16, "again")), y
 
-    own = costs(pipelined(stages=[dropped, *STAGES[2:]], device_mapping=[0, 1, 2], count=6))
+    account = costs(pipelined(stages=[dropped, *STAGES[2:]], device_mapping=[0, 1, 2], count=6))
     mask, output = 4 * 16, 4 * 16 * 2
-    assert own.figures[0].checkpoint_bytes in (mask + output, 2 * mask + output, 3 * output)
-    assert own.figures[1].checkpoint_bytes == 0
+    assert account.figures[0].checkpoint_bytes in (mask + output, 2 * mask + output, 3 * output)
+    assert account.figures[1].checkpoint_bytes == 0
 
 
 def test_concurrent_stages_have_their_own_figures():
@@ -207,10 +207,10 @@ def test_concurrent_stages_have_their_own_figures():
         return last(tf.concat([a, b], 1), y)
 
     stages = [split, [left, right], meet]
-    own = costs(pipelined(stages=stages, count=6, device_mapping=[0, [1, 2], 3]))
-    assert [(e.stage, e.branch) for e in own.plan.entries] == [(0, 0), (1, 0), (1, 1), (2, 0)]
-    assert column(own, "parameter_bytes") == [2 * n for n in (8 * 16, 16 * 16, 16 * 8, 24 * 4)]
-    assert all(cycles > 0 for cycles in column(own, "backward_cycles"))
+    account = costs(pipelined(stages=stages, count=6, device_mapping=[0, [1, 2], 3]))
+    assert [(e.stage, e.branch) for e in account.plan.entries] == [(0, 0), (1, 0), (1, 1), (2, 0)]
+    assert column(account, "parameter_bytes") == [2 * n for n in (8 * 16, 16 * 16, 16 * 8, 24 * 4)]
+    assert all(cycles > 0 for cycles in column(account, "backward_cycles"))
 
 
 @pytest.mark.source("S3-01")
@@ -276,9 +276,9 @@ def test_a_function_is_a_program_of_one_stage():
     with machine():
         configured()
         launch(tf.function(lambda x: tf.matmul(x, weight)), tf.ones((2, 8)))
-        ((_, own),) = current().run._costs.items()
-    (figures,) = own.figures
-    assert not own.plan.training
+        ((_, account),) = current().run._costs.items()
+    (figures,) = account.figures
+    assert not account.plan.training
     assert (figures.infeed_bytes, figures.outfeed_bytes) == (2 * 8 * 4, 2 * 4 * 4)
     assert figures.parameter_bytes == 8 * 4 * 4
 

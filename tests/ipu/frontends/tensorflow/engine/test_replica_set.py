@@ -22,9 +22,10 @@ from ipu.run.places import Place
 
 
 def test_values_of_one_process_are_its_own():
-    own = [np.ones(2), np.zeros(2)]
-    assert ALONE.every(own, "node x", 0) is not own
-    assert [x is y for x, y in zip(ALONE.every(own, "node x", 0), own, strict=True)] == [True] * 2
+    values = [np.ones(2), np.zeros(2)]
+    assert ALONE.every(values, "node x", 0) is not values
+    pairs = zip(ALONE.every(values, "node x", 0), values, strict=True)
+    assert [x is y for x, y in pairs] == [True] * 2
     ALONE.check(7)
 
 
@@ -36,8 +37,8 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
             for r in range(4)]
 
     def work(transport):
-        own = rows[2 * transport.rank : 2 * transport.rank + 2]
-        values = ReplicaProcesses(Members(Channel(transport))).every(own, "node x", 3)
+        share = rows[2 * transport.rank : 2 * transport.rank + 2]
+        values = ReplicaProcesses(Members(Channel(transport))).every(share, "node x", 3)
         return [np.ascontiguousarray(v.carrier).tobytes() for v in values], values[3].format
 
     expected = [np.ascontiguousarray(row.carrier).tobytes() for row in rows]
@@ -46,9 +47,9 @@ def test_values_of_all_replicas_come_by_number_with_every_bit(fmt):
 
 def test_whole_numbers_and_scalars_come_too():
     def work(transport):
-        own = [np.int32(transport.rank)]
+        share = [np.int32(transport.rank)]
         processes = ReplicaProcesses(Members(Channel(transport)))
-        return [x.item() for x in processes.every(own, "node x", 0)]
+        return [x.item() for x in processes.every(share, "node x", 0)]
 
     assert run_local(3, work) == [[0, 1, 2]] * 3
 

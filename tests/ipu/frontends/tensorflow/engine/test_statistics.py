@@ -51,9 +51,9 @@ def trained(x, y, **choices):
 
 def truth(logits, y):
     z = logits - logits.max(1, keepdims=True)
-    each = np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y]
+    losses = np.log(np.exp(z).sum(1)) - z[np.arange(len(y)), y]
     hits = logits.argmax(1) == y
-    return each.mean(), hits.mean(), len(y) - hits.sum()
+    return losses.mean(), hits.mean(), len(y) - hits.sum()
 
 
 def test_metrics_do_not_stand_still_in_narrow_formats():

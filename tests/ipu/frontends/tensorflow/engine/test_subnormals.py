@@ -68,5 +68,5 @@ def test_the_host_says_once_what_it_flushes(kind, is_flushed):
         assert not notes
         for _ in range(2):
             assert (run.run(result, {x: [smallest, 1.0]})[0] == 0) == is_flushed
-    said = [str(n.message) for n in notes if "subnormal" in str(n.message)]
-    assert len(said) == is_flushed
+    sentences = [str(n.message) for n in notes if "subnormal" in str(n.message)]
+    assert len(sentences) == is_flushed

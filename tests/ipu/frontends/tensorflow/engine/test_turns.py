@@ -57,8 +57,8 @@ def counting():
 def test_a_run_that_writes_waits_for_the_launch_that_has_read(counting, fetch, expected):
     session = counting.session
     threads = [
-        threading.Thread(target=session.run, args=[each])
-        for each in (counting.launch, getattr(counting, fetch))
+        threading.Thread(target=session.run, args=[fetched])
+        for fetched in (counting.launch, getattr(counting, fetch))
     ]
     threads[0].start()
     assert counting.is_inside.wait(240)
@@ -77,8 +77,8 @@ def test_a_run_that_waits_long_says_so(counting, monkeypatch):
     monkeypatch.setattr(turns, "_LONG", 0.05)
     monkeypatch.setattr(turns, "note", lambda text: (notes.append(text), counting.gate.set()))
     threads = [
-        threading.Thread(target=counting.session.run, args=[each])
-        for each in (counting.launch, counting.assign)
+        threading.Thread(target=counting.session.run, args=[fetched])
+        for fetched in (counting.launch, counting.assign)
     ]
     threads[0].start()
     assert counting.is_inside.wait(240)

@@ -16,18 +16,18 @@ from ipu.frontends.tensorflow.engine.values import (  # isort: skip
 def test_every_half_comes_back():
     codes = np.arange(1 << 16, dtype=np.uint16)
     halves = codes.view(np.float16)
-    kept = halves[~np.isnan(halves)]
-    array = enter(Device(), kept, BINARY16)
+    numbers = halves[~np.isnan(halves)]
+    array = enter(Device(), numbers, BINARY16)
     assert array.format == BINARY16
-    np.testing.assert_array_equal(leave(array, tf.half).view(np.uint16), kept.view(np.uint16))
+    np.testing.assert_array_equal(leave(array, tf.half).view(np.uint16), numbers.view(np.uint16))
 
 
 def test_every_bfloat16_comes_back():
     kind = tf.bfloat16.as_numpy_dtype
     values = np.arange(1 << 16, dtype=np.uint16).view(kind)
-    kept = values[~np.isnan(values.astype(np.float32))]
-    array = enter(Device("hypothetical"), kept, BFLOAT16)
-    np.testing.assert_array_equal(leave(array, tf.bfloat16).view("u2"), kept.view("u2"))
+    without_nan = values[~np.isnan(values.astype(np.float32))]
+    array = enter(Device("hypothetical"), without_nan, BFLOAT16)
+    np.testing.assert_array_equal(leave(array, tf.bfloat16).view("u2"), without_nan.view("u2"))
 
 
 def test_values_of_the_host_are_copied():

@@ -17,8 +17,8 @@ def weights(steps, rows=4):
     """Of SGD in binary64."""
     w = np.zeros((3, 1))
     for n in range(steps):
-        chosen = np.arange(n * rows, (n + 1) * rows) % len(X)
-        w -= 0.1 * 2 / rows * X[chosen].T @ (X[chosen] @ w - Y[chosen])
+        indices = np.arange(n * rows, (n + 1) * rows) % len(X)
+        w -= 0.1 * 2 / rows * X[indices].T @ (X[indices] @ w - Y[indices])
     return w
 
 

@@ -56,5 +56,5 @@ def test_the_first_checkpoint_is_that_of_the_start(steps, throttle, evaluated):
 def test_workers_follow_the_first_ones_clock():
     """Its checkpoint is due whatever the own clock says, and is not."""
     for due, evaluated in ((1, [2, 4, 6]), (0, [6])):
-        root = SimpleNamespace(of_root=lambda own, what, due=due: due)
+        root = SimpleNamespace(of_root=lambda value, what, due=due: due)
         assert followed([0, 2, 4, 6], 10_000, root) == evaluated

@@ -57,15 +57,15 @@ def test_the_loss_falls_and_all_three_modes_run(tmp_path):
     with machine():
         model = estimator(tmp_path)
         model.train(input_fn, steps=80)
-        found = model.get_variable_value("line/w")
-        np.testing.assert_allclose(found, [[1], [-2], [0.5]], atol=0.1)
+        weight = model.get_variable_value("line/w")
+        np.testing.assert_allclose(weight, [[1], [-2], [0.5]], atol=0.1)
         scores = model.evaluate(input_fn, steps=16)
         assert scores["global_step"] == 80
-        gap = X @ found - Y
+        gap = X @ weight - Y
         assert scores["loss"] == pytest.approx(np.mean(gap**2), abs=1e-6)
         assert scores["error"] == pytest.approx(np.mean(np.abs(gap)), abs=1e-6)
         rows = [row for row, _ in zip(model.predict(input_fn), range(8), strict=False)]
-        np.testing.assert_allclose(np.ravel(rows), np.ravel(X[:8] @ found), atol=1e-5)
+        np.testing.assert_allclose(np.ravel(rows), np.ravel(X[:8] @ weight), atol=1e-5)
 
 
 @pytest.mark.parametrize(("method", "rate"), [("mean", 0.1), ("sum", 0.025)])
@@ -82,12 +82,12 @@ def test_weights_are_those_of_large_batches(tmp_path, method, rate):
     with machine(f32_denormals="ieee"):
         model = estimator(tmp_path, function)
         model.train(input_fn, steps=16)
-        found = model.get_variable_value("line/w")
+        weight = model.get_variable_value("line/w")
     expected = np.zeros((3, 1))
     for i in range(4):
         x, y = X[16 * i : 16 * (i + 1)], Y[16 * i : 16 * (i + 1)]
         expected -= 0.1 * 2 * x.T @ (x @ expected - y) / 16
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(weight, expected, atol=1e-6)
 
 
 def test_replicas_take_their_mini_batches(tmp_path):

@@ -78,7 +78,7 @@ class Runs(v1.train.SessionRunHook):
 
 
 def test_every_hook_is_called_once_in_a_launch(tmp_path):
-    spec, own = [Runs() for _ in range(4)], [Runs() for _ in range(3)]
+    spec, hooks = [Runs() for _ in range(4)], [Runs() for _ in range(3)]
 
     def model(features, labels, mode):
         return replace(
@@ -88,10 +88,10 @@ def test_every_hook_is_called_once_in_a_launch(tmp_path):
 
     line = estimator(tmp_path, model)
     with machine():
-        line.train(numbers, hooks=[own[0]], steps=3)
-        line.evaluate(numbers, hooks=[own[1]], steps=2)
-        list(line.predict(numbers, hooks=[own[2]], num_predictions=4))
-    assert [hook.count for hook in own] == [3, 2, 4]
+        line.train(numbers, hooks=[hooks[0]], steps=3)
+        line.evaluate(numbers, hooks=[hooks[1]], steps=2)
+        list(line.predict(numbers, hooks=[hooks[2]], num_predictions=4))
+    assert [hook.count for hook in hooks] == [3, 2, 4]
     assert [hook.count for hook in spec] == [3, 2, 4, 3]
 
 
@@ -140,8 +140,10 @@ def test_variables_of_a_model_are_resources(tmp_path):
     assert line.get_variable_value("n") == 2
 
 
-@pytest.mark.parametrize(("most", "kept"), [(2, [5, 6]), (5, [2, 3, 4, 5, 6]), (None, range(7))])
-def test_the_newest_checkpoints_are_kept(tmp_path, most, kept):
+@pytest.mark.parametrize(
+    ("most", "steps_left"), [(2, [5, 6]), (5, [2, 3, 4, 5, 6]), (None, range(7))]
+)
+def test_the_newest_checkpoints_are_kept(tmp_path, most, steps_left):
     """Of every step and of the start; None keeps all, as TensorFlow's Saver does."""
     line = estimator(tmp_path)
     line.config = replace(line.config, save_checkpoints_steps=1, keep_checkpoint_max=most)
@@ -150,7 +152,7 @@ def test_the_newest_checkpoints_are_kept(tmp_path, most, kept):
         steps = sorted(
             int(file.stem.rpartition("-")[2]) for file in tmp_path.glob("model.ckpt-*.index")
         )
-        assert steps == list(kept)
+        assert steps == list(steps_left)
         assert line.latest_checkpoint().endswith("model.ckpt-6")
         line.train(input_fn, steps=1)  # goes on, and counts the earlier ones
     assert len(list(tmp_path.glob("model.ckpt-*.index"))) <= max(most or 9, 1)

@@ -47,18 +47,18 @@ def test_a_checkpoint_is_evaluated_unless_the_last_evaluation_was_just_now(
     tmp_path, throttle, every, steps
 ):
     """The first one is, whatever throttle_secs says, and the last one."""
-    seen = Evaluations()
-    spec = EvalSpec(input_fn, 2, hooks=[seen], throttle_secs=throttle)
+    evaluations = Evaluations()
+    spec = EvalSpec(input_fn, 2, hooks=[evaluations], throttle_secs=throttle)
     with machine():
         line = saving(tmp_path, every)
         metrics, _ = train_and_evaluate(line, TrainSpec(input_fn, 6), spec)
-    assert seen.steps == steps
+    assert evaluations.steps == steps
     assert metrics["global_step"] == 6
 
 
 def halves(features, labels, mode):
     """A line in half precision."""
-    x, y = (tf.cast(each, tf.half) for each in (features, labels))
+    x, y = (tf.cast(array, tf.half) for array in (features, labels))
     w = v1.get_variable("w", [3, 1], tf.half, v1.zeros_initializer(), use_resource=True)
     loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - y))
     metrics = {"loss_of_batch": v1.metrics.mean(tf.cast(loss, tf.float32))}
@@ -68,7 +68,7 @@ def halves(features, labels, mode):
 
 def trained(folder, seed=0, throttle=0, is_configured=True):
     """The weights of an estimator of halves, and the steps of its evaluations."""
-    seen = Evaluations()
+    evaluations = Evaluations()
     with machine(sr=True, seed=seed):
         line = saving(folder, 2, halves, iterations=2)
         if not is_configured:
@@ -77,9 +77,9 @@ def trained(folder, seed=0, throttle=0, is_configured=True):
         if throttle is None:
             line.train(input_fn, max_steps=6)
         else:
-            spec = EvalSpec(input_fn, 2, hooks=[seen], throttle_secs=throttle)
+            spec = EvalSpec(input_fn, 2, hooks=[evaluations], throttle_secs=throttle)
             train_and_evaluate(line, TrainSpec(input_fn, 6), spec)
-        return line.get_variable_value("w").tobytes(), seen.steps
+        return line.get_variable_value("w").tobytes(), evaluations.steps
 
 
 @pytest.mark.parametrize(

@@ -27,20 +27,20 @@ def steps(n, size=1.0, dtype=tf.half, **options):
                 loss = tf.reduce_mean(outputs * tf.constant(size, dtype))
             optimizer.minimize(loss, [weights], tape)
 
-        seen = []
+        states = []
         for _ in range(n):
             strategy.run(step)
             if optimizer is not inner:
-                seen.append((
+                states.append((
                     float(optimizer.loss_scaling_factor), optimizer.histogram.numpy().tolist(),
                     int(optimizer.update_counter),
                 ))
-        return seen, weights.numpy(), optimizer
+        return states, weights.numpy(), optimizer
 
 
 def test_the_scale_moves_at_the_call_after_the_period():
-    seen, _, optimizer = steps(7, update_frequency=2)
-    assert seen == [
+    history, _, optimizer = steps(7, update_frequency=2)
+    assert history == [
         (1, [3, 0], 1), (1, [6, 0], 2), (2, [0, 0], 0), (2, [3, 0], 1), (2, [6, 0], 2),
         (4, [0, 0], 0), (4, [3, 0], 1),
     ]
@@ -51,9 +51,9 @@ def test_the_scale_moves_at_the_call_after_the_period():
 
 
 def test_it_falls_while_gradients_are_large():
-    seen, *_ = steps(3, size=2048.0, update_frequency=1, initial_loss_scaling_factor=64,
+    history, *_ = steps(3, size=2048.0, update_frequency=1, initial_loss_scaling_factor=64,
                      histogram_bin_edge=64)
-    assert [scale for scale, *_ in seen] == [32, 16, 8]
+    assert [scale for scale, *_ in history] == [32, 16, 8]
 
 
 def test_powers_of_two_change_no_weight():
@@ -64,8 +64,8 @@ def test_powers_of_two_change_no_weight():
 
 
 def test_other_types_are_not_counted():
-    seen, *_ = steps(2, dtype=tf.float32, update_frequency=1)
-    assert seen == [(2, [0, 0], 0), (4, [0, 0], 0)]
+    history, *_ = steps(2, dtype=tf.float32, update_frequency=1)
+    assert history == [(2, [0, 0], 0), (4, [0, 0], 0)]
 
 
 @pytest.mark.parametrize("only", [False, True])

@@ -63,14 +63,14 @@ def same(x, y):
 
 
 @pytest.mark.source("graphcore/keras, docs: pipelined functional and subclassed models")
-@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.tier("full"))])
-def test_a_pipeline_has_the_bits_of_the_accumulation(own):
+@pytest.mark.parametrize("is_class", [False, pytest.param(True, marks=pytest.mark.tier("full"))])
+def test_a_pipeline_has_the_bits_of_the_accumulation(is_class):
     def build():
         tf.keras.utils.set_random_seed(1)
-        return Own() if own else functional(0, 1, 1)
+        return Own() if is_class else functional(0, 1, 1)
 
     def pipelined(model):
-        mapping = {"device_mapping": [1, 0]} if own else {}
+        mapping = {"device_mapping": [1, 0]} if is_class else {}
         model.set_pipelining_options(4, **mapping)
 
     def accumulated(model):

@@ -33,7 +33,7 @@ CASES = {"Einsum": (lambda a, b: tf.einsum("ij,kj->ik", a, b), x, y)}
 @pytest.mark.parametrize("kind", EQUATIONS)
 def test_float32_is_as_on_tensorflow(kind):
     equation, *arguments = EQUATIONS[kind]
-    agree("Einsum", lambda *each: tf.einsum(equation, *each), *arguments)
+    agree("Einsum", lambda *operands: tf.einsum(equation, *operands), *arguments)
 
 
 def test_halves_are_those_of_the_unit():

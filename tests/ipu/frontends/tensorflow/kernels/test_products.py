@@ -22,7 +22,7 @@ def depthwise(a, w, strides=1):
     return tf.nn.depthwise_conv2d(a, w, [1, strides, strides, 1], "SAME")
 
 
-each = numbers(3, 3, 4, 2, seed=1)
+filters = numbers(3, 3, 4, 2, seed=1)
 
 CASES = {
     "MatMul": (tf.matmul, numbers(5, 7), numbers(7, 3, seed=1)),
@@ -30,9 +30,9 @@ CASES = {
     "Conv2D": (conv, images, kernel),
     "Conv2DBackpropInput": (lambda a, w: conv(a, w, strides=2), images, kernel),
     "Conv2DBackpropFilter": (lambda a, w: conv(a, w, padding="VALID"), images, kernel),
-    "DepthwiseConv2dNative": (depthwise, images, each),
-    "DepthwiseConv2dNativeBackpropInput": (lambda a, w: depthwise(a, w, 2), images, each),
-    "DepthwiseConv2dNativeBackpropFilter": (lambda a, w: depthwise(a, w, 2), images, each),
+    "DepthwiseConv2dNative": (depthwise, images, filters),
+    "DepthwiseConv2dNativeBackpropInput": (lambda a, w: depthwise(a, w, 2), images, filters),
+    "DepthwiseConv2dNativeBackpropFilter": (lambda a, w: depthwise(a, w, 2), images, filters),
     "BiasAdd": (tf.nn.bias_add, images, numbers(4)),
     "BiasAddGrad": (tf.nn.bias_add, images, numbers(4)),
 }

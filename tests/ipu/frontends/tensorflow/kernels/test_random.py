@@ -56,7 +56,7 @@ def test_dropout_keeps_the_same_elements_in_its_gradient():
 
     with machine():
         y, slope = launch(tf.function(program), tf.ones(4000, tf.half))
-    kept = y.numpy() > 0
-    assert 0.7 < kept.mean() < 0.8
-    assert np.array_equal(slope.numpy() > 0, kept)
+    slots_by_name = y.numpy() > 0
+    assert 0.7 < slots_by_name.mean() < 0.8
+    assert np.array_equal(slope.numpy() > 0, slots_by_name)
     assert set(np.unique(y.numpy())) == {np.float16(0), np.float16(1 / 0.75)}

@@ -40,9 +40,9 @@ def load_all():
 def test_every_entry_is_compared_with_tensorflow():
     kernels.load()
     cases = set(ELSEWHERE)
-    for found in pkgutil.walk_packages(tests.__path__, f"{tests.__name__}."):
-        if ".test_" in found.name and found.name != __name__:
-            module = importlib.import_module(found.name)
+    for module_info in pkgutil.walk_packages(tests.__path__, f"{tests.__name__}."):
+        if ".test_" in module_info.name and module_info.name != __name__:
+            module = importlib.import_module(module_info.name)
             cases |= {*getattr(module, "CASES", ()), *getattr(module, "ALSO", ())}
     ours = {n for n, entry in TABLE.items() if entry.build.__module__.startswith(kernels.__name__)}
     assert sorted(ours - cases) == []

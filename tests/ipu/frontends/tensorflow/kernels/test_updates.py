@@ -99,10 +99,10 @@ def rows_of(name, slots=1, **constants):
     """The update of rows 2 and 0 with the first two rows of a gradient."""
 
     def rule(w, m, v, g, **options):
-        known = {"accum": v if "Adagrad" in name else m} if slots == 1 else {"ms": v, "mom": m}
+        by_slot = {"accum": v if "Adagrad" in name else m} if slots == 1 else {"ms": v, "mom": m}
         values = {key: tf.constant(c, g.dtype) for key, c in constants.items()}
         node = getattr(raw, f"ResourceSparseApply{name}")
-        node(var=w, grad=g[:2], indices=[2, 0], **known, **values, **options)
+        node(var=w, grad=g[:2], indices=[2, 0], **by_slot, **values, **options)
 
     return rule
 
@@ -169,8 +169,8 @@ def test_halves_are_those_of_the_rule(rule, ours):
     device = Device()
     w, m, v, slope = (device.from_host(a, BINARY16) for a in (values, *slots, g))
     powers = [device.context(BINARY16).constant(c) for c in (0.9, 0.999)]
-    known = {descent: (), momentum: (m,), adam: (m, v, *powers)}[rule]
-    step = ours.rule(device, w, slope, known, ours.rate)
+    slot_values = {descent: (), momentum: (m,), adam: (m, v, *powers)}[rule]
+    step = ours.rule(device, w, slope, slot_values, ours.rate)
     np.testing.assert_array_equal(results[0].view("u2"), np.float16(step[2].values).view("u2"))
 
 

@@ -32,10 +32,10 @@ def test_a_tape_keeps_what_flows_into_an_operation():
 def test_a_context_does_so_for_gradients_of_tensorflow_1():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.constant([2.0, 3.0])
-        with Context() as kept:
+        with Context() as context:
             a, b = capture(x * x, 2.0 * x, tag="both")
             slopes = tf.gradients(tf.reduce_sum(a * 5.0 + b), x)
-        ours, (first, second) = session.run([slopes, kept.captured_gradients["both"]])
+        ours, (first, second) = session.run([slopes, context.captured_gradients["both"]])
     np.testing.assert_array_equal(ours[0], [22.0, 32.0])
     np.testing.assert_array_equal(first, [5.0, 5.0])
     np.testing.assert_array_equal(second, [1.0, 1.0])

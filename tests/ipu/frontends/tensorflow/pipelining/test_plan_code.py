@@ -34,7 +34,7 @@ def test_the_code_of_a_plan_makes_that_plan(plan, monkeypatch):
         system, "current",
         lambda: SimpleNamespace(recompute=config.allow_recompute, overlapping_tiles=0),
     )
-    made = planned(
+    written = planned(
         asked["computational_stages"], asked["device_mapping"], asked["pipeline_schedule"],
         asked["gradient_accumulation_count"], asked.get("recomputation_mode"),
         asked["offload_weight_update_variables"],
@@ -44,22 +44,22 @@ def test_the_code_of_a_plan_makes_that_plan(plan, monkeypatch):
         },
         training=True,
     )
-    assert made.programs == plan.programs
-    assert made.offloaded == plan.offloaded
-    assert made.places == plan.places
+    assert written.programs == plan.programs
+    assert written.offloaded == plan.offloaded
+    assert written.places == plan.places
 
 
 def test_one_stage_accumulates_in_its_optimiser():
-    made = []
+    means = []
 
     class Names:
         @staticmethod
         def GradientAccumulationOptimizerV2(optimizer, **arguments):
-            made.append(("alone", arguments))
+            means.append(("alone", arguments))
 
         @staticmethod
         def CrossReplicaGradientAccumulationOptimizerV2(optimizer, **arguments):
-            made.append(("replicas", arguments))
+            means.append(("replicas", arguments))
 
     for replicas in (1, 2):
         plan = Plan(
@@ -70,7 +70,7 @@ def test_one_stage_accumulates_in_its_optimiser():
             "config": config, "optimizer": None, "gradient_accumulation_optimizer": Names,
         })
         assert config.auto_select_ipus == replicas
-    assert made == [
+    assert means == [
         (name, {"num_mini_batches": 4, "offload_weight_update_variables": True,
                 "replicated_optimizer_state_sharding": name == "replicas"})
         for name in ("alone", "replicas")

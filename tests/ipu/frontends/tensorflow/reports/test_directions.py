@@ -33,20 +33,21 @@ def training():
 
 
 def test_an_optimiser_is_known_also_through_its_slots():
-    known = directions_of(training(), tf.TensorSpec([], tf.float32))
-    assert known.of["y"] == "forward"
-    assert {known.of[name] for name in ("velocity", "step", "rate", "gap")} == {"optimizer"}
-    assert {"velocity", "step", "rate"} <= known.optimiser
-    assert "gap" not in known.optimiser
-    updates = [name for name in known.of if name.startswith("Assign")]
-    assert len([name for name in updates if name in known.optimiser]) == 2
+    directions = directions_of(training(), tf.TensorSpec([], tf.float32))
+    assert directions.of["y"] == "forward"
+    assert {directions.of[name] for name in ("velocity", "step", "rate", "gap")} == {"optimizer"}
+    assert {"velocity", "step", "rate"} <= directions.optimiser
+    assert "gap" not in directions.optimiser
+    updates = [name for name in directions.of if name.startswith("Assign")]
+    assert len([name for name in updates if name in directions.optimiser]) == 2
     assert len(updates) == 4
 
 
 def test_functions_that_an_optimiser_calls_are_its_own():
-    known = directions_of(lambda x: x + 1.0, tf.TensorSpec([], tf.float32), inherited="optimizer")
-    assert known.of["add"] == "optimizer"
-    assert "add" in known.optimiser
+    scalar = tf.TensorSpec([], tf.float32)
+    directions = directions_of(lambda x: x + 1.0, scalar, inherited="optimizer")
+    assert directions.of["add"] == "optimizer"
+    assert "add" in directions.optimiser
 
 
 def test_the_pass_that_only_a_statistic_reads_is_forward():
@@ -59,15 +60,15 @@ def test_the_pass_that_only_a_statistic_reads_is_forward():
         total.assign_add(tf.reduce_mean(error, name="mean"))
         return tf.constant(0.0)
 
-    known = directions_of(program, tf.TensorSpec([1, 2], tf.float32))
-    assert {known.of[name] for name in ("hidden", "error", "mean")} == {"forward"}
-    assert not known.optimiser
+    directions = directions_of(program, tf.TensorSpec([1, 2], tf.float32))
+    assert {directions.of[name] for name in ("hidden", "error", "mean")} == {"forward"}
+    assert not directions.optimiser
 
 
 def test_all_of_an_evaluation_is_one():
-    known = directions_of(training(), tf.TensorSpec([], tf.float32), inherited="evaluation")
-    assert set(known.of.values()) == {"evaluation"}
-    assert not known.optimiser
+    directions = directions_of(training(), tf.TensorSpec([], tf.float32), inherited="evaluation")
+    assert set(directions.of.values()) == {"evaluation"}
+    assert not directions.optimiser
 
 
 def test_what_reads_a_gradient_that_a_loop_returns_is_the_optimisers():
@@ -82,7 +83,7 @@ def test_what_reads_a_gradient_that_a_loop_returns_is_the_optimisers():
         w.assign_sub(tf.multiply(total, 0.5, name="step"))
         return tf.identity(x, name="other")
 
-    known = directions_of(program, tf.TensorSpec([], tf.float32))
-    assert known.of["step"] == "optimizer"
-    assert "step" in known.optimiser
-    assert known.of["other"] == "forward"
+    directions = directions_of(program, tf.TensorSpec([], tf.float32))
+    assert directions.of["step"] == "optimizer"
+    assert "step" in directions.optimiser
+    assert directions.of["other"] == "forward"

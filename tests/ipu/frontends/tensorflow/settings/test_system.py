@@ -24,8 +24,8 @@ def unconfigured():
 
 
 def options(**changes):
-    chosen = IPUConfig().to_dict() | {"auto_select_ipus": 1}
-    return chosen | {name.replace("__", "."): value for name, value in changes.items()}
+    entries = IPUConfig().to_dict() | {"auto_select_ipus": 1}
+    return entries | {name.replace("__", "."): value for name, value in changes.items()}
 
 
 def test_an_unconfigured_machine_is_an_error():

@@ -47,8 +47,8 @@ def data(number, processes, replicas):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROUNDS, replicas, BATCH, 8)).astype(np.float32)
     y = x[..., :4].argmax(-1).astype(np.int32)
-    own = slice(number * replicas // processes, (number + 1) * replicas // processes)
-    rows = (x[:, own].reshape(-1, 8), y[:, own].reshape(-1))
+    share = slice(number * replicas // processes, (number + 1) * replicas // processes)
+    rows = (x[:, share].reshape(-1, 8), y[:, share].reshape(-1))
     return tf.data.Dataset.from_tensor_slices(rows).batch(BATCH, drop_remainder=True)
 
 

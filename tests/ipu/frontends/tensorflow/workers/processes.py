@@ -25,9 +25,9 @@ __all__ = ["LIMIT", "LINE", "OVERLAP", "environment", "mpirun", "tf_configs", "w
 
 def environment(**others):
     """Variables of a worker: nothing of another run."""
-    kept = {k: v for k, v in os.environ.items()
+    variables = {k: v for k, v in os.environ.items()
             if not k.startswith(("FPSIM_T", "FPSIM_W", "POPDIST_", "TF_CONFIG"))}
-    return kept | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"} | others
+    return variables | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"} | others
 
 
 def tf_configs(n):
@@ -36,9 +36,9 @@ def tf_configs(n):
         pytest.skip("grpcio is not installed; the extra grpc brings it")
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        addresses = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        addresses = [f"localhost:{listener.getsockname()[1]}" for listener in sockets]
     return [
         json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": i}})
         for i in range(n)

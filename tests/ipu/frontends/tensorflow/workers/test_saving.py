@@ -22,11 +22,11 @@ class Two:
         self.members = SimpleNamespace(saved=None)
         self.root, self.told = root, []
 
-    def texts(self, own, what):
-        self.told.append(own)
-        return [own, own if self.is_slot(own) else f"another {own}"]
+    def texts(self, text, what):
+        self.told.append(text)
+        return [text, text if self.is_slot(text) else f"another {text}"]
 
-    def is_slot(self, own):
+    def is_slot(self, value):
         return len(self.told) == 2  # the second variable
 
     def reduced(self, x, *, mean, name):

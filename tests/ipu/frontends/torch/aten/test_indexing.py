@@ -25,8 +25,8 @@ def test_embedding_gradients():
         y = torch.nn.functional.embedding(ROWS, weight, padding_idx=0)
         return torch.autograd.grad(y, weight, g)[0]
 
-    kept = ROWS.numpy() != 0
-    expected = added(np.zeros((4, 5)), ROWS.numpy()[kept], V.numpy()[kept])
+    counted = ROWS.numpy() != 0
+    expected = added(np.zeros((4, 5)), ROWS.numpy()[counted], V.numpy()[counted])
     same(on_machine(slope, numbers(4, 5, seed=1), V), expected)
 
 

@@ -32,6 +32,11 @@ DTYPES = {"binary16": torch.float16, "bfloat16": torch.bfloat16}
 OPTIONS = {
     "clamp.default": ({"min": -0.5, "max": 2.0}, {"low": -0.5, "high": 2.0}),
     "hardtanh.default": ({"min_val": -1.0, "max_val": 1.0}, {"low": -1.0, "high": 1.0}),
+    "hardtanh_backward.default": (
+        {"min_val": -0.5, "max_val": 2.0}, {"low": -0.5, "high": 2.0}
+    ),
+    "hardshrink.default": ({"lambd": 0.25}, {"least": 0.25}),
+    "hardshrink_backward.default": ({"lambd": 0.25}, {"least": 0.25}),
     "clamp_min.default": ({"min": 0.25}, {"low": 0.25}),
     "clamp_max.default": ({"max": 0.25}, {"high": 0.25}),
     "celu.default": ({"alpha": 2.0}, {"alpha": 2.0, "input_scale": 0.5}),
@@ -100,10 +105,10 @@ def of_torch(name, fmt, codes, *, traps=False, **choices):
     extra = dict(OPTIONS.get(name, ({}, {}))[0])
     if name == "log_sigmoid_backward.default":
         extra["buffer"] = torch.empty(0)
-    given = dict(zip(operands(name), tensors(codes, fmt), strict=True))
+    arguments = dict(zip(operands(name), tensors(codes, fmt), strict=True))
     with machine("fp32", target="hypothetical", traps=traps, **choices) as session:
         try:
-            result = overload(name)(**given, **extra)
+            result = overload(name)(**arguments, **extra)
         except FloatingPointError:
             return Outcome([], session.device.status_word, True)
         result = result[0] if isinstance(result, tuple) else result
@@ -120,7 +125,7 @@ def of_the_row(name, fmt, codes, *, traps=False, **choices):
         if not entry.gradient:
             return row.value(device, *arrays, **options)
         names = operands(name)
-        gradient = arrays[names.index("grad_output")]
+        gradient = next(a for n, a in zip(names, arrays, strict=True) if n.startswith("grad"))
         (saved,) = (a for a in arrays if a is not gradient)
         return row.pull(0, device, gradient, (saved,), **options)
 

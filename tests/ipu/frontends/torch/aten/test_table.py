@@ -141,8 +141,8 @@ def test_samples_of_torch(gradients, share):
             continue
         if gradients and not operation.supports_autograd:
             continue
-        each, sentences = outcome(operation, gradients=gradients)
-        counted += each
+        comparisons, sentences = outcome(operation, gradients=gradients)
+        counted += comparisons
         message += sentences
     ran = counted["pass"] + counted["differ"] + counted["refused"]
     print(dict(counted), *message, sep="\n")
@@ -197,7 +197,7 @@ def test_binary16_samples_are_near_binary64():
             continue
         with machine(nanoo=True):
             got = half_results(operation, sample, torch.float16)
-        right = all(is_near(*each) for each in zip(got, wide, native, strict=True))
+        right = all(is_near(*triple) for triple in zip(got, wide, native, strict=True))
         passed += right
         if not right:
             message.append(name)

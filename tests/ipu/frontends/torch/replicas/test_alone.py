@@ -44,12 +44,12 @@ def test_a_session_tells_its_replicas_what_happens():
     before = copy.deepcopy(net.state_dict())
     optimiser = torch.optim.SGD(net.parameters(), lr=0.5)
     session = machine()
-    session.replicas = seen = Seen()
+    session.replicas = told = Seen()
     with session:
         for _ in range(2):
             optimiser.zero_grad()
             net(torch.ones(1, 2)).sum().backward()
             optimiser.step()
     step = ["enter Sequential", "backward False", "average 2 {}", "step {}"]
-    assert seen.told == [text.format(t + (i == 3)) for t in range(2) for i, text in enumerate(step)]
+    assert told.told == [text.format(t + (i == 3)) for t in range(2) for i, text in enumerate(step)]
     assert torch.equal(net.state_dict()["0.bias"], before["0.bias"] - 0.5 - 0.5)

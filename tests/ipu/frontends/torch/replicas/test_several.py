@@ -68,19 +68,19 @@ def in_threads(work):
 def test_gradients_become_the_mean_of_all_once_after_a_backward_pass(dtype, fmt):
     def work(transport):
         replicas, memory = replica(transport)
-        own = parameters(transport.rank, dtype)
-        for p in own:
+        variables = parameters(transport.rank, dtype)
+        for p in variables:
             memory.mark(p.grad, fmt)
-        replicas.average(own, 0)
-        first = [p.grad.tolist() for p in own]
-        replicas.average(own, 0)
-        assert [p.grad.tolist() for p in own] == first
+        replicas.average(variables, 0)
+        first = [p.grad.tolist() for p in variables]
+        replicas.average(variables, 0)
+        assert [p.grad.tolist() for p in variables] == first
         replicas.changed(in_update=False)
-        for p in own:
+        for p in variables:
             p.grad.copy_(torch.full((5,), float(transport.rank)))
-        replicas.average(own, 1)
-        assert memory.format_of(own[0].grad) == fmt
-        return first, own[0].grad.tolist()
+        replicas.average(variables, 1)
+        assert memory.format_of(variables[0].grad) == fmt
+        return first, variables[0].grad.tolist()
 
     for means, later in in_threads(work):
         assert means == [mean(0, fmt), mean(1, fmt)]
@@ -156,8 +156,8 @@ def sentence(work):
 def test_other_parameters_in_a_step_are_named():
     def work(transport):
         replicas, _ = replica(transport)
-        own = parameters(transport.rank, torch.float16)
-        replicas.average(own[: 1 + (transport.rank == 1)], 0)
+        variables = parameters(transport.rank, torch.float16)
+        replicas.average(variables[: 1 + (transport.rank == 1)], 0)
 
     assert sentence(work) == (
         "worker 1 has the gradient of parameter 1: binary16 (5,), worker 0 nothing more, in step "
@@ -169,14 +169,14 @@ def test_other_programs_are_named_before_anything_is_added():
     def work(transport):
         replicas, _ = replica(transport)
         replicas.members.program.add("1 forward", ["relu", "tanh"][transport.rank % 2], ["(2,)"])
-        own = parameters(transport.rank, torch.float16)
+        variables = parameters(transport.rank, torch.float16)
         with pytest.raises(JoinError) as error:
-            replicas.average(own, 0)
-        assert [p.grad.tolist() for p in own] == GRADIENTS[transport.rank].tolist()
+            replicas.average(variables, 0)
+        assert [p.grad.tolist() for p in variables] == GRADIENTS[transport.rank].tolist()
         return str(error.value)
 
-    said = in_threads(work)
-    assert said[1] == (
+    errors = in_threads(work)
+    assert errors[1] == (
         "worker 1 has 1 forward: tanh of (2,), worker 0 has 1 forward: relu of (2,); start all "
         "workers alike"
     )
@@ -283,21 +283,21 @@ def test_clippers_and_scalers_see_averages():
 
     def average(parameters):
         averaged.append(len(list(parameters)))
-        for p in own:
+        for p in variables:
             p.grad.fill_(2.0)
 
-    own = [torch.nn.Parameter(torch.zeros(5)) for _ in range(2)]
-    for p in own:
+    variables = [torch.nn.Parameter(torch.zeros(5)) for _ in range(2)]
+    for p in variables:
         p.grad = torch.zeros(5)
-    optimiser = torch.optim.SGD(own, lr=1.0)
+    optimiser = torch.optim.SGD(variables, lr=1.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
     before = torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_
     with before_use_of_gradients(average):
-        assert float(torch.nn.utils.clip_grad_norm_(iter(own), 1e9)) == pytest.approx(40**0.5)
-        torch.nn.utils.clip_grad_value_(own[0], 1.0)
-        assert own[0].grad.tolist() == [1.0] * 5
+        assert float(torch.nn.utils.clip_grad_norm_(iter(variables), 1e9)) == pytest.approx(40**0.5)
+        torch.nn.utils.clip_grad_value_(variables[0], 1.0)
+        assert variables[0].grad.tolist() == [1.0] * 5
         scaler.scale(torch.ones(()))
         scaler.step(optimiser)
     assert averaged == [2, 1, 2]
-    assert own[0].tolist() == [-1.0] * 5
+    assert variables[0].tolist() == [-1.0] * 5
     assert before == (torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.unscale_)

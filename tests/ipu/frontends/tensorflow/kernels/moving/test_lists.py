@@ -78,8 +78,8 @@ def test_float32_is_as_on_tensorflow(node):
 
 def test_lengths_are_those_of_the_rows():
     def split(a):
-        known = raw.TensorListSplit(tensor=a, element_shape=[-1, 3], lengths=np.int64([1, 9]))
-        return raw.TensorListLength(input_handle=known)
+        parts = raw.TensorListSplit(tensor=a, element_shape=[-1, 3], lengths=np.int64([1, 9]))
+        return raw.TensorListLength(input_handle=parts)
 
     with machine(), pytest.raises(ValueError, match=r"splits \d+ rows into \[1, 9\]; use lengths"):
         launch(tf.function(split), tf.constant(x))

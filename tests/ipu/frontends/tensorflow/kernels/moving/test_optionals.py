@@ -63,7 +63,7 @@ def value(a):
     (there,) = RAW.OptionalGetValue(
         optional=optional, output_types=[tf.float32], output_shapes=[a.shape]
     )
-    has = [RAW.OptionalHasValue(optional=each) for each in (optional, empty)]
+    has = [RAW.OptionalHasValue(optional=option) for option in (optional, empty)]
     return [there, *has]
 
 
