@@ -92,19 +92,19 @@ def run(quick: bool, seed: int) -> Result:
         LayerTraining(way, pool, steps, seed + i)
         for pool in POOLS for i in range(seeds) for way in WAYS
     ]
-    found = dict(zip(todo, in_processes(excess, todo, "trainings"), strict=True))
+    left = dict(zip(todo, in_processes(excess, todo, "trainings"), strict=True))
     rows: list[Row] = []
     for pool in POOLS:
         seeds_of = [job.seed for job in todo if job.pool == pool and job.way == "binary32"]
         of = {
-            way: [found[LayerTraining(way, pool, steps, s)] for s in seeds_of] for way in WAYS
+            way: [left[LayerTraining(way, pool, steps, s)] for s in seeds_of] for way in WAYS
         }
         effect = over_seeds(
             100 * math.log((s + least) / (n + least))
             for (s, least), (n, _) in zip(of["stochastic"], of["to nearest"], strict=True)
         )
         rows.append({
-            "batches": pool, "stochastic": effect.value, "uncertainty": effect.uncertainty,
+            "batches": pool, "effect": effect.value, "uncertainty": effect.uncertainty,
             **{way: float(np.mean([100 * e / least for e, least in values]))
                for way, values in of.items()},
         })
@@ -116,7 +116,7 @@ def run(quick: bool, seed: int) -> Result:
 
 
 def _effect(row: Row) -> Effect:
-    return Effect(float(row["stochastic"]), float(row["uncertainty"]))  # type: ignore[arg-type]
+    return Effect(float(row["effect"]), float(row["uncertainty"]))  # type: ignore[arg-type]
 
 
 def _named(pool: object) -> str:

@@ -101,15 +101,18 @@ def test_a_delayed_scale_goes_on_from_its_state():
             DelayedScale(**bad)
 
 
-def test_where_stochastic_rounding_pays_is_told_by_its_intervals():
+def test_where_stochastic_rounding_pays_is_told_by_its_intervals(monkeypatch):
+    monkeypatch.setattr(where_sr_pays, "in_processes", lambda excess, todo, _: map(excess, todo))
+    monkeypatch.setattr(where_sr_pays, "POOLS", (1, 0))
     result = where_sr_pays.run(quick=True, seed=0)
     assert [row["batches"] for row in result.rows] == list(where_sr_pays.POOLS)
     for row in result.rows:
         assert float(row["binary32"]) > 0
-        assert np.isfinite(float(row["stochastic"]))
-    rows = [{"batches": 1, "stochastic": -0.3, "uncertainty": 0.1},
-            {"batches": 4, "stochastic": 0.3, "uncertainty": 0.1},
-            {"batches": 0, "stochastic": 0.1, "uncertainty": 0.2}]
+        left = [1 + float(row[way]) / 100 for way in ("stochastic", "to nearest")]
+        assert float(row["effect"]) == pytest.approx(100 * np.log(left[0] / left[1]), abs=0.02)
+    rows = [{"batches": 1, "effect": -0.3, "uncertainty": 0.1},
+            {"batches": 4, "effect": 0.3, "uncertainty": 0.1},
+            {"batches": 0, "effect": 0.1, "uncertainty": 0.2}]
     answer = where_sr_pays._answer(rows)
     assert "one batch: -0.300 ± 0.100 %, it pays; 4 batches: +0.300 ± 0.100 %, it costs" in answer
     assert answer.endswith("new batches: +0.100 ± 0.200 %, cannot tell.")
