@@ -51,6 +51,7 @@ test-torch:
 	  tests/fpsim/test_poptorch.py fpsim/torch.py \
 	  tests/experiments/commands/programs/test_torch.py \
 	  tests/experiments/commands/programs/test_plan.py \
+	  tests/experiments/commands/programs/test_diagnose.py \
 	  tests/experiments/training/test_torch_where_it_hurts.py \
 	  tests/experiments/training/test_half_networks.py \
 	  tests/experiments/bench/steps/test_torch_networks.py tests/experiments/bench/test_train.py \

@@ -28,6 +28,7 @@ COMMANDS = {
     "vectors": ("vectors", "Write test vectors for hardware, hard cases first."),
     "fingerprint": ("fingerprint", "Find out from outside what matrix units do."),
     "torch": ("programs.torch", "Run a PyTorch program on the simulated machine."),
+    "diagnose": ("programs.diagnose", "Say what hurts a PyTorch program, and what mends it."),
     "plan": ("programs.plan", "Say which plan a PyTorch program should have on several IPUs."),
     "diff": ("diff", "Name the first operation at which two runs part."),
     "data": ("data", "Say which data sets are there, or download them."),

@@ -184,6 +184,12 @@ def _sum(cause: Cause, report: Report, base: Way) -> Remedy:
     return f"Keep the sum at {place} in binary32", _layer(cause, report, base)
 
 
+def _drift(cause: Cause, report: Report, base: Way) -> Remedy:
+    """A tensor of the program that stands still."""
+    return f"Keep what {cause.row['line'] or 'the program'} sums in binary32, or round " \
+           "stochastically", (_with_parameters(base), replace(base, sr=True))
+
+
 def _integers(cause: Cause, report: Report, base: Way) -> Remedy:
     return "Compute with positions in integers or in binary32", _layer(cause, report, base)
 
@@ -199,7 +205,7 @@ def _outside(cause: Cause, report: Report, base: Way) -> Remedy:
 _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
     "constant": _constant, "division": _range, "invalid": _range, "overflow": _range,
     "gradients overflow": _lower, "scale": _lower_to, "gradients vanish": _higher,
-    "updates": _rounding, "sums": _sum, "integers": _integers,
+    "updates": _rounding, "sums": _sum, "integers": _integers, "drift": _drift,
     "diverges": _diverges, "outside": _outside,
 }
 

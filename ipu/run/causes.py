@@ -43,6 +43,10 @@ _DIGITS = 0.05
 _SWALLOWED = 0.2
 #: Share of the terms of a sum that change nothing, and how many there are at least.
 _ABSORBED, _TERMS = 0.5, 8
+#: Share of its way in binary64 that a tensor moves at least which does not stand still.
+_ARRIVED = 0.4
+#: Of a parameter whose lost updates do no harm.
+_FOLLOWS = 0.9
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
@@ -53,7 +57,7 @@ class Cause:
     """One cause.
 
     kind        "constant", "division", "invalid", "overflow", "gradients overflow", "scale",
-                "diverges", "gradients vanish", "updates", "sums", "integers", "outside".
+                "diverges", "gradients vanish", "updates", "sums", "integers", "drift", "outside".
     sentence    what happened, with the symptom.
     row         of the birth that it begins with; {} where the cause is no single operation.
     harm        1 for numbers that left their range; else the share of digits, updates or terms.
@@ -87,6 +91,8 @@ def find_causes(report: Report) -> list[Cause]:
         rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
+    if all(cause.kind == "updates" for cause in causes):  # what else broke moves a tensor too
+        causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
 
 
@@ -314,11 +320,18 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = report.get("swallowed", {})
     nonzero = sum(row["nonzero"] for row in rows.values())
     lost = sum(row["swallowed"] for row in rows.values())
-    if nonzero and lost > _SWALLOWED * nonzero:
+    if nonzero and lost > _SWALLOWED * nonzero and not _all_arrive(report):
         worst = max(rows, key=lambda name: rows[name]["share"])
         yield Cause("updates", f"{lost / nonzero:.0%} of {nonzero:,} updates left their parameter "
                     f"as it was, most of them in {worst} ({rows[worst]['share']:.0%})",
                     {"layer": worst}, lost / nonzero)
+
+
+def _all_arrive(report: Report) -> bool:
+    """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
+    motions = report.get("shadow", {}).get("motions", ())
+    shares = [row["arrived"] for row in motions if row["name"]]
+    return bool(shares) and min(shares) > _FOLLOWS
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -358,6 +371,24 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
                     f"terms of {name_of(worst)} left the sum unchanged in {worst['format']} "
                     f"({_where(worst)})", worst, worst["count"] / worst["results"])
+
+
+def _drifts(report: Report) -> Iterator[Cause]:
+    """A tensor that stands still while its shadow moves.
+
+    Parameters are told by their updates, and what the states of their optimiser do shows there.
+    """
+    is_random = report.get("stochastic_rounding")  # which arrives in the mean of many steps
+    motions = () if is_random else report.get("shadow", {}).get("motions", ())
+    others = [row for row in motions if row["arrived"] < _ARRIVED and not (
+        row["name"] or row["is_state"])]
+    if others:
+        worst = others[0]
+        shape = " × ".join(map(str, worst["shape"])) or "one number"
+        writer = f"{worst['operation']} writes ({worst['line']})"
+        yield Cause("drift", f"Sums are left nearly unchanged: over {worst['steps']} steps a "
+                    f"tensor of {shape} that {writer} moves by {max(worst['arrived'], 0.0):.0%} "
+                    "of its way in binary64", {"layer": "", **worst}, 1 - worst["arrived"])
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

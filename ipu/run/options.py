@@ -9,6 +9,7 @@ from ipu.machine.control import FpCtl
 from ipu.machine.target import HYPOTHETICAL, MK2, Target, find_target
 from ipu.run.changes import NONE, Changes
 from ipu.run.policies import PolicyArgument, find_policy, recipes_of
+from ipu.run.restoring import NOTHING_RESTORED, Restoring
 from ipu.run.ways import Way
 
 __all__ = ["RunOptions"]
@@ -38,6 +39,7 @@ class RunOptions:
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
     changes   of the program from outside.
     check_memory    a program that does not fit the memory of an IPU is refused.
+    restoring sites that a diagnosis gives back to binary32.
 
     Raises    ValueError for a value that is not known, TypeError for one of another kind.
 
@@ -62,6 +64,7 @@ class RunOptions:
     sums: str = "spread"
     changes: Changes = NONE
     check_memory: bool = True
+    restoring: Restoring = NOTHING_RESTORED
 
     def __post_init__(self) -> None:
         policy = find_policy(self.policy)

@@ -35,6 +35,7 @@ from ipu.run.places import Place
 from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
+from ipu.run.shadow import Shadow
 from ipu.run.text import Report
 from ipu.run.ways import Way
 
@@ -91,6 +92,7 @@ class Run(ABC):
         #: What the host took to make the elements of its data sets.
         self.feeding = Feeding()
         self._advised: Advised | None = None
+        self._shadow: Shadow | None = None
 
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
@@ -232,6 +234,8 @@ class Run(ABC):
         loss_scale    present, highest safe and best.
         losses        where backward passes began, by step.
         plan          slots, time and memory of the programs that were measured, in lines.
+        shadow        errors born and inherited by operation, of a run with shadows
+                      (`ipu.run.shadow`); {} of others.
         operands      of products in blocks, by layer, product and operand (`ipu.run.operands`).
         uncovered     products that the policy's recipe does not cover, by layer.
         units         products by matrix unit, and their share of all multiply-adds.
@@ -253,10 +257,13 @@ class Run(ABC):
             "ties": self.options.ties,
             "unreached": "",
             "plan": list(self._plan_lines()),
+            "shadow": {},
             "status": dump(control, self.status),
             **self.about(),
             **added,
         }
+        if self._shadow is not None:
+            about["shadow"] = self._shadow.summary()
         recorder = self.recorder if self.is_counting else None
         report = Report(describe(self.account, self.device, recorder, about))
         if folder is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from ipu.run.advice import Advice
 from ipu.run.changes import scale_text
 from ipu.run.judging import Declaration
+from ipu.run.shadow import shadow_lines
 from ipu.run.trials import Trial
 
 __all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
@@ -93,6 +94,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"{unit['products']} products"
         )
     yield from report.get("plan", ())
+    yield from shadow_lines(report.get("shadow", {}))
 
 
 def _birth_lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -74,6 +74,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run; counts.")
+@click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
+              help="Carry the values in binary64 beside those of the first K steps; counts.")
 @pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
@@ -82,7 +84,7 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, sketch: bool, perturb: bool, replicas: int,
+    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, replicas: int,
     is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -103,6 +105,9 @@ def command(
         ways = parse_ways(compared) if compared is not None else []
         if out is not None:
             make_folder(out)
+    if shadow is not None and (ways or replicas > 1):
+        raise click.UsageError(
+            "--shadow follows one run in one process; leave --compare and --replicas out")
     line = [*(["-m"] if is_module else []), program, *arguments]
     if replicas > 1:
         if ways:
@@ -124,7 +129,7 @@ def command(
         nudged() if nudge else nullcontext()
     ), (perturbed() if perturb else nullcontext()):
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    DigestOptions(digest, keep, sketch), count=count)
+                    DigestOptions(digest, keep, sketch), shadow, count=count)
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -165,7 +170,7 @@ def check_program(program: str, *, is_module: bool) -> None:
 
 def _run(
     program: Path | str, arguments: Sequence[str], way: Way, seed: int, out: Path | None,
-    choices: Choices, json_path: Path | None, digests: DigestOptions,
+    choices: Choices, json_path: Path | None, digests: DigestOptions, shadow: int | None,
     *, count: bool,
 ) -> int:
     from ipu.experiments.commands.programs.plans import write_plans
@@ -176,11 +181,14 @@ def _run(
     from ipu.run.patterns import PatternError
 
     check_memory = not choices.pop("no_memory_check")
+    count = count or shadow is not None
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
             changes=way.changes, check_memory=check_memory, **choices,
         )
+        if shadow is not None:
+            session.shadow(shadow)
     try:
         if join_replicas(session) > 1:
             name = f"replica-{session.replica}"

@@ -36,6 +36,8 @@ class Changer:
         self._hooks = TensorMap[Any]()
         self._epsilons: list[tuple[dict[str, Any], float]] = []
         self._narrow: list[Updated] = []
+        #: Called with a gradient, the one in its place, and the factor between them.
+        self.on_scaled: Callable[[torch.Tensor, torch.Tensor, float], None] | None = None
 
     @property
     def widens(self) -> bool:
@@ -57,7 +59,10 @@ class Changer:
         wide = unscaled(
             call.device, self._memory.read(gradient, held), 1 / self.changes.loss_scale
         )
-        return self._memory.write(wide, gradient.dtype)
+        result = self._memory.write(wide, gradient.dtype)
+        if self.on_scaled is not None:
+            self.on_scaled(gradient, result, 1 / self.changes.loss_scale)
+        return result
 
     # Steps ----------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ import torch
 from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.layers import Layers
-from ipu.frontends.torch.observing import WeightObserver
+from ipu.frontends.torch.observing import WeightObserver, host_values
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import (
     WEIGHT,
     Memory,
@@ -25,6 +26,8 @@ from ipu.frontends.torch.values import (
 )
 from ipu.learn.policy import LayerPolicies, Policy
 from ipu.run.account import Account
+from ipu.run.options import RunOptions
+from ipu.run.restoring import PARAMETERS, PrecisionSite, nudged
 
 __all__ = ["Entering"]
 
@@ -38,7 +41,11 @@ class EnteringSession(Protocol):
     layers: Layers
     memory: Memory
     observer: WeightObserver
+    options: RunOptions
     policy: Policy | LayerPolicies
+    shadowing: Shadowing | None
+
+    def policy_of(self, layer: str, direction: str) -> Policy: ...
 
 
 class Entering:
@@ -69,6 +76,7 @@ class Entering:
         program, memory = self._program, self._program.memory
         is_new = module not in self._entered
         self._entered.add(module)
+        names = self._name_for_shadows(module, layer)
         for parameter in parameters:
             is_first = self._is_first(parameter)
             if is_first:
@@ -76,11 +84,27 @@ class Entering:
             if is_new:
                 program.gradients.know(parameter)
                 memory.give_role(parameter, WEIGHT)
+            if program.shadowing is not None:
+                program.shadowing.name(parameter, names.get(id(parameter), layer))
             if not memory.is_plain:
-                memory.enter(parameter, program.policy.of(layer).param, is_first=is_first)
+                param = program.policy_of(layer, "optimizer").param
+                memory.enter(parameter, param, is_first=is_first)
+                if is_first and PrecisionSite(layer, PARAMETERS) in program.options.restoring.moved:
+                    values = host_values(parameter)
+                    values[...] = nudged(values, param)
             if is_new:
                 program.changer.follow(parameter)
                 program.observer.note_weights(parameter)
+
+    def _name_for_shadows(self, module: torch.nn.Module, layer: str) -> dict[int, str]:
+        """Names of a module's parameters by identity; its buffers have theirs."""
+        shadowing = self._program.shadowing
+        if shadowing is None or not shadowing.is_on:
+            return {}
+        for name, buffer in module.named_buffers(recurse=False):
+            shadowing.name(buffer, f"{layer}.{name}")
+        named = module.named_parameters(recurse=False)
+        return {id(parameter): f"{layer}.{name}" for name, parameter in named}
 
     def _is_first(self, parameter: torch.Tensor) -> bool:
         """Whether a parameter of a module enters for the first time."""

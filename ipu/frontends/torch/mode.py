@@ -21,6 +21,7 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import is_of_lists, one_by_one
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
     EIGHTHS,
@@ -79,6 +80,7 @@ class ModeSession(Protocol):
     account: Account
     halves_by_policy: bool
     listing: Listing | None
+    shadowing: Shadowing | None
 
     def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
@@ -121,9 +123,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         way = self._ways.get(id(func))
         if way is None:
-            way = self._ways[id(func)] = ResolvedOverload(
-                func, self._plan(func), _written(func), func in _LIKE
-            )
+            way = self._ways[id(func)] = self._resolved(func)
         program, account = self._program, self._program.account
         noted = account.noted
         if program.listing is not None:
@@ -156,6 +156,12 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         return error
 
     # How ------------------------------------------------------------------------------------
+
+    def _resolved(self, func: Any) -> ResolvedOverload:
+        plan, written, shadowing = self._plan(func), _written(func), self._program.shadowing
+        if shadowing is not None:
+            plan = shadowing.beside(func, written, plan)
+        return ResolvedOverload(func, plan, written, func in _LIKE)
 
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""

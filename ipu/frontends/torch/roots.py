@@ -46,12 +46,16 @@ class Roots:
         #: Of the program's gradient scaler.
         self._scale = 1.0
         recorder.scale = factor
+        #: Called with each loss that a backward pass begins at.
+        self.on_loss: Callable[[torch.Tensor], None] | None = None
 
     def note_loss(self, root: torch.Tensor) -> None:
         """A backward pass begins at a tensor of one element; one of torch.func has no number."""
         self._check()
         if stored(root) is None:
             return
+        if self.on_loss is not None:
+            self.on_loss(root)
         value = float(root.detach())
         self._recorder.loss(self._step(), value / self._scale, self._memory.origins(root))
         fmt = FORMATS.get(root.dtype)

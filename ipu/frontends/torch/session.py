@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
@@ -24,6 +26,8 @@ import fpsim
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
+from ipu.frontends.processes.programs import ProgramError
+from ipu.frontends.processes.seeding import seeded
 from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
@@ -42,29 +46,39 @@ from ipu.frontends.torch.recompute import repeating
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import FORMATS, Memory, tensors_of
+from ipu.learn.policy import Policy
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
 from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
+from ipu.run.diagnosis import Diagnosis, Replay, diagnose
+from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
 from ipu.run.policies import PolicyArgument
+from ipu.run.restoring import NOTHING_RESTORED, Restoring
 from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.shadow import Shadow, check_shadow_steps
 from ipu.run.ways import Way
 
-__all__ = ["Session", "machine"]
+__all__ = ["EnoughError", "Session", "machine"]
 
 #: What a program lacks of which nothing reaches the machine.
 _UNREACHED = (
     "A session sees operations of PyTorch on floating-point tensors of the CPU, in this process "
     "and inside of `with machine(...)`: compute with those"
 )
+
+
+class EnoughError(BaseException):
+    """A run has made the steps that were asked for; programs that catch exceptions let it pass."""
 
 
 class Session(Run):
@@ -124,6 +138,10 @@ class Session(Run):
         self.replicas: Alone = ALONE
         #: Where the program's operations are listed until its processes have met; see `listed`.
         self.listing: Listing | None = None
+        #: The step before which the program is stopped, or -1.
+        self._last_step = -1
+        #: Shadows in binary64, where they are asked for.
+        self.shadowing: Shadowing | None = None
         self._stack: ExitStack | None = None
         self._start_counts()
 
@@ -236,14 +254,22 @@ class Session(Run):
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
         device.tensor = name
+        self.memory.is_moved = call.is_moved
         return call
+
+    def policy_of(self, layer: str, direction: str) -> Policy:
+        """The policy of operations of a layer and direction; see `ipu.run.restoring`."""
+        restoring, policy = self.options.restoring, self.policy.of(layer)
+        return policy if restoring.is_empty else restoring.policy(policy, layer, direction)
 
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where
         if self._patterns:
             self.layer_names.add(layer)
-        call = Call(self, self.policy.of(layer), layer, direction, self.memory)
+        policy = self.policy_of(layer, direction)
+        call = Call(self, policy, layer, direction, self.memory)
+        call.is_moved = self.options.restoring.moves(layer, direction)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)
@@ -415,6 +441,10 @@ class Session(Run):
         self.step += 1
         self.replicas.stepped(self.step)
         self._has_stepped = True
+        if self.shadowing is not None:
+            self.shadowing.end_step()
+        if self.step == self._last_step:
+            raise EnoughError
         self._undo = None
         self._may_have_stepped = False
         self._status_of_passes = 0
@@ -446,6 +476,28 @@ class Session(Run):
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands)
 
+    def stop_after(self, steps: int) -> None:
+        """The program is stopped by `EnoughError` after so many steps of an optimiser."""
+        self._last_step = self.first_step + steps
+
+    def shadow(self, steps: int = 1) -> Shadow:
+        """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.
+
+        The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
+        Only operations inside of the session are followed: what a tensor holds when it is first
+        read there is its shadow too.
+
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
+                  RuntimeError inside of the session.
+        """
+        if Session._open is self:
+            raise RuntimeError("shadow(steps) is asked for before the session is entered")
+        self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
+        self.shadowing = Shadowing(self._shadow, self)
+        self.roots.on_loss = self.shadowing.loss
+        self.changer.on_scaled = self.shadowing.scaled
+        return self._shadow
+
     # Recomputation --------------------------------------------------------------------------
 
     def _mark(self) -> tuple[ReplayStart, tuple[str, ...], int]:
@@ -476,6 +528,8 @@ class Session(Run):
         first_step    steps before this session are in no count either.
         """
         self.step_done(self.step)
+        if self.shadowing is not None:
+            self.shadowing.finish()
         operations = self.account.summary()["operations"]
         has_computed = operations["machine"] or operations["host"]
         return {
@@ -492,6 +546,56 @@ class Session(Run):
 
     # Trials ---------------------------------------------------------------------------------
 
+    def diagnose(self, step: Step, steps: int = 10, seconds: float = 60.0) -> Diagnosis:
+        """What hurts a program and what mends it, each statement tested; see `ipu.run.diagnosis`.
+
+        step      as of `advise`: makes model, optimiser and data from a seed, and trains.
+        steps     of an optimiser, after which each run stops.
+        seconds   after which no further run begins.
+
+        Raises    TypeError for a step that is no function; RuntimeError inside of the session.
+        """
+        if not callable(step):
+            raise TypeError(f"step={step!r} is no function; give one that trains once")
+        self.check_closed()
+
+        def body(again: Session) -> None:
+            again.tried(step, 0)
+
+        replay = self.replaying(check_shadow_steps(steps), body)
+        return diagnose(replay, self.way, steps, seconds)
+
+    def replaying(self, steps: int, body: Callable[[Session], None]) -> Replay:
+        """Runs for a diagnosis: from the same seeds, of so many steps, without output.
+
+        body    runs the program in a session, which it enters.
+        """
+
+        def run(way: Way, restoring: Restoring, has_shadow: bool) -> Outcome:
+            wide = way.changes.wide_states or restoring.widens_updates
+            way = replace(way, changes=replace(way.changes, wide_states=wide))
+            again = self.again(way, self.options.seed, restoring)
+            if has_shadow:
+                again.shadow(steps)
+            again.stop_after(steps)
+            error = ""
+            with ExitStack() as stack:
+                stack.enter_context(seeded(0))
+                stack.enter_context(warnings.catch_warnings())
+                stack.enter_context(redirect_stdout(io.StringIO()))
+                stack.enter_context(redirect_stderr(io.StringIO()))
+                warnings.simplefilter("ignore")
+                try:
+                    body(again)
+                except EnoughError:
+                    pass
+                except (ProgramError, ValueError, NotImplementedError, ArithmeticError) as stopped:
+                    error = str(stopped).partition("\n")[0]
+            report = again.report()
+            return Outcome(report["losses"], report, error)
+
+        return run
+
     def check_closed(self) -> None:
         """Refuse trials inside of a session.
 
@@ -500,9 +604,15 @@ class Session(Run):
         if Session._open is not None:
             raise RuntimeError("advise(step) opens sessions of its own; leave this one first")
 
-    def again(self, way: Way, seed: int) -> Session:
-        """A session like this one, in another way and with another seed, that counts."""
-        return _make(self.options.in_way(way, seed), self._unit, self._first)
+    def again(
+        self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED
+    ) -> Session:
+        """A session like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
+        options = replace(self.options.in_way(way, seed), restoring=restoring)
+        return _make(options, self._unit, self._first)
 
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this session; torch's generator is as it was before."""

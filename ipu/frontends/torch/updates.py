@@ -32,6 +32,7 @@ from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import WeightObserver
+from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
 from ipu.ops.updates.together import UpdateRequest, together_on
@@ -72,6 +73,7 @@ class Stepping(Protocol):
     observer: WeightObserver
     changer: Changer
     is_counting: bool
+    shadowing: Shadowing | None
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -118,10 +120,15 @@ class StepRows:
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
             arguments = dict(zip(names, args, strict=False)) | kwargs
-            if self.takes(name, row, arguments):
-                self._run(name, row, arguments)
-            else:
+            shadowing = self._program.shadowing
+            if not self.takes(name, row, arguments):
                 torchs(*args, **kwargs)
+            elif shadowing is not None and shadowing.is_on:
+                lists = ("params", "grads", *LISTS[name])
+                with shadowing.updating(f"torch.optim.{name}", torchs, arguments, lists):
+                    self._run(name, row, arguments)
+            else:
+                self._run(name, row, arguments)
 
         return step
 

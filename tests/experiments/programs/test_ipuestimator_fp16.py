@@ -14,6 +14,13 @@ NEEDS = pytest.mark.skipif(
     find_spec("tensorflow") is None or sys.version_info >= (3, 14),
     reason="tensorflow is not installed; run: make test-tensorflow",
 )
+def units_used():
+    """Matrix units of the latest machine."""
+    from ipu.frontends.tensorflow.engine.current import current
+
+    return set(current().device.units_used)
+
+
 SMALL = ("--limit", "64", "--batch-size", "16", "--epochs", "2", "--no-warm-up")
 
 
@@ -29,6 +36,7 @@ def test_epochs_lower_the_loss_and_a_checkpoint_goes_on(precision, capsys, tmp_p
     losses = [float(x) for x in re.findall(r"^epoch \d: loss ([\d.]+)$", printed, re.MULTILINE)]
     assert len(losses) == 2
     assert losses[1] < losses[0]
+    assert {unit.endswith("F16_F32") for unit in units_used()} == {precision == "mixed"}
     assert printed.endswith("Program ran successfully\n")
     assert main([precision, *SMALL, *folder, "--epochs", "3"]) == 0
     resumed = re.findall(r"^epoch (\d)", capsys.readouterr().out, re.MULTILINE)

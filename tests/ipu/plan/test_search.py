@@ -17,21 +17,15 @@ from ipu.machine import FpCtl
 from ipu.machine.target import MK2
 from ipu.plan.binding import bounds
 from ipu.plan.chain import ChainLayer, ChainRanges, LayerChain
-from ipu.plan.cycles import Rates, timeline
-from ipu.plan.memory import Holding, code_bytes, lives, peaks
+from ipu.plan.cycles import Rates
+from ipu.plan.memory import Holding, code_bytes
 from ipu.plan.plan import Plan
 from ipu.plan.search import POPTORCH, TENSORFLOW, PlanSpace, evaluate, front, search
 from ipu.plan.trainer import PlanTrainer
 from ipu.plan.written import HEADS, cells, evidence, search_lines, times, verdict
-from tests.ipu.plan.chains import chain_of
+from tests.ipu.plan.chains import chain_of, costs, faster_by_chance
 from tests.ipu.plan.networks import batch
 from tests.tiers import pick
-
-
-def costs(plan, stages):
-    """Cycles and the largest peak, by the timeline and the rows of memory themselves."""
-    cycles = max(event.start + event.cycles for event in timeline(plan, stages))
-    return cycles, max(peak.bytes for peak in peaks(lives(plan, stages)).values())
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -67,17 +61,9 @@ def test_the_front_of_a_small_chain_is_that_of_all_plans():
 
 @pytest.mark.parametrize("n_layers", [12, 40])
 def test_no_plan_by_chance_beats_the_best_of_its_memory(n_layers):
-    chain, rng = chain_of(n_layers, seed=n_layers), random.Random(7)
-    space = PlanSpace(4, 32, POPTORCH, offloads=((), ("state",)))
-    result = search(chain, space)
-    plans = list(space.plans(chain))
-    for _ in range(200):
-        plan = rng.choice(plans)
-        cuts = sorted(rng.sample(range(1, n_layers), plan.n_stages - 1))
-        cycles, size = costs(plan, chain.stages(cuts))
-        as_small = [row.cycles for row in result.rows if row.bytes <= size] or [np.inf]
-        fastest = min(as_small)
-        assert fastest <= cycles * (1 + 1e-12), (plan, cuts)
+    chain = chain_of(n_layers, seed=n_layers)
+    result = search(chain, PlanSpace(4, 32, POPTORCH, offloads=((), ("state",))))
+    assert not list(faster_by_chance(result, 200))
 
 
 def test_layers_that_share_a_variable_stay_on_one_ipu():

@@ -91,6 +91,8 @@ class Call(Site):
     memory: Memory
     #: Data type of the result.
     dtype: torch.dtype = torch.float32
+    #: Results are moved by a unit in the last place, as the control of a diagnosis.
+    is_moved: bool = False
     #: What `result` rounds into, where operands were taken in binary32 by `terms`.
     narrow: Format | None = None
 

@@ -71,6 +71,9 @@ def test_a_report_has_the_plan_as_words_files_and_a_picture(tmp_path):
     assert "slots, time and memory" in (out / "index.html").read_text()
     names = {path.name for path in (out / "plan").iterdir()}
     assert names == {"schedule.json", "account.json", "trace.json", "plan.png", "which"}
+    page = (out / "plan" / "which" / "index.html").read_text()
+    assert "4 micro-batches of an update" in page
+    assert "config.auto_select_ipus = " in page
     account = json.loads((out / "plan" / "account.json").read_text())
     assert [row["parameter_bytes"] for row in account["figures"]] == [4 * 20, 4 * 10]
     assert account["stash"]["held"] == [3, 1]

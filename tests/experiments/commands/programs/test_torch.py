@@ -110,6 +110,8 @@ def test_a_plan_is_told_and_memory_is_checked_unless_switched_off(
         assert plan[0] == "2 stages on IPU 0 1, popart, 6 slots"
         names = {path.name for path in (out / "plan").iterdir()}
         assert names == {"schedule.json", "account.json", "trace.json", "plan.png", "which"}
+        page = (out / "plan" / "which" / "index.html").read_text()
+        assert "options.Training.gradientAccumulation(4)" in page
 
 
 @needs_torch

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.frontends.poptorch.plan_code import plan_code
 from ipu.plan.plan import Plan
 from tests.ipu.frontends.poptorch.framework import poptorch, torch
+
+plan_code = pytest.importorskip("ipu.frontends.poptorch.plan_code").plan_code
+
 
 
 class Model(torch.nn.Module):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.frontends.torch import machine
-from ipu.frontends.torch.metering import StepMeasured
-from tests.ipu.frontends.torch.framework import torch
+from ipu.plan.search import POPTORCH, PlanSpace, search
+from tests.ipu.frontends.torch.framework import machine, torch
+from tests.ipu.plan.chains import faster_by_chance
+
+StepMeasured = pytest.importorskip("ipu.frontends.torch.metering").StepMeasured
+
 
 
 class Net(torch.nn.Module):
@@ -129,3 +132,15 @@ def test_evaluation_before_training_is_not_measured():
         train()
     assert meter.chain.infeed_bytes == 4 * 6 * 4
     assert meter.chain.stage(0, 3).state_bytes == 0
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("net", ["transformer", "residual"])
+def test_no_plan_by_chance_is_faster_for_a_real_network(net):
+    layers = [torch.nn.TransformerEncoderLayer(6, 2, 16, 0.0, batch_first=True) for _ in range(12)]
+    if net == "residual":
+        layers = [Net() if i % 2 == 0 else torch.nn.Linear(8, 6) for i in range(8)]
+    chain, _ = measured(torch.nn.Sequential(*layers))
+    result = search(chain, PlanSpace(4, 32, POPTORCH))
+    assert len(chain) >= 8
+    assert not list(faster_by_chance(result, 200))

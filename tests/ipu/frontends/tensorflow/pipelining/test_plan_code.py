@@ -6,11 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from ipu.frontends.tensorflow.pipelining.checks import planned
-from ipu.frontends.tensorflow.pipelining.plan_code import plan_code
-from ipu.frontends.tensorflow.settings import system
 from ipu.plan.plan import Plan
 from tests.ipu.frontends.tensorflow.framework import ipu
+
+_ROOM = "ipu.frontends.tensorflow"
+planned = pytest.importorskip(f"{_ROOM}.pipelining.checks").planned
+plan_code = pytest.importorskip(f"{_ROOM}.pipelining.plan_code").plan_code
+system = pytest.importorskip(f"{_ROOM}.settings.system")
+
 
 
 @pytest.mark.parametrize("plan", [

@@ -150,7 +150,7 @@ def test_a_killed_worker_ends_the_other(tmp_path):
         second.send_signal(signal.SIGKILL)
         status, _, errors = ended(first, 30)
     assert status == 3
-    told = r"^fpsim: worker 1 at localhost:\d+ is gone \(step \d+\); the\w* .*complete checkpoint"
+    told = r"^fpsim: worker 1 at localhost:\d+ is gone \(step \d+\); the\w* .*checkpoint"
     assert re.search(told, errors, re.MULTILINE), errors
 
 

@@ -25,6 +25,8 @@ from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
 )
 from tests.tiers import reaches  # noqa: E402
 
+#: Steps whose values in binary64 are carried along.
+SHADOW = 6
 #: Of the first sentences, those that must name the cause.
 BAR = 0.95
 
@@ -45,6 +47,7 @@ def run_of(tmp_path, text, policy, seed=0):
     path.write_text(text)
     way = Way.parse(policy)
     run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
+    run.shadow(SHADOW)
     with contextlib.redirect_stdout(io.StringIO()):
         assert run_program(run, path, []) == 0
     report = run.report()

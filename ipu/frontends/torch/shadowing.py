@@ -1,0 +1,470 @@
+"""Shadows of torch's tensors: every operation runs once more in float64, by torch itself.
+
+A shadow belongs to memory, as the values do: views and operations in place find it there. What is
+computed of whole numbers alone, random numbers, and operations that torch has no float64 kernel
+for begin anew from the machine's values; the last are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ipu.frontends.torch.exact import is_exact
+from ipu.frontends.torch.layers import Layers
+from ipu.frontends.torch.values import is_abstract, tensors_of
+from ipu.machine.device import Device
+from ipu.run.account import split_name
+from ipu.run.shadow import Shadow, motion
+
+__all__ = ["Shadowing"]
+
+#: They write statistics of a batch that their schemas do not tell of.
+_STATISTICS = {"native_batch_norm": (3, 4), "_native_batch_norm_legit": (3, 4)}
+#: The scale of a gradient scaler is a number of the program, as random ones are.
+_OF_HOST = frozenset(("_amp_update_scale_",))
+#: What fills memory anew: where a motion begins.
+_FILLING = frozenset((
+    "zero_", "fill_", "uniform_", "normal_", "bernoulli_", "exponential_", "log_normal_",
+    "cauchy_", "geometric_", "random_",
+))
+#: Selections whose result is an operand or a limit: where it is which, is a choice.
+_CLIPPING = frozenset((
+    "relu", "relu_", "clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_",
+    "hardtanh", "hardtanh_", "threshold", "maximum", "minimum",
+))
+
+
+class _Slot:
+    """The shadow of one piece of memory.
+
+    flat      its numbers, in the order of memory.
+    error     relative, of the operation that wrote it last.
+    """
+
+    __slots__ = (
+        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "operation", "shape",
+        "steps",
+    )
+
+    def __init__(self, flat: torch.Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
+        self.flat, self.dtype, self.error = flat, dtype, error
+        #: Its numbers are of the program; False of memory that nothing was written to yet.
+        self.is_filled = True
+        #: The machine's and the shadow's values before the first write in place.
+        self.before: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.shape: tuple[int, ...] = ()
+        self.operation = self.line = ""
+        #: An optimiser's step wrote it last.
+        self.is_state = False
+        self.steps: set[int] = set()
+
+
+class _Twin(NamedTuple):
+    """An operation in float64.
+
+    local    of the machine's operands; None: it rounds nothing.
+    shadow   of their shadows.
+    error    the largest relative error of an operand.
+    """
+
+    local: Any
+    shadow: Any
+    error: float
+
+
+class ShadowSession(Protocol):
+    """What shadows ask of a session."""
+
+    device: Device
+    layers: Layers
+    step: int
+
+
+class Shadowing:
+    """The shadows of a session.
+
+    account    is told of errors, choices and motions.
+    """
+
+    def __init__(self, account: Shadow, session: ShadowSession) -> None:
+        self.account, self._session = account, session
+        self._slots: WeakKeyDictionary[Any, _Slot] = WeakKeyDictionary()
+        self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._last = session.step + account.steps
+        #: An operation runs, whose own operations are part of it.
+        self._is_inside = False
+        self.is_on = True
+
+    # Memory ---------------------------------------------------------------------------------
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """The shadow of a tensor, as a view of the shadow's memory."""
+        return self._slot(x).flat.as_strided(x.size(), x.stride(), x.storage_offset())
+
+    def name(self, x: torch.Tensor, name: str) -> None:
+        """A parameter or buffer of a module has this name, and these values at first."""
+        if self.is_on and _is_real(x):
+            with _disable_current_modes():
+                self._slot(x)
+            self._names.setdefault(x.untyped_storage(), name)
+
+    def scaled(self, source: torch.Tensor, result: torch.Tensor, factor: float) -> None:
+        """A tensor that the session made is `factor` times another one."""
+        if self.is_on:
+            with _disable_current_modes():
+                self._attach(result, self.value(source) * factor, self._slot(source).error)
+
+    def _slot(self, x: torch.Tensor) -> _Slot:
+        storage = x.untyped_storage()
+        slot = self._slots.get(storage)
+        if slot is None or slot.flat.numel() != storage.nbytes() // x.element_size():
+            slot = self._slots[storage] = _Slot(_flat(storage, x.dtype), x.dtype)
+        return slot
+
+    def _attach(self, x: torch.Tensor, shadow: torch.Tensor, error: float) -> None:
+        """A new tensor has this shadow."""
+        storage = x.untyped_storage()
+        n = storage.nbytes() // x.element_size()
+        if n == x.numel() and x.is_contiguous():
+            flat = shadow.contiguous().reshape(-1)
+        else:
+            flat = torch.zeros(n, dtype=torch.float64)
+            flat.as_strided(x.size(), x.stride(), x.storage_offset()).copy_(shadow)
+        self._slots[storage] = _Slot(flat, x.dtype, error)
+
+    # Operations -----------------------------------------------------------------------------
+
+    def beside(
+        self, func: Any, written: Sequence[int | str], compute: Callable[[Any, Any], Any]
+    ) -> Callable[[Any, Any], Any]:
+        """How an overload runs whose shadow is computed beside it.
+
+        compute    gives the machine's result.
+        """
+        base = func._schema.name.partition("::")[2]
+        written = (*written, *_STATISTICS.get(base, ()))
+
+        def run(args: Any, kwargs: Any) -> Any:
+            if self._is_inside or not self.is_on:
+                return compute(args, kwargs)
+            return self._run(func, written, args, kwargs, compute)
+
+        return run
+
+    def _run(
+        self, func: Any, written: Sequence[int | str], args: Any, kwargs: Any,
+        compute: Callable[[Any, Any], Any],
+    ) -> Any:
+        base = func._schema.name.partition("::")[2]
+        targets = [x for x in tensors_of(*_written_of(written, args, kwargs)) if _is_real(x)]
+        operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
+        is_move = func.is_view and not targets
+        for x in targets:
+            self._note_write(x, base)
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        twin = None
+        is_random = (is_random and base != "native_dropout") or base in _OF_HOST
+        if operands and not is_move and not is_random:
+            twin = self._twin(func, base, written, args, kwargs, operands)
+        self._is_inside = True
+        try:
+            result = compute(args, kwargs)
+        finally:
+            self._is_inside = False
+        if is_move or (not operands and not any(map(_is_real, _results(result)))):
+            return result
+        if is_random:
+            self._drop(targets or _results(result))
+        elif "empty" in base:
+            for x in filter(_is_real, _results(result)):
+                self._slot(x).is_filled = False
+        elif operands:
+            self._take(func, base, twin, result, targets, operands)
+        else:
+            self._made(func, args, kwargs, result)
+        return result
+
+    def _twin(
+        self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
+        operands: Sequence[torch.Tensor],
+    ) -> _Twin | None:
+        """The operation in float64; None, and told, where torch has no kernel for it."""
+        error = max(self._slot(x).error for x in operands)
+        call = _AS.get(base, func)
+        try:
+            local = None
+            if not is_exact(func):
+                local = _call(call, written, args, kwargs, _wide)
+            shadow = _call(call, written, args, kwargs, self.value)
+        except (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError) as problem:
+            self.account.rejoined(str(func), str(problem).partition("\n")[0][:80])
+            return None
+        return _Twin(local, shadow, error)
+
+    def _take(
+        self, func: Any, base: str, twin: _Twin | None, result: Any,
+        targets: Sequence[torch.Tensor], operands: Sequence[torch.Tensor],
+    ) -> None:
+        """Results have their shadows; what they are beside them is told."""
+        results = list(_results(result))
+        if twin is None:
+            self._drop([*targets, *results])
+            return
+        shadows = list(_results(twin.shadow))
+        locals_ = list(_results(twin.local)) if twin.local is not None else [None] * len(shadows)
+        present = {x.untyped_storage()._cdata for x in (*targets, *operands)}
+        key = self._key(func, is_placed=twin.local is not None)
+        if base == "native_dropout":  # the mask is the machine's
+            shadows, locals_ = (
+                [x[0] * results[1] / (1 - x[1]), results[1]] for x in (twin.shadow, twin.local))
+        for x, shadow, local in zip(results or targets, shadows, locals_, strict=False):
+            if x.is_complex():
+                self.account.rejoined(str(func), "complex numbers have no shadow")
+            if not _is_real(x):
+                self._choices(key, x, shadow)
+                continue
+            error = twin.error
+            if local is not None and x.numel():
+                machine = _wide(x)
+                error = self.account.compared(
+                    key, machine.numpy(), local.numpy(), shadow.numpy(), twin.error)
+            if base in _CLIPPING:
+                first = operands[0]
+                if first.shape == x.shape and x.untyped_storage()._cdata not in present:
+                    self._choices(key, x == first, shadow == self.value(first))
+            if x.untyped_storage()._cdata in present:
+                self._slot(x).error = error
+            else:
+                self._attach(x, shadow, error)
+
+    def _made(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Numbers were made of whole numbers or of constants: in float64 none is rounded."""
+        takes = any(a.name == "dtype" for a in func._schema.arguments)
+        if not takes or not isinstance(result, torch.Tensor):
+            return
+        wide = {**kwargs, "dtype": torch.float64}
+        self._attach(result, func(*args, **wide), 0.0)
+
+    def _choices(self, key: tuple[str, str, str], machine: Any, shadow: Any) -> None:
+        """Whole numbers or truth values of the machine, and of the shadow."""
+        if not isinstance(machine, torch.Tensor) or machine.shape != getattr(shadow, "shape", None):
+            return
+        if not (shadow.is_floating_point() or is_abstract(machine)):
+            differing = int((machine != shadow).sum())
+            self.account.branched(key, self._session.step, differing, machine.numel())
+
+    def _drop(self, tensors: Sequence[torch.Tensor] | Iterator[torch.Tensor]) -> None:
+        """The shadows of these begin anew from the machine's values."""
+        for x in tensors:
+            slot = self._slots.get(x.untyped_storage())
+            if slot is not None and _is_real(x):
+                slot.flat, slot.error = _flat(x.untyped_storage(), x.dtype), 0.0
+
+    def _key(self, func: Any, *, is_placed: bool) -> tuple[str, str, str]:
+        """Layer, direction and name of the operation that ran.
+
+        is_placed    the session has placed it; one that rounds nothing it may not have.
+        """
+        operation, layers = str(func).rpartition(".")[0], self._session.layers
+        if is_placed:
+            return *split_name(self._session.device.tensor), operation
+        in_pass = torch._C._current_graph_task_id() != -1
+        direction = "backward" if in_pass else "optimizer" if layers.in_update else "forward"
+        return layers.stack[-1] if layers.stack else "", direction, operation
+
+    # Updates --------------------------------------------------------------------------------
+
+    @contextmanager
+    def updating(
+        self, operation: str, function: Callable[..., None], arguments: Mapping[str, Any],
+        lists: Sequence[str],
+    ) -> Iterator[None]:
+        """Inside, an update of the machine computes what torch's function of a step does.
+
+        lists    the arguments that are lists of parameters, gradients and slots, in that order.
+        """
+        with _disable_current_modes():
+            for name in (*lists[:1], *lists[2:]):
+                for x in filter(_is_real, arguments[name]):
+                    self._note_write(x, operation)
+            local, shadow = (
+                _stepped(function, arguments, lists, read) for read in (_wide, self.value))
+        yield
+        with _disable_current_modes():
+            for name in (*lists[:1], *lists[2:]):
+                for x, near, far in zip(arguments[name], local[name], shadow[name], strict=True):
+                    if _is_real(x):
+                        self._updated(operation, x, near, far)
+
+    def _updated(
+        self, operation: str, x: torch.Tensor, local: torch.Tensor, shadow: torch.Tensor
+    ) -> None:
+        """A parameter or slot after its update."""
+        slot = self._slots.get(x.untyped_storage())
+        error = self.account.compared(
+            ("optimizer", "optimizer", operation), _wide(x).numpy(), local.numpy(),
+            shadow.numpy(), 0.0 if slot is None else slot.error)
+        if slot is None:
+            self._attach(x, shadow, error)
+        else:
+            slot.error = error
+
+    # Steps ----------------------------------------------------------------------------------
+
+    def loss(self, root: torch.Tensor) -> None:
+        """A backward pass begins at a tensor of one element."""
+        if self.is_on and _is_real(root):
+            with _disable_current_modes(), torch.no_grad():
+                machine, shadow = float(root.detach()), float(self.value(root.detach()))
+            self.account.loss(self._session.step, machine, shadow)
+
+    def _note_write(self, x: torch.Tensor, operation: str) -> None:
+        slot = self._slot(x)
+        if not slot.is_filled or operation in _FILLING:
+            slot.is_filled, slot.before = True, None
+            slot.steps.clear()
+            return
+        if slot.before is None:
+            slot.before = _flat(x.untyped_storage(), x.dtype), slot.flat.clone()
+        slot.steps.add(self._session.step)
+        slot.is_state = self._session.layers.in_update
+        slot.shape, slot.operation = tuple(x.shape), operation
+        slot.line = self.account.line() if not slot.line else slot.line
+
+    def end_step(self) -> None:
+        """A step is over."""
+        if self._session.step >= self._last:
+            self.finish()
+
+    def finish(self) -> None:
+        """The last step is over: what moved is told, and memory is free again."""
+        if not self.is_on:
+            return
+        self.is_on = False
+        with _disable_current_modes():
+            self._tell_motions()
+        self._slots.clear()
+        self._names.clear()
+
+    def _tell_motions(self) -> None:
+        several = min(2, self.account.steps)
+        for storage, slot in list(self._slots.items()):
+            if slot.before is None or len(slot.steps) < several:
+                continue
+            machine, shadow = slot.before
+            ends = _flat(storage, slot.dtype), slot.flat
+            if ends[0].numel() != machine.numel():
+                continue
+            how = motion((machine.numpy(), ends[0].numpy()), (shadow.numpy(), ends[1].numpy()))
+            if how is not None:
+                self.account.moved(
+                    self._names.get(storage, ""), slot.shape, how, line=slot.line,
+                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state)
+
+
+# Tensors ----------------------------------------------------------------------------------------
+
+
+def _is_real(x: Any) -> bool:
+    """Whether a value is a tensor of real numbers in memory."""
+    return (
+        isinstance(x, torch.Tensor) and x.dtype.is_floating_point and x.layout is torch.strided
+        and not is_abstract(x)
+    )
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """A copy in float64."""
+    return x.detach().to(torch.float64, copy=True)
+
+
+def _flat(storage: Any, dtype: torch.dtype) -> torch.Tensor:
+    """All of a piece of memory in float64."""
+    numbers = torch.empty(0, dtype=dtype)
+    numbers.set_(storage, 0, (storage.nbytes() // numbers.element_size(),), (1,))
+    return numbers.to(torch.float64, copy=True)
+
+
+def _stepped(
+    function: Callable[..., None], arguments: Mapping[str, Any], lists: Sequence[str],
+    read: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, Any]:
+    """The arguments of torch's function of a step after it, with real tensors as `read` gives."""
+    twins = {
+        name: [read(x) if _is_real(x) else x for x in value] if name in lists else value
+        for name, value in arguments.items()
+    }
+    function(**twins)
+    return twins
+
+
+def _all_tensors(args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    yield from tensors_of(args, kwargs)
+
+
+def _results(result: Any) -> Iterator[Any]:
+    """The tensors of a result, in order."""
+    for x in result if isinstance(result, (tuple, list)) else (result,):
+        if isinstance(x, (tuple, list)):
+            yield from _results(x)
+        elif isinstance(x, torch.Tensor):
+            yield x
+
+
+def _written_of(
+    written: Sequence[int | str], args: Any, kwargs: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that are written."""
+    values = [
+        kwargs.get(i) if isinstance(i, str) else args[i] if i < len(args) else None
+        for i in written
+    ]
+    return values, {}
+
+
+def _call(
+    func: Any, written: Sequence[int | str], args: Any, kwargs: Any,
+    read: Callable[[torch.Tensor], torch.Tensor],
+) -> Any:
+    """The operation in float64, with real tensors as `read` gives them."""
+
+    def mapped(x: Any, *, is_written: bool) -> Any:
+        if _is_real(x):
+            return read(x)
+        if isinstance(x, torch.Tensor):
+            return x.clone() if is_written else x
+        if isinstance(x, (list, tuple)):
+            return type(x)(mapped(item, is_written=is_written) for item in x)
+        if isinstance(x, torch.dtype) and x.is_floating_point:
+            return torch.float64
+        return x
+
+    places = [mapped(x, is_written=i in written) for i, x in enumerate(args)]
+    names = {name: mapped(x, is_written=name in written) for name, x in kwargs.items()}
+    return func(*places, **names)
+
+
+def _unscale(
+    gradients: Sequence[torch.Tensor], is_infinite: torch.Tensor, inverse: torch.Tensor
+) -> None:
+    """Of a gradient scaler: the gradients are divided; what it found is the machine's."""
+    for gradient in gradients:
+        gradient.mul_(inverse)
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool | None = None) -> tuple[torch.Tensor, float]:
+    """What is dropped out later, by the machine's mask."""
+    return x, p if train is None or train else 0.0
+
+
+#: Operations that torch's own kernels do not compute in float64 as they are.
+_AS: dict[str, Callable[..., Any]] = {
+    "_amp_foreach_non_finite_check_and_unscale_": _unscale,
+    "native_dropout": _dropout,
+}

@@ -1,0 +1,374 @@
+"""Diagnosis: why a program is harmed by its formats, by running it again and again.
+
+Runs are bit-exact, so one run of a set of sites (`ipu.run.restoring`) is an experiment without
+noise. All runs begin at the same seeds and stop after the same few steps.
+
+    harm         the mean distance of the losses from binary32's, step by step, beside what
+                 binary32's losses go through (their fall, or their deviation where that is more).
+    ill          the harm is above 5 %, or the run still shows a symptom of the first one's
+                 (`ipu.run.causes`): what never reaches the loss counts too.
+    necessary    sites that must be given back together for the harm to go: none can be left out.
+    sufficient   sites that bring it on by themselves, everything else in binary32.
+    control      results of a necessary site moved by a unit in the last place, in place of being
+                 given back. Where that cures the program too, the site is no cause.
+    remedy       what the report advises, and the layers of the necessary sites in binary32: each
+                 was run, and is told with the harm that is left.
+
+Evidence    ASSUMED: the bound of harm.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fpsim.state.processor import usual_arithmetic
+from ipu.learn.policy import FP32
+from ipu.run.advice import find_advice
+from ipu.run.causes import Cause, find_causes
+from ipu.run.changes import number_text
+from ipu.run.endpoints import Outcome
+from ipu.run.restoring import (
+    NOTHING_RESTORED,
+    SUMS,
+    UPDATE,
+    PrecisionSite,
+    Restoring,
+    sites_of,
+)
+from ipu.run.subsets import smallest
+from ipu.run.ways import Way
+
+__all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_of",
+           "plain_diagnosis"]
+
+#: Runs the program in a way, with sites given back, and with shadow values or without.
+Replay = Callable[[Way, Restoring, bool], Outcome]
+#: What only a shadow shows.
+_BY_SHADOW = "drift"
+
+#: Harm above this is told.
+_HARM = 0.05
+#: Remedies that are tried, at most.
+_REMEDIES = 8
+#: Layers of necessary sites that are offered as a policy, at most.
+_LAYERS = 6
+
+
+@dataclass(frozen=True)
+class TriedRemedy:
+    """A way in which the program was run.
+
+    what    in words.
+    harm    that is left; `cures`: nothing of the harm and of its symptoms is.
+    """
+
+    what: str
+    way: Way
+    harm: float
+    cures: bool
+
+    def __str__(self) -> str:
+        verdict = "cures" if self.cures else "does not cure"
+        return f"{self.way}: {verdict}, harm {_percent(self.harm)}. {self.what}"
+
+
+@dataclass
+class Diagnosis:
+    """What hurts a program, tested.
+
+    answer      "healthy", "ill", or "binary32 does not train here".
+    sentence    the first cause, in words.
+    harm        of the run as it is.
+    necessary, sufficient    sites; `is_smallest`: there was time to try each.
+    chance      necessary sites whose control cured the program too.
+    remedies    those that cure first.
+    runs        of the program, and the seconds that they took.
+    """
+
+    way: Way
+    steps: int
+    answer: str = "healthy"
+    sentence: str = ""
+    harm: float = 0.0
+    losses: Sequence[float] = ()
+    reference: Sequence[float] = ()
+    necessary: list[PrecisionSite] = field(default_factory=list)
+    sufficient: list[PrecisionSite] = field(default_factory=list)
+    is_smallest: bool = True
+    chance: list[PrecisionSite] = field(default_factory=list)
+    remedies: list[TriedRemedy] = field(default_factory=list)
+    n_sites: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def cure(self) -> TriedRemedy | None:
+        """The first remedy that cures."""
+        return next((remedy for remedy in self.remedies if remedy.cures), None)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The page, in lines."""
+        yield f"{self.way}, the first {self.steps} steps beside binary32: {self.answer}"
+        yield f"  {self.sentence}"
+        yield (
+            f"  harm {_percent(self.harm)} of what binary32's losses go through; loss "
+            f"{_losses(self.losses)}, binary32 {_losses(self.reference)}"
+        )
+        if self.answer == "ill":
+            yield from self._tested()
+        yield f"{self.runs} runs, {self.seconds:.0f} s"
+
+    def _tested(self) -> Iterator[str]:
+        partly = "" if self.is_smallest else " (time ran out: not all of them may be needed)"
+        if self.necessary:
+            yield f"necessary: the harm goes if these are given back to binary32{partly}:"
+            yield from (f"  {site}" for site in self.necessary)
+            if len(self.necessary) > 1 and self.is_smallest:
+                yield "  they interact: with any one of them left low it stays"
+        else:
+            yield (
+                f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
+            )
+        if self.sufficient:
+            yield f"sufficient: it comes if only these are low{partly}:"
+            yield from (f"  {site}" for site in self.sufficient)
+        for site in self.chance:
+            yield f"chance: a unit in the last place in {site} cures it too, so that is no cause"
+        for remedy in self.remedies:
+            yield f"remedy {remedy}"
+        if not self.remedies:
+            yield "no remedy is known that could be tried"
+
+
+def _percent(harm: float) -> str:
+    return f"{harm:.1%}" if math.isfinite(harm) else "infinite"
+
+
+def _losses(losses: Sequence[float]) -> str:
+    return f"{losses[0]:.4g} → {losses[-1]:.4g}" if losses else "is not told"
+
+
+@usual_arithmetic
+def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
+    """The mean distance from the reference's losses, beside their fall or deviation.
+
+    >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
+    (0.5, inf)
+    """
+    n = min(len(losses), len(reference))
+    if len(losses) < len(reference) or not np.isfinite(losses).all():
+        return math.inf
+    if not n:
+        return 0.0
+    far = np.asarray(reference[:n], np.float64)
+    size = max(abs(float(far[0] - far[-1])), float(np.std(far)))
+    distance = float(np.mean(np.abs(np.asarray(losses[:n], np.float64) - far)))
+    return distance / size if size else (math.inf if distance else 0.0)
+
+
+class _Experiments:
+    """Runs of one program, each made once."""
+
+    def __init__(self, replay: Replay, way: Way, seconds: float) -> None:
+        self.way = way
+        self._replay = replay
+        self._begin, self._seconds = time.monotonic(), seconds
+        self._outcomes: dict[tuple[Way, Restoring], Outcome] = {}
+        self._has_shadow = True
+        self.reference = self.outcome(_binary32(way))
+        self.base = self.outcome(way)
+        self.symptoms = _kinds(self.base) - _kinds(self.reference)
+        self._has_shadow = _BY_SHADOW in self.symptoms
+
+    def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
+        key = way, restoring
+        if key not in self._outcomes:
+            self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
+        return self._outcomes[key]
+
+    def harm(self, outcome: Outcome) -> float:
+        return math.inf if outcome.error else harm_of(outcome.losses, self.reference.losses)
+
+    def is_ill(self, outcome: Outcome) -> bool:
+        return self.harm(outcome) > _HARM or bool(self.symptoms & _kinds(outcome))
+
+    def is_ill_with(
+        self, sites: Sequence[PrecisionSite], moved: Sequence[PrecisionSite] = ()
+    ) -> bool:
+        """Whether it is ill with these sites in binary32."""
+        return self.is_ill(self.outcome(self.way, Restoring(frozenset(sites), frozenset(moved))))
+
+    def has_time(self) -> bool:
+        return self.seconds < self._seconds
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    @property
+    def runs(self) -> int:
+        return len(self._outcomes)
+
+
+def diagnose(replay: Replay, way: Way, steps: int, seconds: float = 60.0) -> Diagnosis:
+    """Why a program is harmed in a way, and what mends it; each statement was run.
+
+    replay     runs the program, for so many steps and from the same seeds; its report has counted.
+    seconds    after which no further run begins.
+    """
+    runs = _Experiments(replay, way, seconds)
+    result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.reference.losses)
+    causes = find_causes(runs.base.report)
+    result.harm = runs.harm(runs.base)
+    result.sentence = runs.base.error or _sentence(causes, result.harm)
+    if not np.isfinite(runs.reference.losses).all() or "diverges" in _kinds(runs.reference):
+        result.answer = "binary32 does not train here"
+        result.sentence = _sentence(find_causes(runs.reference.report), result.harm)
+    elif runs.is_ill(runs.base):
+        result.answer = "ill"
+        _find_sites(result, runs)
+        result.remedies = _remedies(result, runs)
+    result.runs, result.seconds = runs.runs, runs.seconds
+    return result
+
+
+def _sentence(causes: Sequence[Cause], harm: float) -> str:
+    if causes:
+        return f"{causes[0].sentence}."
+    if harm > _HARM:
+        return "The losses part from binary32's, and no number left its range on the way."
+    return "No harm was found."
+
+
+def _kinds(outcome: Outcome) -> set[str]:
+    """Kinds of the causes that a run shows."""
+    return {cause.kind for cause in find_causes(outcome.report)} if outcome.report else set()
+
+
+def _binary32(way: Way) -> Way:
+    return replace(way, policy=FP32, sr=False)
+
+
+def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
+    """The necessary and the sufficient sites, and those that chance cures."""
+    sites = sites_of(runs.base.report, runs.way.policy)
+    result.n_sites = len(sites)
+    if not sites or runs.is_ill_with(sites):
+        return
+
+    def cures(back: Sequence[PrecisionSite]) -> bool:
+        return not runs.is_ill_with(back)
+
+    def harms(low: Sequence[PrecisionSite]) -> bool:
+        return runs.is_ill_with([site for site in sites if site not in low])
+
+    result.necessary, is_smallest = smallest(_one_role(sites, cures), cures, runs.has_time)
+    result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
+    result.is_smallest = is_smallest and is_tried
+    result.chance = [
+        site for site in result.necessary
+        if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
+    ]
+
+
+def _one_role(
+    sites: Sequence[PrecisionSite], holds: Callable[[Sequence[PrecisionSite]], bool]
+) -> Sequence[PrecisionSite]:
+    """The sites of one role, where it holds for them alone; else all."""
+    for role in dict.fromkeys(site.role for site in reversed(sites)):
+        of_role = [site for site in sites if site.role == role]
+        if holds(of_role):
+            return of_role
+    return sites
+
+
+def _remedies(result: Diagnosis, runs: _Experiments) -> list[TriedRemedy]:
+    """What the report advises and the layers of the necessary sites, each tried."""
+    proposed: dict[Way, str] = {}
+    for item in find_advice(runs.base.report, runs.way):
+        for way in item.ways:
+            proposed.setdefault(replace(way, changes=replace(
+                way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)
+    layers = list(dict.fromkeys(site.layer for site in result.necessary))
+    if layers and len(layers) <= _LAYERS:
+        way = runs.way.with_policies
+        for layer in layers:
+            if layer and layer != "optimizer":
+                way = way.with_layer(layer)
+        proposed.setdefault(way, f"Compute {', '.join(layers)} in binary32")
+    tested = []
+    for way, what in list(proposed.items())[:_REMEDIES]:
+        if way == runs.way or not runs.has_time():
+            continue
+        outcome = runs.outcome(way)
+        tested.append(TriedRemedy(what, way, runs.harm(outcome), not runs.is_ill(outcome)))
+    return sorted(tested, key=lambda remedy: not remedy.cures)
+
+
+# Patch ------------------------------------------------------------------------------------------
+
+
+def patch_of(remedy: TriedRemedy, base: Way, name: str, text: str) -> str:
+    """A diff of the program that does what the remedy does; else one of the command's policy.
+
+    name, text    of the program's file.
+
+    >>> eps = TriedRemedy("", Way.parse("fp16+eps=1e-4"), 0.0, True)
+    >>> print(patch_of(eps, Way.parse("fp16"), "a.py", "opt = Adam(p, eps=1e-8)\\n"))
+    --- a.py
+    +++ a.py
+    @@ -1 +1 @@
+    -opt = Adam(p, eps=1e-8)
+    +opt = Adam(p, eps=0.0001)
+    """
+    changes, new = remedy.way.changes, text
+    if remedy.way.policy == base.policy and remedy.way.sr == base.sr:
+        if changes.eps is not None:
+            new = re.sub(r"\beps\s*=\s*[-+.\deE]+", f"eps={number_text(changes.eps)}", new)
+        for old, value in changes.constants:
+            new = _number_replaced(new, old, number_text(value))
+    if new == text:
+        return f"-fpsim torch --policy {_shown(base)} {name}\n" \
+               f"+fpsim torch --policy {_shown(remedy.way)} {name}"
+    lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")
+    return "\n".join(lines)
+
+
+def _number_replaced(text: str, old: float, new: str) -> str:
+    """The text with every literal of a number replaced."""
+
+    def other(match: re.Match[str]) -> str:
+        return new if float(match.group()) == old else match.group()
+
+    return re.sub(r"(?<![\w.])-?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.])", other, text)
+
+
+def _shown(way: Way) -> Way:
+    """The way without what a diagnosis adds to it."""
+    return replace(way, changes=replace(way.changes, halves_by_policy=False))
+
+
+def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Plain data."""
+    return {
+        "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
+        "sentence": diagnosis.sentence, "harm": diagnosis.harm, "losses": list(diagnosis.losses),
+        "reference": list(diagnosis.reference),
+        "necessary": [site._asdict() for site in diagnosis.necessary],
+        "sufficient": [site._asdict() for site in diagnosis.sufficient],
+        "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
+        "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures}
+                     for r in diagnosis.remedies],
+        "runs": diagnosis.runs,
+    }

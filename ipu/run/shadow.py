@@ -1,0 +1,279 @@
+"""Shadow values: how far each number of a run is from binary64's, and where that began.
+
+A front end carries, beside every tensor, its value in binary64, computed of the shadows of its
+operands with the program's own random numbers. It tells this account of three results of each
+operation: the machine's; binary64's of the machine's operands; the shadow. So
+
+    error born       machine - binary64 of the same operands: the rounding of this operation.
+    error inherited  binary64 of the machine's operands - shadow: what the operands brought.
+    amplification    error inherited beside the largest error of an operand, both relative.
+
+Errors are relative: the root of the sum of squares beside that of the shadow. Over several calls of
+an operation they are the root of the mean square. Where one of the three is not finite an element
+is left out of the sums and counted.
+
+Whole numbers and truth values that follow from numbers (the place of a maximum, a mask, whether a
+norm is clipped) have no shadow: where binary64 would have chosen otherwise that is counted, and
+both go on with the machine's choice.
+
+A tensor that is written in place over several steps *moves*: a parameter, an average of weights, a
+statistic, a sum. Of its way in binary64 the share that arrives is what the machine's way has along
+it: 0 for one that stands still, 1 for one that follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
+
+__all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
+
+#: Shares below this are not worth a word; a motion that arrives by so much is none.
+_LEAST_SHARE, _FOLLOWS = 0.01, 0.95
+
+Numbers = NDArray[np.float64]
+#: Layer, direction and operation.
+Key = tuple[str, str, str]
+
+
+def _dot(x: Numbers, y: Numbers) -> float:
+    """The sum of the products; without a library's threads, which wait for each other here."""
+    return float(np.einsum("i,i", x, y))
+
+
+class Motion(NamedTuple):
+    """How a tensor moved over steps beside its shadow.
+
+    arrived    the part of the shadow's way that the machine went along it.
+    error      the distance between both ways beside the length of the shadow's.
+    """
+
+    arrived: float
+    error: float
+
+
+@usual_arithmetic
+def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) -> Motion | None:
+    """The motion between two states, before and after; None of a shadow that stands still.
+
+    >>> start = np.zeros(2)
+    >>> motion((start, np.array([1.0, 0.0])), (start, np.array([2.0, 0.0])))
+    Motion(arrived=0.5, error=0.5)
+    """
+    with np.errstate(all="ignore"):
+        way, full = machine[1] - machine[0], shadow[1] - shadow[0]
+    finite = np.isfinite(way) & np.isfinite(full)
+    way, full = way[finite], full[finite]
+    length = _dot(full, full)
+    if not length:
+        return None
+    lost = way - full
+    return Motion(_dot(way, full) / length, math.sqrt(_dot(lost, lost) / length))
+
+
+def check_shadow_steps(steps: int) -> int:
+    """The number of steps that a shadow follows.
+
+    Raises    TypeError for one that is no whole number, ValueError for one below 1.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int):
+        raise TypeError(f"steps={steps!r} is no number of steps; use a whole number, as 3")
+    if steps < 1:
+        raise ValueError(f"steps={steps} of a shadow; use 1 or more")
+    return steps
+
+
+@dataclass
+class _OperationSums:
+    """Sums of one operation of a layer and direction."""
+
+    line: str
+    calls: int = 0
+    elements: int = 0
+    left_out: int = 0
+    born: float = 0.0
+    inherited: float = 0.0
+    total: float = 0.0
+    operands: float = 0.0
+    #: Of the calls whose operands have an error: squares of what is inherited.
+    passed: float = 0.0
+
+    def told(self, key: Key) -> dict[str, Any]:
+        """Plain data."""
+        layer, direction, operation = key
+        rms = [math.sqrt(x / self.calls) for x in (self.born, self.inherited, self.total)]
+        return {
+            "layer": layer, "direction": direction, "operation": operation, "calls": self.calls,
+            "elements": self.elements, "left_out": self.left_out, "born": rms[0],
+            "inherited": rms[1], "error": rms[2], "line": self.line,
+            "amplification": math.sqrt(self.passed / self.operands) if self.operands else None,
+        }
+
+
+@dataclass
+class _Branch:
+    """Choices that binary64 would have made otherwise."""
+
+    step: int
+    line: str
+    differing: int = 0
+    elements: int = 0
+
+
+@usual_arithmetic_in("loss", "branched", "rejoined", "moved")
+@dataclass
+class Shadow:
+    """The account of the shadows of a run.
+
+    steps    that are followed, from the first on.
+    line     FILE:LINE of the user's program that runs now.
+
+    >>> shadow = Shadow(1)
+    >>> third = np.array([1 / 3])
+    >>> shadow.compared(("net", "forward", "div"), np.array([0.333]), third, third, 0.0) < 0.0011
+    True
+    >>> shadow.summary()["layers"]
+    [{'layer': 'net', 'direction': 'forward', 'share': 1.0}]
+    """
+
+    steps: int
+    line: Callable[[], str] = str
+    _rows: dict[Key, _OperationSums] = field(default_factory=dict)
+    _branches: dict[Key, _Branch] = field(default_factory=dict)
+    _rejoined: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _motions: list[dict[str, Any]] = field(default_factory=list)
+    _losses: list[dict[str, float]] = field(default_factory=list)
+
+    def compared(
+        self, key: Key, machine: Numbers, local: Numbers, shadow: Numbers, operands: float
+    ) -> float:
+        """An operation is done; its relative error.
+
+        machine     its result; `local`: binary64's of the same operands; `shadow`: the shadow.
+        operands    the largest relative error of an operand.
+        """
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = _OperationSums(self.line())
+        with np.errstate(all="ignore"):
+            born, inherited = (machine - local).ravel(), (local - shadow).ravel()
+            reference = shadow.ravel()
+            squares = [_dot(x, x) for x in (reference, born, inherited)]
+        row.calls += 1
+        row.elements += reference.size
+        if not math.isfinite(sum(squares)):
+            finite = np.isfinite(born) & np.isfinite(inherited) & np.isfinite(reference)
+            born, inherited, reference = born[finite], inherited[finite], reference[finite]
+            row.left_out += int(finite.size - reference.size)
+            with np.errstate(all="ignore"):
+                squares = [_dot(x, x) for x in (reference, born, inherited)]
+        size = squares[0]
+        if not (size and math.isfinite(sum(squares))):
+            return operands
+        total = born + inherited
+        error = _dot(total, total) / size
+        row.born += squares[1] / size
+        row.inherited += squares[2] / size
+        row.total += error
+        if operands:
+            row.operands += operands**2
+            row.passed += squares[2] / size
+        return math.sqrt(error)
+
+    def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
+        """A choice was made for so many elements, and would be another one for some of them."""
+        if differing and key not in self._branches:
+            self._branches[key] = _Branch(step, self.line())
+        if key in self._branches:
+            self._branches[key].differing += differing
+            self._branches[key].elements += elements
+
+    def rejoined(self, operation: str, why: str) -> None:
+        """The shadow of a result is taken from the machine: the operation is not followed."""
+        row = self._rejoined.setdefault(
+            operation, {"operation": operation, "why": why, "times": 0, "line": self.line()})
+        row["times"] += 1
+
+    def moved(self, name: str, shape: tuple[int, ...], how: Motion, **about: Any) -> None:
+        """A tensor moved over the steps that are followed.
+
+        name    "" of one that belongs to no layer.
+        about   line, operation and number of steps that wrote it, and whether it is_state of an
+                optimiser.
+        """
+        self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
+
+    def loss(self, step: int, machine: float, shadow: float) -> None:
+        """A backward pass begins here."""
+        self._losses.append({"step": step, "machine": machine, "shadow": shadow})
+
+    def summary(self) -> dict[str, Any]:
+        """Plain data.
+
+        operations  by layer, direction and operation: the most error born first.
+        layers      shares of all error born, in squares, by layer and direction.
+        branches    choices that differ; `rejoined`: operations whose shadow is the machine's.
+        motions     of tensors that several steps wrote, the one that arrives least first.
+        losses      where backward passes began.
+        """
+        operations = [row.told(key) for key, row in self._rows.items()]
+        operations.sort(key=lambda row: -row["born"] ** 2 * row["calls"])
+        branches = [
+            dict(zip(("layer", "direction", "operation"), key, strict=True)) | vars(branch)
+            for key, branch in self._branches.items() if branch.differing
+        ]
+        return {
+            "steps": self.steps, "operations": operations, "layers": list(_shares(operations)),
+            "branches": branches, "rejoined": list(self._rejoined.values()),
+            "motions": sorted(self._motions, key=lambda row: row["arrived"]),
+            "losses": self._losses,
+        }
+
+
+def _shares(operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Shares of the error born by layer and direction, the largest first."""
+    sums: dict[tuple[str, str], float] = {}
+    for row in operations:
+        place = row["layer"], row["direction"]
+        sums[place] = sums.get(place, 0.0) + row["born"] ** 2 * row["calls"]
+    whole = sum(sums.values())
+    for (layer, direction), square in sorted(sums.items(), key=lambda item: -item[1]):
+        if whole:
+            yield {"layer": layer, "direction": direction, "share": square / whole}
+
+
+def shadow_lines(shadow: Mapping[str, Any], rows: int = 8) -> Iterator[str]:
+    """What the shadow shows, in lines for a terminal."""
+    if not shadow:
+        return
+    yield (
+        f"shadow in binary64 of {shadow['steps']} steps: error born by layer: " + (", ".join(
+            f"{row['layer'] or '-'} ({row['direction']}) {row['share']:.0%}"
+            for row in shadow["layers"][:rows] if row["share"] >= _LEAST_SHARE) or "none")
+    )
+    for row in shadow["operations"][:rows]:
+        factor = "" if row["amplification"] is None else f", × {row['amplification']:.2g}"
+        yield (
+            f"  {row['operation']} of {row['layer'] or '-'} ({row['direction']}): born "
+            f"{row['born']:.2g}, inherited {row['inherited']:.2g}{factor}"
+        )
+    for row in shadow["branches"][:rows]:
+        yield (
+            f"  binary64 chooses otherwise in {row['operation']} of {row['layer'] or '-'} "
+            f"({row['direction']}, step {row['step']}, {row['line']}): {row['differing']:,} of "
+            f"{row['elements']:,}"
+        )
+    for row in [row for row in shadow["motions"] if row["arrived"] < _FOLLOWS][:rows]:
+        yield (
+            f"  {row['name'] or 'a tensor'} moves by {row['arrived']:.0%} of its way in binary64 "
+            f"(error {row['error']:.0%}, {row['line']})"
+        )
+    for row in shadow["rejoined"]:
+        yield f"  not followed: {row['operation']} ({row['why']}), {row['times']} times"

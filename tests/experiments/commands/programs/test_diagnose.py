@@ -1,0 +1,61 @@
+"""fpsim diagnose: exit status, files, bad options (golden)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from ipu.experiments.cli import main
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed; make test-torch"
+)
+PROGRAM = """
+import torch
+net = torch.nn.Linear(4, 2)
+optimiser = torch.optim.Adam(net.parameters(), lr=0.01, eps=EPS)
+for _ in range(9):
+    optimiser.zero_grad()
+    x = torch.randn(8, 4) * torch.tensor([1.0, 1.0, 1.0, 0.0])
+    loss = (net(x) - 1).square().mean()
+    loss.backward()
+    optimiser.step()
+print("the program's own output")
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize(("eps", "status", "answer"), [("1e-9", 3, "ill"), ("1e-3", 0, "healthy")])
+def test_status_files_and_patch(tmp_path, capsys, eps, status, answer):
+    program, out = tmp_path / "train.py", tmp_path / "out"
+    program.write_text(PROGRAM.replace("EPS", eps))
+    assert main(["diagnose", "--steps", "3", "--seconds", "300", "--report", str(out),
+                 str(program)]) == status
+    printed = capsys.readouterr().out
+    data = json.loads((out / "diagnosis.json").read_text())
+    assert (data["answer"], data["steps"]) == (answer, 3)
+    assert "the program's own output" not in printed
+    patch = (out / "remedy.patch").read_text()
+    assert any(row.startswith("+") for row in patch.splitlines()) == (answer == "ill")
+    assert (out / "diagnosis.txt").read_text().strip() in printed
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--policy", "f99"], "f99"), (["--steps", "0"], "--steps"), (["--seconds", "0"], "--seconds"),
+])
+@needs_torch
+def test_bad_options_are_one_line(tmp_path, capsys, options, message):
+    program = tmp_path / "train.py"
+    program.write_text("")
+    assert main(["diagnose", *options, str(program)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@needs_torch
+def test_a_file_that_is_not_there(tmp_path, capsys):
+    assert main(["diagnose", str(tmp_path / "none.py")]) == 2
+    assert "is not a file" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""Diagnosis of unedited programs by replay (differential, golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipu.frontends.torch.program import diagnose_program, run_program
+from ipu.run.restoring import Restoring, sites_of
+from tests.ipu.frontends.torch.framework import machine, torch
+from tests.ipu.frontends.torch.hospital.programs import HEALTHY, ILLNESSES, program_text
+
+
+def diagnosed(tmp_path, illness, model, *, steps=3):
+    path = tmp_path / "train.py"
+    path.write_text(program_text(model, illness, illness.sizes[0]))
+    session = machine(illness.policy, count=True)
+    return diagnose_program(session, path, [], steps, seconds=300.0)
+
+
+def losses_of(path, session):
+    run_program(session, path, [])
+    return session.report()["losses"]
+
+
+def test_all_sites_given_back_are_binary32_bit_for_bit(tmp_path):
+    """And none given back is the run itself."""
+    path = tmp_path / "train.py"
+    path.write_text(program_text("cnn", HEALTHY["half optimiser"], "1e-3"))
+    low = machine("p=f16,c=f16,part=f16", count=True)
+    before = losses_of(path, low)
+    sites = sites_of(low.report(), low.policy)
+    wide = losses_of(path, machine("fp32", count=True))
+    assert losses_of(path, low.again(low.way, 0)) == before
+    assert losses_of(path, low.again(low.way, 0, Restoring(frozenset(sites)))) == wide
+    assert before != wide
+
+
+def test_a_constant_of_the_optimiser(tmp_path):
+    """The remedy's patch is the program that is well."""
+    result = diagnosed(tmp_path, ILLNESSES["eps"], "mlp")
+    assert result.answer == "ill"
+    assert "1e-08 is zero" in result.sentence
+    assert [str(site) for site in result.necessary] == ["optimizer (update)"]
+    assert str(result.cure.way).endswith("+eps=0.0001")
+
+
+def test_a_layer_whose_squares_overflow(tmp_path):
+    result = diagnosed(tmp_path, ILLNESSES["variance of a norm"], "cnn")
+    assert {site.layer for site in result.necessary} == {"stage"}
+    assert "stage=f32" in str(result.cure.way)
+    assert result.cure.harm < 0.05
+
+
+def test_a_healthy_program(tmp_path):
+    result = diagnosed(tmp_path, HEALTHY["masked"], "words")
+    assert (result.answer, result.runs) == ("healthy", 2)
+
+
+def test_a_step_function_is_diagnosed_too():
+    def step(seed):
+        net = torch.nn.Linear(8, 4)
+        optimiser = torch.optim.Adam(net.parameters(), lr=0.01, eps=1e-9)
+        for _ in range(9):
+            optimiser.zero_grad()
+            net(torch.randn(4, 8)).relu().square().mean().backward()
+            optimiser.step()
+
+    run = machine("fp16")
+    result = run.diagnose(step, steps=3)
+    assert result.answer == "ill"
+    assert len(result.losses) == 3
+    assert str(result.cure.way) in ("fp16+eps=0.0001", "fp16+states=f32")
+    with pytest.raises(TypeError, match="no function"):
+        run.diagnose(3)
+    with run, pytest.raises(RuntimeError, match="leave this one first"):
+        run.diagnose(step)

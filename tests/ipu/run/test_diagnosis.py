@@ -1,0 +1,115 @@
+"""Diagnosis by runs, on made-up programs whose sites are known (golden, corners)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ipu.learn.policy import FP32
+from ipu.run.diagnosis import TriedRemedy, diagnose, harm_of, patch_of
+from ipu.run.endpoints import Outcome
+from ipu.run.restoring import PrecisionSite
+from ipu.run.ways import Way
+
+WAY = Way.parse("p=f32,c=f16,part=f32")
+LAYERS = [f"layer{i}" for i in range(7)]
+GOOD = [4.0, 3.0, 2.0, 1.5]
+
+
+def report_of(losses):
+    counters = dict.fromkeys(
+        ("results", "zeros", "subnormals", "OVERFLOW", "INVALID", "DIVBYZERO", "UNDERFLOW"), 0)
+    layers = {name: {"forward": counters, "backward": counters} for name in LAYERS}
+    return {"losses": losses, "layers": layers, "first": [], "births": [], "swallowed": {},
+            "constants": [], "loss_scale": {}, "parameters": {}, "exponents": {}}
+
+
+def program(is_harmed, *, reference=GOOD, harmed=(4.0, 4.0, 4.0, 4.0)):
+    """A replay: harmed(sites, moved) where the way is low."""
+
+    def replay(way, restoring, has_shadow):
+        is_low = way.policy != FP32
+        wide = {pattern for pattern, _ in getattr(way.policy, "layers", ())}
+        sites = {*restoring.sites, *(PrecisionSite(layer, role) for layer in wide
+                                     for role in ("forward", "backward"))}
+        ill = is_low and is_harmed(sites, restoring.moved)
+        losses = list(harmed) if ill else list(reference)
+        return Outcome(losses, report_of(losses))
+
+    return replay
+
+
+def at(number, role="forward"):
+    return PrecisionSite(f"layer{number}", role)
+
+
+def test_one_site_is_necessary_and_sufficient():
+    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4)
+    assert (result.answer, result.necessary, result.sufficient) == ("ill", [at(3)], [at(3)])
+    assert result.is_smallest
+    assert result.chance == []
+    assert str(result.cure.way) == "mixed+layer3=f32"
+    assert "layer3 (forward)" in str(result)
+
+
+def test_of_either_of_two_both_are_necessary_and_one_suffices():
+    result = diagnose(
+        program(lambda back, moved: not {at(1), at(5, "backward")} <= back), WAY, 4)
+    assert set(result.necessary) == {at(1), at(5, "backward")}
+    assert len(result.sufficient) == 1
+    assert "interact" in str(result)
+
+
+def test_of_two_together_one_is_necessary_and_both_suffice():
+    result = diagnose(program(lambda back, moved: not {at(1), at(5)} & back), WAY, 4)
+    assert len(result.necessary) == 1
+    assert set(result.sufficient) == {at(1), at(5)}
+
+
+def test_a_site_that_a_unit_cures_is_told_as_chance():
+    result = diagnose(program(lambda back, moved: at(3) not in back | set(moved)), WAY, 4)
+    assert result.chance == [at(3)]
+    assert "no cause" in str(result)
+
+
+def test_a_program_like_binary32_is_healthy():
+    result = diagnose(program(lambda back, moved: False), WAY, 4)
+    assert (result.answer, result.remedies, result.harm) == ("healthy", [], 0.0)
+    assert result.runs == 2
+
+
+def test_binary32_that_diverges_is_told():
+    replay = program(lambda back, moved: True, reference=[4.0, math.nan, math.nan, math.nan])
+    assert diagnose(replay, WAY, 4).answer == "binary32 does not train here"
+
+
+def test_harm_that_no_site_brings_has_no_site():
+    result = diagnose(program(lambda back, moved: True), WAY, 4)
+    assert (result.answer, result.necessary, result.cure) == ("ill", [], None)
+    assert "no format is its cause" in str(result)
+
+
+def test_without_time_sites_are_told_as_not_tried():
+    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, seconds=0.0)
+    assert not result.is_smallest
+    assert at(3) in result.necessary
+    assert result.remedies == []
+
+
+@pytest.mark.parametrize(("losses", "reference", "harm"), [
+    ([4, 3], [4, 3], 0.0), ([4, 4], [4, 3], 0.5), ([4.0], [4, 3], math.inf),
+    ([4, math.inf], [4, 3], math.inf), ([], [], 0.0), ([2, 2], [1, 1], math.inf),
+])
+def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
+    assert harm_of(losses, reference) == harm
+
+
+def test_patches():
+    base = Way.parse("fp16")
+    constant = TriedRemedy("", Way.parse("fp16+1e-12=1e-4"), 0.0, True)
+    lines = patch_of(constant, base, "a.py", "x = x + 1e-12\ny = 11e-12\n").splitlines()
+    assert [row for row in lines if row[0] in "+-"][2:] == ["-x = x + 1e-12", "+x = x + 0.0001"]
+    policy = patch_of(TriedRemedy("", Way.parse("fp16+sr"), 0.0, True), base, "a.py", "x = 1\n")
+    assert policy.splitlines() == [
+        "-fpsim torch --policy fp16 a.py", "+fpsim torch --policy fp16+sr a.py"]
