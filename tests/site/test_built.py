@@ -95,7 +95,7 @@ def test_no_page_scrolls_sideways_on_a_phone(tmp_path: Path) -> None:
         text = page.read_text(encoding="utf-8")
         base = f'<head><base href="{page.parent.resolve().as_uri()}/">'
         (folder / "copy.html").write_text(text.replace("<head>", base, 1), encoding="utf-8")
-        seen = look(folder / "copy.html", 390, folder)
-        if seen.scroll > seen.width:
-            wide.append((page.relative_to(SITE), seen.out[:3]))
+        shown = look(folder / "copy.html", 390, folder)
+        if shown.scroll > shown.width:
+            wide.append((page.relative_to(SITE), shown.out[:3]))
     assert wide == []
