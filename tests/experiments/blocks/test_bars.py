@@ -12,6 +12,7 @@ from ipu.experiments.blocks import (
     is_sr_unbiased,
     scale_rules,
     two_d_blocks,
+    where_sr_pays,
 )
 from ipu.experiments.lab.result import Result
 
@@ -98,3 +99,30 @@ def test_a_delayed_scale_goes_on_from_its_state():
     for bad in ({"length": 0}, {"margin": -1}, {"element": "nothing"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             DelayedScale(**bad)
+
+
+def test_where_stochastic_rounding_pays_is_told_by_its_intervals(monkeypatch):
+    monkeypatch.setattr(where_sr_pays, "in_processes", lambda excess, todo, _: map(excess, todo))
+    monkeypatch.setattr(where_sr_pays, "POOLS", (1, 0))
+    result = where_sr_pays.run(quick=True, seed=0)
+    assert [row["batches"] for row in result.rows] == list(where_sr_pays.POOLS)
+    for row in result.rows:
+        assert float(row["binary32"]) > 0
+        left = [1 + float(row[way]) / 100 for way in ("stochastic", "to nearest")]
+        assert float(row["effect"]) == pytest.approx(100 * np.log(left[0] / left[1]), abs=0.02)
+    rows = [{"batches": 1, "effect": -0.3, "uncertainty": 0.1},
+            {"batches": 4, "effect": 0.3, "uncertainty": 0.1},
+            {"batches": 0, "effect": 0.1, "uncertainty": 0.2}]
+    answer = where_sr_pays._answer(rows)
+    assert "one batch: -0.300 ± 0.100 %, it pays; 4 batches: +0.300 ± 0.100 %, it costs" in answer
+    assert answer.endswith("new batches: +0.100 ± 0.200 %, cannot tell.")
+
+
+def test_one_batch_again_and_again_is_learnt_exactly_in_binary32():
+    job = where_sr_pays.LayerTraining("binary32", 1, 200, 0)
+    left, least = where_sr_pays.excess(job)
+    assert 0 <= left < 0.01 * least
+    nearest, stochastic = (
+        where_sr_pays.excess(job._replace(way=way))[0] for way in ("to nearest", "stochastic")
+    )
+    assert left < stochastic < nearest

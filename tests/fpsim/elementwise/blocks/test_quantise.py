@@ -259,6 +259,22 @@ def test_whole_axes():
     assert all(math.frexp(s)[0] == 0.5 for s in rows.scales.reshape(-1).tolist())
 
 
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, -0.0, 1e-45])
+@pytest.mark.parametrize("name", [n for n, b in BLOCKS.items() if b.rows in (1, None)])
+def test_one_special_number_in_a_block(name, special):
+    block = BLOCKS[name]
+    x = np.float32([special, 6.0, -0.25, *[0.1] * 29] * (4 if block.elements == 128 else 1))
+    result = fp.quantize(x[None], block, axis=1)
+    numbers = x[: block.elements].tolist()
+    stored, factor = block_scale(numbers, block, amax(x.tolist()))
+    np.testing.assert_array_equal(result.scales.reshape(-1)[0], stored)
+    codes = result.codes[0]
+    if block.packed:
+        codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(-1)
+    wanted = [element_code(v, factor, block, fp.RNE) for v in numbers]
+    assert codes[: len(wanted)].tolist() == wanted
+
+
 def test_a_nan_makes_a_factor_that_is_a_power_of_two_nan():
     x = np.array([[1.0, np.nan, 3.0, -2.0]], np.float32)
     q = fp.quantize(x, find_block("e4m3-row"))
