@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from fpsim.records.recipes import OperandRule
 from ipu.experiments.commands.options import completing, echo_json, with_json
 from ipu.experiments.lab.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from fpsim.records.recipes import OperandRule
 
 
 def experiment_lines() -> Iterator[str]:

@@ -21,7 +21,8 @@ def operands(context: fp.Context) -> tuple[fp.Array, fp.Array, fp.Array]:
 def test_each_product_is_near_the_exact_one(name):
     context = fp.Context("bfloat16")
     x, w, dy = operands(context)
-    bound = 0.25 if "4" in name else 0.07
+    # Gradients in E5M2, which has three digits, to nearest, or stochastically with twice the error.
+    bound = 0.25 if "4" in name else 0.12 if name == "fp8-unit" else 0.07
     for result, exact in (
         (forward(context, x, w, name), x.values @ w.values.T),
         (input_gradient(context, dy, w, name), dy.values @ w.values),

@@ -6,8 +6,8 @@ Source    docs/semantics.md §1 and §2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,15 +238,21 @@ def _pairs(x: Carrier) -> NDArray[np.uint32]:
     return codes | codes << np.uint32(16)
 
 
+@cache
+def _native_loop(lane: Lane, variant: MacVariant, minus_zero: bool) -> tuple[Any, Carrier]:
+    """The kernel of numbers that the processor has, and its constants."""
+    rule = MacRule(*[0] * len(MacRule._fields))._replace(
+        over_pos=lane.sign, start=0 if minus_zero else lane.sign, nan=lane.infinity | lane.quiet,
+        zero=lane.sign,
+    )
+    loop = mac_kernel(variant._replace(native=True, splits=False))
+    return loop, np.array(rule, f"u{lane.width // 8}")
+
+
 def native_call(rules: MacRules, a: Carrier, b: Carrier) -> Call:
     """By the processor's own operations in the format; what is seen are its flags, 8 bits up."""
     lane = NATIVE[rules.settings.format]
-    loop = mac_kernel(rules.variant._replace(native=True, splits=False))
-    start = 0 if rules.settings.rounding.minus_zero else lane.sign
-    rule = MacRule(*[0] * len(MacRule._fields))._replace(
-        over_pos=lane.sign, start=start, nan=lane.infinity | lane.quiet, zero=lane.sign
-    )
-    constants = np.array(rule, f"u{lane.width // 8}")
+    loop, constants = _native_loop(lane, rules.variant, rules.settings.rounding.minus_zero)
     left, right = (_pairs(a), _halves(b)) if lane.width == 16 else (a, b)
     left, panels = to_read(left), column_panels(right, 2 * PRODUCT_BITS // lane.width)
 
