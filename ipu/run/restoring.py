@@ -55,7 +55,7 @@ class Restoring:
     """The sites of a run that compute in binary32, and those that are moved by a unit.
 
     >>> restoring = Restoring(frozenset([PrecisionSite("fc1", FORWARD)]))
-    >>> low = Policy.parse("f16")
+    >>> low = Policy.parse("p=f16,c=f16,part=f32")
     >>> print(restoring.policy(low, "fc1", "forward"), restoring.policy(low, "fc1", "backward"))
     p=f32,c=f32,part=f32 p=f16,c=f16,part=f32
     """

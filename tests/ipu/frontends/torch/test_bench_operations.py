@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import pytest
-import torch
 
-import fpsim.torch
 from ipu.experiments.bench import operations
 from ipu.experiments.bench.timing import Size, run
+from tests.ipu.frontends.torch.framework import machine, torch
 
 
 def test_every_operation_is_timed_in_each_format_and_counted():
@@ -27,6 +26,6 @@ def test_what_is_timed_runs_on_the_machine(name):
     operation = operations.OPERATIONS[name]
     tensors = [torch.ones(shape) for shape in operation.quick]
     call = operation.make(torch, *tensors)
-    with fpsim.torch.machine("fp32") as session:
+    with machine("fp32") as session:
         call()
     assert session.report()["operations"]["machine"] > 0

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from ipu.frontends.torch.program import diagnose_program, run_program
 from ipu.run.restoring import Restoring, sites_of
 from tests.ipu.frontends.torch.framework import machine, torch
 from tests.ipu.frontends.torch.hospital.programs import HEALTHY, ILLNESSES, program_text
+
+program = pytest.importorskip("ipu.frontends.torch.program")
 
 
 def diagnosed(tmp_path, illness, model, *, steps=3):
     path = tmp_path / "train.py"
     path.write_text(program_text(model, illness, illness.sizes[0]))
     session = machine(illness.policy, count=True)
-    return diagnose_program(session, path, [], steps, seconds=300.0)
+    return program.diagnose_program(session, path, [], steps, seconds=300.0)
 
 
 def losses_of(path, session):
-    run_program(session, path, [])
+    program.run_program(session, path, [])
     return session.report()["losses"]
 
 
