@@ -155,6 +155,13 @@ def _single(policy: object) -> Policy:
         )
     if policy in PRESETS:
         return PRESETS[policy]
+    base, plus, additions = policy.partition("+")
+    if plus and (base in PRESETS or base in _SHORT):
+        raise ValueError(
+            f"policy={policy!r}: {'+' + additions!r} is no part of a policy; give policy={base!r} "
+            "with sr=True, changes=Changes(...) or a mapping of layers, or the whole as a way of "
+            "--compare"
+        )
     if policy in _SHORT:
         policy = f"c={policy}" if policy == "f8" else f"p={policy},c={policy}"
     elif "=" not in policy and _is_format(policy):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, E4M3FN
@@ -144,3 +146,10 @@ def test_texts():
     assert str(NONE) == ""
     everything = Changes(2.0**-3, 1e-4, wide_states=True, halves_by_policy=True)
     assert str(everything) == "scale=0.125+eps=0.0001+states=f32"
+
+
+@pytest.mark.parametrize("text", ["fp16+sr", "fp16+states=f32", "f16+head=f32", "mixed+scale=1024"])
+def test_a_way_is_no_policy_and_is_told_what_to_write(text):
+    base = text.partition("+")[0]
+    with pytest.raises(ValueError, match=re.escape(f"give policy={base!r} with sr=True")):
+        find_policy(text)
