@@ -23,7 +23,7 @@ import difflib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -237,8 +237,11 @@ def diagnose(replay: Replay, way: Way, steps: int, seconds: float = 60.0) -> Dia
         result.sentence = _sentence(find_causes(runs.reference.report), result.harm)
     elif runs.is_ill(runs.base):
         result.answer = "ill"
+        # Before sites are searched: a remedy takes one run, sites take many.
+        _try(_advised(runs), runs, result.remedies)
         _find_sites(result, runs)
-        result.remedies = _remedies(result, runs)
+        _try(_with_wide_layers(result, runs), runs, result.remedies)
+        result.remedies.sort(key=lambda remedy: not remedy.cures)
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
 
@@ -293,27 +296,37 @@ def _one_role(
     return sites
 
 
-def _remedies(result: Diagnosis, runs: _Experiments) -> list[TriedRemedy]:
-    """What the report advises and the layers of the necessary sites, each tried."""
+def _advised(runs: _Experiments) -> dict[Way, str]:
+    """Ways that the report advises, each with its reason."""
     proposed: dict[Way, str] = {}
     for item in find_advice(runs.base.report, runs.way):
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)
+    return dict(list(proposed.items())[:_REMEDIES])
+
+
+def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
+    """The layers of the necessary sites in binary32, where they are few."""
     layers = list(dict.fromkeys(site.layer for site in result.necessary))
-    if layers and len(layers) <= _LAYERS:
-        way = runs.way.with_policies
-        for layer in layers:
-            if layer and layer != "optimizer":
-                way = way.with_layer(layer)
-        proposed.setdefault(way, f"Compute {', '.join(layers)} in binary32")
-    tested = []
-    for way, what in list(proposed.items())[:_REMEDIES]:
-        if way == runs.way or not runs.has_time():
-            continue
-        outcome = runs.outcome(way)
-        tested.append(TriedRemedy(what, way, runs.harm(outcome), not runs.is_ill(outcome)))
-    return sorted(tested, key=lambda remedy: not remedy.cures)
+    if not layers or len(layers) > _LAYERS:
+        return {}
+    way = runs.way.with_policies
+    for layer in layers:
+        if layer and layer != "optimizer":
+            way = way.with_layer(layer)
+    return {way: f"Compute {', '.join(layers)} in binary32"}
+
+
+def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy]) -> None:
+    """Append each way that is new and that there is time for, as it comes out."""
+    tried = {runs.way, *(remedy.way for remedy in remedies)}
+    for way, what in proposed.items():
+        if way not in tried and runs.has_time():
+            outcome = runs.outcome(way)
+            remedies.append(
+                TriedRemedy(what, way, runs.harm(outcome), not runs.is_ill(outcome))
+            )
 
 
 # Patch ------------------------------------------------------------------------------------------
