@@ -76,7 +76,11 @@ class TriedRemedy:
     cures: bool
 
     def __str__(self) -> str:
-        verdict = "cures" if self.cures else "does not cure"
+        verdict = "does not cure"
+        if self.cures:
+            verdict = "cures"
+        elif self.harm <= _HARM:
+            verdict = "the losses are binary32's, and a symptom of the report stays"
         return f"{self.way}: {verdict}, harm {_percent(self.harm)}. {self.what}"
 
 
@@ -84,7 +88,8 @@ class TriedRemedy:
 class Diagnosis:
     """What hurts a program, tested.
 
-    answer      "healthy", "ill", or "binary32 does not train here".
+    answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
+                began no backward pass.
     sentence    the first cause, in words.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
@@ -239,9 +244,13 @@ def diagnose(replay: Replay, way: Way, steps: int, seconds: float = 60.0) -> Dia
         result.answer = "ill"
         # Before sites are searched: a remedy takes one run, sites take many.
         _try(_advised(runs), runs, result.remedies)
+        _try(_together(result.remedies, runs), runs, result.remedies)
         _find_sites(result, runs)
         _try(_with_wide_layers(result, runs), runs, result.remedies)
-        result.remedies.sort(key=lambda remedy: not remedy.cures)
+        result.remedies.sort(key=lambda remedy: (not remedy.cures, remedy.harm))
+    elif not (runs.base.losses or runs.reference.losses):
+        result.answer = "cannot tell"
+        result.sentence = f"No backward pass began in {steps} steps: no losses to compare."
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
 
@@ -304,6 +313,30 @@ def _advised(runs: _Experiments) -> dict[Way, str]:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)
     return dict(list(proposed.items())[:_REMEDIES])
+
+
+def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, str]:
+    """The fewest of the advised changes that cure together, where none does alone."""
+    changes: dict[str, Any] = {}
+    for remedy in remedies:
+        if remedy.way.policy == runs.way.policy and remedy.way.sr == runs.way.sr:
+            for name, value in vars(remedy.way.changes).items():
+                if value != getattr(runs.way.changes, name):
+                    changes.setdefault(name, value)
+    if len(changes) < 2 or any(remedy.cures for remedy in remedies):
+        return {}
+
+    def changed(names: Sequence[str]) -> Way:
+        several = {name: changes[name] for name in names}
+        return replace(runs.way, changes=replace(runs.way.changes, **several))
+
+    def cures(names: Sequence[str]) -> bool:
+        return not runs.is_ill(runs.outcome(changed(names)))
+
+    if not (runs.has_time() and cures(list(changes))):
+        return {}
+    names, _ = smallest(list(changes), cures, runs.has_time)
+    return {changed(names): "Together, and none of them can be left out"}
 
 
 def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:

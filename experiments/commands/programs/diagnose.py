@@ -40,7 +40,7 @@ def command(
     Each run gives other layers back to binary32, from the same seeds. Told are the cause, the
     sites that are necessary and sufficient for the harm, and remedies, each of which was run.
     The exit status is 0 for a program that is healthy, 3 for one that is ill, and 4 where
-    binary32 itself does not train.
+    binary32 itself does not train, or the program begins no backward pass.
     """
     from ipu.run.diagnosis import patch_of, plain_diagnosis
     from ipu.run.ways import Way

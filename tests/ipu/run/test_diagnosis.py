@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ipu.learn.policy import FP32
+from ipu.run.advice import Advice
 from ipu.run.diagnosis import TriedRemedy, diagnose, harm_of, patch_of
 from ipu.run.endpoints import Outcome
 from ipu.run.restoring import PrecisionSite
@@ -113,3 +114,46 @@ def test_patches():
     policy = patch_of(TriedRemedy("", Way.parse("fp16+sr"), 0.0, True), base, "a.py", "x = 1\n")
     assert policy.splitlines() == [
         "-fpsim torch --policy fp16 a.py", "+fpsim torch --policy fp16+sr a.py"]
+
+
+def test_a_program_without_losses_is_not_called_healthy():
+    result = diagnose(program(lambda back, moved: False, reference=()), WAY, 4)
+    assert result.answer == "cannot tell"
+    assert "No backward pass began in 4 steps" in str(result)
+
+
+def advising(monkeypatch, cures, *ways):
+    """A program that is ill in every way but those, whose report advises some."""
+    items = [Advice("try", "why", "", tuple(map(Way.parse, ways)))]
+    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, way: items)
+
+    def replay(way, restoring, has_shadow):
+        ill = way.policy != FP32 and not cures(way.changes)
+        losses = [4.0] * 4 if ill else GOOD
+        return Outcome(losses, report_of(losses))
+
+    return replay
+
+
+def test_remedies_that_cure_only_together_are_told_without_what_is_not_needed(monkeypatch):
+    replay = advising(
+        monkeypatch, lambda changes: changes.eps == 1e-4 and changes.loss_scale == 1024,
+        *(f"{WAY}+{addition}" for addition in ("eps=1e-4", "states=f32", "scale=1024")),
+    )
+    result = diagnose(replay, WAY, 4)
+    assert result.cure is not None
+    assert str(result.cure.way) == "mixed+scale=1024+eps=0.0001"
+    assert [remedy.cures for remedy in result.remedies] == [True, False, False, False]
+    assert "none of them can be left out" in str(result)
+
+
+def test_one_remedy_that_cures_is_not_joined_with_others(monkeypatch):
+    replay = advising(
+        monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+eps=1e-4", f"{WAY}+states=f32")
+    result = diagnose(replay, WAY, 4)
+    assert [str(remedy.way) for remedy in result.remedies if remedy.cures] == ["mixed+eps=0.0001"]
+
+
+def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
+    text = str(TriedRemedy("why", WAY, 0.01, False))
+    assert "the losses are binary32's, and a symptom of the report stays" in text
