@@ -248,7 +248,7 @@ def diagnose(replay: Replay, way: Way, steps: int, seconds: float = 60.0) -> Dia
         _find_sites(result, runs)
         _try(_with_wide_layers(result, runs), runs, result.remedies)
         # Those that cure in the order of the advice, the others by the harm that they leave.
-        result.remedies.sort(key=lambda remedy: (not remedy.cures, not remedy.cures and remedy.harm))
+        result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
     elif not (runs.base.losses or runs.reference.losses):
         result.answer = "cannot tell"
         result.sentence = f"No backward pass began in {steps} steps: no losses to compare."
