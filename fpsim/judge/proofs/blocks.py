@@ -389,11 +389,14 @@ def _theorem(
 
 
 def _of_elements() -> Iterator[Theorem]:
+    """Of formats that the loop takes; those with one zero go another way."""
     named: dict[Format, Block] = {}
     for block in BLOCKS.values():
         named.setdefault(block.element, block)
     for block in named.values():
         for rounding in (RNE, SR(8), SR(16)):
+            if not elements._is_fast(elements.element_settings(block, rounding)):
+                continue
             mode = repr(rounding).replace("bits=", "")
             yield _theorem(
                 "block elements", f"elements {block.name} {mode}",
