@@ -120,7 +120,8 @@ def run_local(size: int, work: Callable[[LocalTransport], T]) -> list[T]:
         thread.start()
     _join(threads, transports[0])
     if errors:
-        raise errors[0]
+        # Who hears of a failure may be here before the one that failed.
+        raise next((error for error in errors if not isinstance(error, StoppedError)), errors[0])
     return [results[rank] for rank in range(size)]
 
 

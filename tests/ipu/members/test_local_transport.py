@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from ipu.members.local_transport import local_transports, run_local
@@ -64,3 +67,21 @@ def test_the_first_reason_of_a_stop_holds():
 def test_no_workers_are_refused():
     with pytest.raises(ValueError, match="size=0: use 1 worker or more"):
         local_transports(0)
+
+
+def test_the_cause_is_raised_where_those_who_heard_of_it_stopped_first():
+    heard = threading.Event()
+
+    def work(transport):
+        if transport.rank == 0:
+            try:
+                transport.receive(1)
+            finally:
+                heard.set()
+        transport.abort(Reason(Kind.FAILED, 1, "worker 1 stopped: bad data"))
+        assert heard.wait(30)
+        time.sleep(0.05)  # worker 0 ends meanwhile
+        raise ValueError("bad data")
+
+    with pytest.raises(ValueError, match="bad data"):
+        run_local(2, work)
