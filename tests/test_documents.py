@@ -11,6 +11,7 @@ import pytest
 
 import fpsim
 from ipu.experiments.cli import commands
+from ipu.experiments.lab.catalogue import catalogue
 
 ROOT = Path(__file__).parents[1]
 KNOWN_ANSWER = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
@@ -53,3 +54,12 @@ def test_the_command_lines_of_that_page_exist(line):
     command = commands.get_command(None, name)
     assert command is not None
     command.make_context(name, list(arguments))
+
+
+def test_every_experiment_stands_on_its_page_with_its_question():
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    for experiment in catalogue().values():
+        star = " *" if experiment.default else ""
+        row = f"| `{experiment.name}`{star} | {experiment.question} | {experiment.needs or ''} |"
+        assert row in page, experiment.name
+    assert page.count("\n| `") == len(catalogue())
