@@ -34,18 +34,18 @@ def declared(pairs: int, endpoint: Endpoint = ACCURACY) -> str:
 def judged_ways(
     result: Result, names: Iterable[str], reference: str, endpoint: Endpoint = ACCURACY
 ) -> dict[str, Judged]:
-    """Each way by its name, beside the reference.
+    """Each way by its name, beside the reference's runs of the seeds that both have.
 
     result    has rows of the parts `loss` (policy, seed, epoch, loss) and `test` (policy, seed,
               accuracy).
     """
     runs = {name: _runs(result, name) for name in {*names, reference}}
-    seeds = runs[reference].keys()
-    references = list(runs[reference].values())
-    return {
-        name: judge(endpoint, [runs[name][seed] for seed in seeds], references, reference=reference)
-        for name in names
-    }
+    judged = {}
+    for name in names:
+        seeds = [seed for seed in runs[reference] if seed in runs[name]]
+        pairs = ([runs[way][seed] for seed in seeds] for way in (name, reference))
+        judged[name] = judge(endpoint, *pairs, reference=reference)
+    return judged
 
 
 def _runs(result: Result, name: str) -> Mapping[int, Outcome]:

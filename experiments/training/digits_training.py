@@ -149,7 +149,8 @@ def _answer(rows: list[Row]) -> str:
         for p in ("FP16", "FP16 + SR")
     }
     fit = judged_ways(table, [first], first + SUFFIX)[first]
-    fitted = "itself is underfit" if fit.answer == WORSE else "itself learns"
+    fitted = "itself learns" if fit.is_good else (
+        "itself is underfit" if fit.answer == WORSE else "itself may be underfit")
     reached, there = (
         mean_text(100 * table.column("accuracy", part="test", policy=name))
         for name in (first, first + SUFFIX)

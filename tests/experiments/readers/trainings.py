@@ -64,7 +64,8 @@ def read_digits(reading, table):
         read_way(reading, name.partition(", rate")[0], lost_of(table, name, usual[0]), POINT,
                  fell=fallen(table, usual[0]))
     underfit = answer(lost_of(table, small[0], usual[0]), POINT, fallen(table, usual[0]))[0]
-    learns = "itself is underfit" if underfit == "worse" else "itself learns"
+    learns = {"worse": "itself is underfit", "cannot tell": "itself may be underfit"}.get(
+        underfit, "itself learns")
     read_mean(reading, f"At the small rate FP32 {learns} (MEAN)", accuracies(table, small[0]))
     lost = {
         name: 100 * table.column(
