@@ -43,8 +43,8 @@ def judged_ways(
     judged = {}
     for name in names:
         seeds = [seed for seed in runs[reference] if seed in runs[name]]
-        pairs = ([runs[way][seed] for seed in seeds] for way in (name, reference))
-        judged[name] = judge(endpoint, *pairs, reference=reference)
+        ours, theirs = ([runs[way][seed] for seed in seeds] for way in (name, reference))
+        judged[name] = judge(endpoint, ours, theirs, reference=reference)
     return judged
 
 
