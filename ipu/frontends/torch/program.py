@@ -26,6 +26,7 @@ from ipu.members.members import join
 from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
 from ipu.run.diagnosis import Diagnosis, diagnose
+from ipu.run.noise import moved_apart, moved_up
 from ipu.run.patterns import PatternError
 
 __all__ = [
@@ -86,9 +87,7 @@ def perturbed() -> Iterator[None]:
         for parameter in module.parameters(recurse=False):
             values = host_values(parameter)
             if values.dtype == np.float32:
-                ends = np.where(np.arange(values.size).reshape(values.shape) % 2, np.inf, -np.inf)
-                near = np.nextafter(values, ends.astype(np.float32))
-                values[...] = np.where(values == 0, 0, near)
+                values[...] = moved_apart(values)
 
     handle = register_module_forward_pre_hook(move)
     try:
@@ -113,7 +112,7 @@ def nudged() -> Iterator[None]:
             for parameter in group["params"]:
                 values = host_values(parameter)
                 if values.dtype == np.float32:
-                    values[...] = np.where(values == 0, 0, np.nextafter(values, np.inf))
+                    values[...] = moved_up(values)
 
     handle = register_optimizer_step_post_hook(move)
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,7 @@ from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 from ipu.frontends.tensorflow.settings import system
 from ipu.plan.loop import Spent
 from ipu.run.account import fit
+from ipu.run.noise import moved_apart, moved_up
 
 __all__ = [
     "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
@@ -180,49 +181,41 @@ _begins: list[Callable[[Machine, Variable], None]] = []
 _moves: list[Callable[[Machine, Variable], None]] = []
 
 
-@contextmanager
-def perturbed() -> Iterator[None]:
+def perturbed() -> AbstractContextManager[None]:
     """Inside, binary32 variables move by a unit in the last place before they are first used.
 
     Neighbours go to opposite sides. So a run shows how the program amplifies an error.
     """
-    moved: set[str] = set()
-
-    def begin(machine: Machine, variable: Variable) -> None:
-        if variable.fmt == BINARY32 and variable.name not in moved:
-            moved.add(variable.name)
-            values = variable.value.carrier
-            ends = np.where(np.arange(values.size).reshape(values.shape) % 2, np.inf, -np.inf)
-            values = np.where(values == 0, values, np.nextafter(values, ends.astype(np.float32)))
-            variable.value = machine.device.context(BINARY32).wrap(values)
-
-    _begins.append(begin)
-    try:
-        yield
-    finally:
-        _begins.remove(begin)
+    return _moving(_begins, lambda variable: True, moved_apart)
 
 
-@contextmanager
-def nudged() -> Iterator[None]:
+def nudged() -> AbstractContextManager[None]:
     """Inside, the first launch that trains a variable moves it on by a unit in the last place.
 
     Of binary32. So a run differs from itself by what no comparison can tell from rounding.
     """
-    moved: set[str] = set()
+    return _moving(_moves, lambda variable: variable.is_written, moved_up)
+
+
+@contextmanager
+def _moving(
+    hooks: list[Callable[[Machine, Variable], None]], is_due: Callable[[Variable], bool],
+    moved: Callable[[Any], Any],
+) -> Iterator[None]:
+    """Inside, a hook moves each variable of binary32 once, when it is due."""
+    done: set[str] = set()
 
     def move(machine: Machine, variable: Variable) -> None:
-        if variable.is_written and variable.fmt == BINARY32 and variable.name not in moved:
-            moved.add(variable.name)
-            values = variable.value.carrier
-            values = np.where(values == 0, values, np.nextafter(values, np.float32(np.inf)))
+        if variable.fmt == BINARY32 and variable.name not in done and is_due(variable):
+            done.add(variable.name)
+            values = moved(variable.value.carrier)
             variable.value = machine.device.context(BINARY32).wrap(values)
 
-    _moves.append(move)
+    hooks.append(move)
     try:
         yield
     finally:
-        _moves.remove(move)
+        hooks.remove(move)
 
 
 # TensorFlow 2 -------------------------------------------------------------------------------------
