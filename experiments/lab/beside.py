@@ -13,7 +13,7 @@ from ipu.experiments.lab.result import Row, Value
 from ipu.run.pages.rendering import write_page
 from ipu.run.pages.vector import Picture, inline
 
-__all__ = ["Beside", "compare", "differing", "write_beside"]
+__all__ = ["SideBySide", "compare", "differing", "write_beside"]
 
 #: Rows that differ, as the page lists them.
 _SHOWN = 12
@@ -22,7 +22,7 @@ SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """One experiment of both reports.
 
     pages      left and right.
@@ -92,12 +92,12 @@ def _text(value: Value) -> str:
     return "" if value is None else value if isinstance(value, str) else repr(value)
 
 
-def compare(left: Path, right: Path) -> tuple[list[Beside], list[str], dict[str, str]]:
+def compare(left: Path, right: Path) -> tuple[list[SideBySide], list[str], dict[str, str]]:
     """Experiments of both folders, sentences on those of one alone, and why others are missing.
 
     Raises    ValueError for a folder without results.
     """
-    found: list[dict[str, Page]] = []
+    reports: list[dict[str, Page]] = []
     damaged: dict[str, str] = {}
     for side, folder in zip(SIDES, (left, right), strict=True):
         complete, broken = pages(folder)
@@ -106,11 +106,11 @@ def compare(left: Path, right: Path) -> tuple[list[Beside], list[str], dict[str,
                 f"{side}={str(folder)!r} has no finished results; give the folder that "
                 "`fpsim report --out FOLDER` or `fpsim run NAME --out FOLDER` wrote"
             )
-        found.append({page.name: page for page in complete})
+        reports.append({page.name: page for page in complete})
         damaged |= {f"{side}: {name}": reason for name, reason in broken.items()}
-    first, second = found
+    first, second = reports
     both = [
-        Beside((page, second[name]), differing(page.result.rows, second[name].result.rows))
+        SideBySide((page, second[name]), differing(page.result.rows, second[name].result.rows))
         for name, page in first.items() if name in second
     ]
     alone = [
@@ -121,7 +121,7 @@ def compare(left: Path, right: Path) -> tuple[list[Beside], list[str], dict[str,
     return both, alone, damaged
 
 
-def write_beside(left: Path, right: Path, path: Path) -> list[Beside]:
+def write_beside(left: Path, right: Path, path: Path) -> list[SideBySide]:
     """Write the page, self-contained; returns what it compares.
 
     Raises    ValueError for a folder without results.
