@@ -313,9 +313,13 @@ def test_the_last_layers_are_those_at_the_end_of_the_module(make, x, by_order, b
 def test_more_last_layers_than_there_are_and_none_at_all_are_refused():
     with pytest.raises(ValueError, match=r"'last4' asks for 4 of 3 blocks \(blocks.0, .*last1 to"):
         trained("nvfp4+last4=bf16", Blocks, torch.arange(8))
+    with pytest.raises(ValueError, match="'last2' matches no layer"):
+        without_modules("nvfp4+last2=bf16")
+
+
+def without_modules(policy):
     weight = torch.nn.Parameter(torch.ones(16, 16))
     optimiser = torch.optim.SGD([weight], 0.1)
-    with machine("nvfp4+last2=bf16"):
+    with machine(policy):
         (torch.ones(16, 16) @ weight).sum().backward()
-        with pytest.raises(ValueError, match="'last2' matches no layer"):
-            optimiser.step()
+        optimiser.step()
