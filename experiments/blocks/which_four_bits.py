@@ -39,7 +39,7 @@ NEEDS = "torch"
 RATE = 1e-3
 SEEDS, LAST = 5, 60
 #: Batch and steps: those of the claims; further ones have the ways of SWEPT.
-MAIN = 16, 250
+MAIN = 4, 250
 SIZES: tuple[tuple[int, int], ...] = (MAIN,)
 REFERENCE = "fp32"
 #: Recipes by their names in the figure; the head is binary32 in all.

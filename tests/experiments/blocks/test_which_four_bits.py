@@ -18,19 +18,19 @@ def with_torch():
 
 
 def test_the_trainings_are_those_that_the_page_on_blocks_describes(monkeypatch):
-    """250 steps of batch 16 in every way; further sizes have the ways of the sweep."""
+    """250 steps of batch 4 in every way; further sizes have the ways of the sweep."""
     asked = []
     monkeypatch.setattr(which_four_bits, "resumed", lambda losses, todo, what: todo)
     monkeypatch.setattr(which_four_bits, "result_of", lambda curves, last: asked.extend(curves))
-    monkeypatch.setattr(which_four_bits, "SIZES", (which_four_bits.MAIN, (4, 250)))
+    monkeypatch.setattr(which_four_bits, "SIZES", (which_four_bits.MAIN, (16, 250)))
     which_four_bits.run(False, 7)
     counts = Counter((job.batch, job.steps, job.way) for job in asked)
     assert set(counts.values()) == {5}
     assert {job.seed for job in asked} == set(range(7, 12))
-    every = {(16, 250, way) for way in WAYS}
-    swept = {(4, 250, w) for w in which_four_bits.SWEPT}
+    every = {(4, 250, way) for way in WAYS}
+    swept = {(16, 250, w) for w in which_four_bits.SWEPT}
     assert counts.keys() == every | swept
-    assert (asked[0].batch, asked[0].steps) == (16, 250)
+    assert (asked[0].batch, asked[0].steps) == (4, 250)
 
 
 def curves(gaps, seeds=5, spread=1e-4):
