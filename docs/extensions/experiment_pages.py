@@ -67,7 +67,7 @@ def difference(name: str, data: str, records: Path = RECORDS) -> str:
 
 def check(shown: Page) -> None:
     """Compare the data of a page with its record, or write that."""
-    data = shown.result.to_csv()
+    data = (shown.folder / store.DATA).read_text(encoding="utf-8")
     if os.environ.get("FPSIM_RECORD"):
         RECORDS.mkdir(parents=True, exist_ok=True)
         (RECORDS / f"{shown.name}.csv").write_text(data, encoding="utf-8")
@@ -147,7 +147,7 @@ def figure_of(shown: Page) -> str:
 _SCRIPT = '<script src="../_static/figure.js" defer></script>'
 
 
-def index_of(pages: list[Page], claims: list[Exhibit], missing: list[Listed]) -> Iterator[str]:
+def index_of(pages: list[Page], missing: list[Listed]) -> Iterator[str]:
     """The first page of the gallery."""
     yield from (
         "# Gallery", "",
@@ -157,10 +157,8 @@ def index_of(pages: list[Page], claims: list[Exhibit], missing: list[Listed]) ->
         "| question | answer, in short |", "|---|---|",
     )
     for shown in pages:
-        verdicts = dict.fromkeys(str(x.verdict) for x in claims if x.experiment == shown.name)
-        told = f"{', '.join(verdicts)}. " if verdicts else ""
         yield (f"| [{plain(shown.experiment.question)}]({shown.name}.md) "
-               f"| {told}{plain(shown.short_answer)} |")
+               f"| {plain(shown.short_answer)} |")
     for experiment in missing:
         yield (f"| {plain(experiment.question)} | not computed by this build, which has no "
                f"{experiment.needs}: `fpsim run {experiment.name}` |")
@@ -186,7 +184,7 @@ def write(folder: Path = PAGES) -> None:
             (folder / "figures" / f"{shown.name}.html").write_text(
                 figure_of(shown), encoding="utf-8")
     missing = [experiment for experiment in experiments if experiment.missing]
-    (folder / "index.md").write_text("\n".join(index_of(pages, claims, missing)), encoding="utf-8")
+    (folder / "index.md").write_text("\n".join(index_of(pages, missing)), encoding="utf-8")
 
 
 def _write_static(app: Sphinx, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""The gallery: a changed bit is told with both numbers (law); every experiment has a page (golden)."""
+"""The gallery: a changed bit is told with both numbers (law); experiments have pages (golden)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ipu.experiments.lab.catalogue import catalogue
-from ipu.experiments.lab.result import Result
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDS = DOCS / "outputs" / "gallery"
@@ -56,12 +55,15 @@ def test_a_long_difference_is_cut(pages, tmp_path):
 def test_a_changed_record_is_a_warning_and_a_recorded_one_none(pages, monkeypatch, tmp_path):
     told = []
     monkeypatch.setattr(pages.logger, "warning", lambda text, *parts, **_: told.append(parts))
-    monkeypatch.setattr(pages, "RECORDS", tmp_path)
-    monkeypatch.setattr(pages, "difference", lambda *a, f=pages.difference: f(*a, tmp_path))
+    monkeypatch.setattr(pages, "RECORDS", tmp_path / "records")
+    difference = pages.difference
+    monkeypatch.setattr(pages, "difference", lambda *a: difference(*a, tmp_path / "records"))
 
     class Shown:
         name = "swamping"
-        result = Result([{"n": 1}], "", "")
+        folder = tmp_path
+
+    (tmp_path / "data.csv").write_text("n\n1\n")
 
     monkeypatch.delenv("FPSIM_RECORD", raising=False)
     pages.check(Shown())
