@@ -32,7 +32,7 @@ TASKS = {
     "Which loss scale do I take?": Task("loss scale", "recipes/loss-scale", "Take the largest one"),
     "Would my model train in NVFP4?": Task("NVFP4", "tutorials/pytorch-in-nvfp4", "nvfp4"),
     "What does acc= in a policy mean?": Task("policy acc", "glossary", "acc="),
-    "How does a V100 add, and how is that known?": Task("V100", "reference/units", "MEASURED"),
+    "How does a V100 add, and how is that known?": Task("V100 unit", "reference/units", "V100 tensor core"),
     "How do I cite a result?": Task("citation", "recipes/into-a-paper", "BibTeX"),
     "How do I run a sweep under Slurm?": Task("cluster", "recipes/cluster-sweep", "Slurm"),
     "Does it run on macOS, or with JAX?": Task("macOS", "platforms", "JAX: no"),
@@ -60,7 +60,7 @@ def test_the_answer_stands_on_its_page(question):
 def test_search_finds_it_without_a_server(question, tmp_path):
     task = TASKS[question]
     page = dump(f"{(SITE / 'search.html').resolve().as_uri()}?q={quote(task.words)}", tmp_path)
-    results = re.search(r'<ul class="search">.*', page, re.DOTALL)
+    results = re.search(r'class="search">.*', page, re.DOTALL)
     assert results, "the search has run"
     links = re.findall(r'<a href="([^"]+)"', results[0])
     pages = list(dict.fromkeys(unquote(urldefrag(link).url).partition("?")[0] for link in links))
