@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32
-from ipu.run.exponents import Exponents, biased_exponents, count_exponents
+from ipu.run.exponents import Exponents, count_exponents
 
 
 def biased_exponents(values):
