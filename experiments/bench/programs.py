@@ -35,7 +35,7 @@ class Decoder(NamedTuple):
     context: int
 
 
-class Program(NamedTuple):
+class TimedProgram(NamedTuple):
     """A network, its batch, and the steps that a session is opened for."""
 
     network: str | Decoder
@@ -44,14 +44,14 @@ class Program(NamedTuple):
 
 
 #: Programs by name.
-PROGRAMS: dict[str, Program] = {
-    **{f"MLP {n}": Program("MLP", n, 8) for n in (8, 64)},
-    "MLP 512": Program("MLP", 512, 4),
-    "CNN 8": Program("CNN", 8, 4),
-    "CNN 40": Program("CNN", 40, 2),
-    "decoder of width 16": Program(Decoder(16, 2, 2, 16), 4, 4),
-    "decoder of width 128": Program(Decoder(128, 4, 4, 64), 4, 1),
-    "decoder of width 768": Program(Decoder(768, 2, 12, 128), 1, 1),
+PROGRAMS: dict[str, TimedProgram] = {
+    **{f"MLP {n}": TimedProgram("MLP", n, 8) for n in (8, 64)},
+    "MLP 512": TimedProgram("MLP", 512, 4),
+    "CNN 8": TimedProgram("CNN", 8, 4),
+    "CNN 40": TimedProgram("CNN", 40, 2),
+    "decoder of width 16": TimedProgram(Decoder(16, 2, 2, 16), 4, 4),
+    "decoder of width 128": TimedProgram(Decoder(128, 4, 4, 64), 4, 1),
+    "decoder of width 768": TimedProgram(Decoder(768, 2, 12, 128), 1, 1),
 }
 #: Those that --quick runs.
 _QUICK = ("MLP 8",)
@@ -72,7 +72,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
             )
 
 
-def _on_the_machine(program: Program, policy: str, sr: bool, count: bool) -> Call:
+def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -> Call:
     front: Any = importlib.import_module("fpsim.torch")
     session, call = front.machine(policy, sr=sr, count=count), _in_torch(program)
 
@@ -83,7 +83,7 @@ def _on_the_machine(program: Program, policy: str, sr: bool, count: bool) -> Cal
     return steps
 
 
-def _in_torch(program: Program) -> Call:
+def _in_torch(program: TimedProgram) -> Call:
     """The program's steps, with parameters and data by one seed."""
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(get_threads())

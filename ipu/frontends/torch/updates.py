@@ -115,7 +115,7 @@ class StepRows:
 
     def __init__(self, program: Stepping) -> None:
         self._program, self._memory = program, program.memory
-        self._held = TensorMap[_Held]()
+        self._held = TensorMap[_Held | None]()
         #: Of the parameters of the step that is asked about; see `_held_by`.
         self._again: list[_Held | None] = []
 
