@@ -58,7 +58,7 @@ class _UnfitError(Exception):
     """The recording is no program on rows."""
 
 
-class Geometry(NamedTuple):
+class RowGeometry(NamedTuple):
     """Rows and columns of the largest arrays."""
 
     rows: int
@@ -69,14 +69,14 @@ class Geometry(NamedTuple):
         return self.rows * self.columns
 
 
-class _Value(NamedTuple):
+class _RowValue(NamedTuple):
     """A result of a step, or an input: its number, and whether it is one number a row."""
 
     number: int
     by_row: bool
 
 
-class _Step(NamedTuple):
+class _RowStep(NamedTuple):
     """One step on values by their numbers.
 
     operands     values; -1 - c is constant c.
@@ -112,7 +112,7 @@ def lies(shape: Shape, result: Shape) -> str:
     return COLUMN if all(is_there[-n:]) else ""
 
 
-def _geometry(operations: Sequence[RecordedOperation]) -> Geometry:
+def _geometry(operations: Sequence[RecordedOperation]) -> RowGeometry:
     """Rows and columns, from what sums and broadcasts along them."""
     size = max([o.operands[0].size for o in operations] + [o.result.size for o in operations])
     columns = set()
@@ -132,7 +132,7 @@ def _geometry(operations: Sequence[RecordedOperation]) -> Geometry:
     if len(columns) > 1:
         raise _UnfitError
     width = columns.pop() if columns else 1
-    return Geometry(size // width, width)
+    return RowGeometry(size // width, width)
 
 
 def _address(carrier: Carrier) -> int:
@@ -140,7 +140,7 @@ def _address(carrier: Carrier) -> int:
     return address
 
 
-class _Builder:
+class _RowBuilder:
     """Steps of a recording, in order."""
 
     def __init__(self, recording: Recording, inputs: Sequence[Carrier]) -> None:
@@ -149,13 +149,13 @@ class _Builder:
         self.geometry = _geometry(recording.operations)
         self.inputs = inputs
         #: By where they lie in memory: the newest value, and its bytes.
-        self._values: dict[int, tuple[_Value, int]] = {}
+        self._values: dict[int, tuple[_RowValue, int]] = {}
         self._input_places = {
             _address(x): i for i, x in enumerate(inputs) if x.shape != () and x.flags.c_contiguous
         }
         #: Inputs as they are read: number of the input, and how it lies.
         self.readings: dict[tuple[int, str], int] = {}
-        self.steps: list[_Step] = []
+        self.steps: list[_RowStep] = []
         self.constants: list[float] = []
         #: Flags of operations on single numbers.
         self.single_flags: list[tuple[Settings, int]] = []
@@ -165,18 +165,18 @@ class _Builder:
         for operation in recording.operations:
             self._add(operation)
 
-    def value_of(self, carrier: Carrier) -> _Value | None:
+    def value_of(self, carrier: Carrier) -> _RowValue | None:
         """The value that lies in this memory; None for what is no result."""
         value, size = self._values.get(_address(carrier), (None, 0))
         if value is None or not carrier.flags.c_contiguous or size != carrier.nbytes:
             return None
         return value
 
-    def _new(self, by_row: bool) -> _Value:
+    def _new(self, by_row: bool) -> _RowValue:
         self._n_values += 1
-        return _Value(self._n_values - 1, by_row)
+        return _RowValue(self._n_values - 1, by_row)
 
-    def _append(self, step: _Step) -> None:
+    def _append(self, step: _RowStep) -> None:
         self.steps.append(step)
 
     def _read(self, carrier: Carrier, where: str) -> int:
@@ -220,11 +220,11 @@ class _Builder:
         """One number a row, written out."""
         if number not in self._spread:
             result = self._new(False)
-            self._append(_Step(row_steps.SPREAD, (number,), result.number, False))
+            self._append(_RowStep(row_steps.SPREAD, (number,), result.number, False))
             self._spread[number] = result.number
         return self._spread[number]
 
-    def _put(self, carrier: Carrier, value: _Value) -> None:
+    def _put(self, carrier: Carrier, value: _RowValue) -> None:
         if _address(carrier) in self._input_places or not carrier.flags.c_contiguous:
             raise _UnfitError
         self._values[_address(carrier)] = value, carrier.nbytes
@@ -248,7 +248,7 @@ class _Builder:
                 raise _UnfitError
             what = _SUMS.get(operation.kind, row_steps.LARGEST)
             value = self._new(True)
-            self._append(_Step(what, (x,), value.number, True, settings=operation.settings))
+            self._append(_RowStep(what, (x,), value.number, True, settings=operation.settings))
             self._put(result, value)
             return
         by_row = result.size != self.geometry.size
@@ -263,14 +263,14 @@ class _Builder:
             function = function_steps(operation.name, settings)
             if function is None or operands[0] < 0:
                 raise _UnfitError
-            self._append(_Step(
+            self._append(_RowStep(
                 row_steps.FUNCTION, operands, -1, by_row, operation.name, function=function
             ))
-            self._append(_Step(
+            self._append(_RowStep(
                 row_steps.ROUND, (), value.number, by_row, "convert", function.conversion, draw
             ))
         else:
-            self._append(_Step(
+            self._append(_RowStep(
                 row_steps.OPERATION, operands, value.number, by_row, operation.name, settings, draw
             ))
         self._put(result, value)
@@ -293,16 +293,16 @@ class _Builder:
             for where, size in zip((FULL, ROW, COLUMN), (self.geometry.size, *self.geometry),
                                    strict=True):
                 if carrier.size == size:
-                    value = _Value(self._read(carrier, where), where == ROW)
+                    value = _RowValue(self._read(carrier, where), where == ROW)
                     break
             else:
                 raise _UnfitError
         if value.number not in self._checked:
             self._checked.add(value.number)
-            self._append(_Step(row_steps.CHECK, (value.number,), -1, value.by_row))
+            self._append(_RowStep(row_steps.CHECK, (value.number,), -1, value.by_row))
 
 
-class Outcome(NamedTuple):
+class RowResults(NamedTuple):
     """Results of a program, and the flags under each settings."""
 
     results: list[Carrier]
@@ -315,7 +315,7 @@ class RowProgram:
     n_draws   how many of them round stochastically.
     """
 
-    def __init__(self, builder: _Builder, results: Sequence[int]) -> None:
+    def __init__(self, builder: _RowBuilder, results: Sequence[int]) -> None:
         self.n_draws, self.geometry = builder.n_draws, builder.geometry
         self._single_flags = builder.single_flags
         self._readings = list(builder.readings)
@@ -351,7 +351,7 @@ class RowProgram:
     ) -> RowProgram | None:
         """The program that computes the outputs from the inputs; None where there is none."""
         try:
-            builder = _Builder(recording, inputs)
+            builder = _RowBuilder(recording, inputs)
         except _UnfitError:
             return None
         values = [builder.value_of(carrier) for carrier in outputs]
@@ -360,7 +360,7 @@ class RowProgram:
         numbers = [value.number for value in values if value is not None]
         return None if len(set(numbers)) < len(numbers) else cls(builder, numbers)
 
-    def _assign(self, steps: Sequence[_Step], slots: dict[int, int]) -> int:
+    def _assign(self, steps: Sequence[_RowStep], slots: dict[int, int]) -> int:
         """A room for each value that is no array; how many there are."""
         last = {number: o for o, step in enumerate(steps) for number in step.operands}
         free: list[int] = []
@@ -378,7 +378,7 @@ class RowProgram:
                     free.append(slots[operand])
         return max(1, n_rooms)
 
-    def _compile(self, steps: Sequence[_Step], slots: dict[int, int]) -> None:
+    def _compile(self, steps: Sequence[_RowStep], slots: dict[int, int]) -> None:
         """Addresses of kernels, and what they are given."""
         n = len(steps)
         table_of_steps = np.zeros((n, 10), np.int64)
@@ -428,7 +428,9 @@ class RowProgram:
                 step.what, address, is_wide, x, y, z, out, step.by_row, _address(table), table.size
             )
 
-    def run(self, inputs: Sequence[Carrier], seed: int, numbers: Sequence[int]) -> Outcome | None:
+    def run(
+        self, inputs: Sequence[Carrier], seed: int, numbers: Sequence[int]
+    ) -> RowResults | None:
         """The results, each flat; None where the steps have to run alone.
 
         numbers    of the operations that round stochastically, in order.
@@ -462,7 +464,7 @@ class RowProgram:
         smallest = -(-_SMALLEST // columns)
         if run_blocks(work, 0, self.geometry.rows, smallest, tile) < 0:
             return None
-        return Outcome(results, self._flags(raised))
+        return RowResults(results, self._flags(raised))
 
     def _flags(self, raised: Sequence[NDArray[np.int64]]) -> dict[int, tuple[Settings, int]]:
         together: dict[int, tuple[Settings, int]] = {}

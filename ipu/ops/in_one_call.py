@@ -40,7 +40,7 @@ _TRIES = 8
 _PLAIN = (int, float, str, bool, type(None))
 
 
-class _Result(NamedTuple):
+class _ResultTemplate(NamedTuple):
     """An array among the results: which one, its shape and its format."""
 
     place: int
@@ -48,13 +48,13 @@ class _Result(NamedTuple):
     format: Format
 
 
-class _Input(NamedTuple):
+class _InputTemplate(NamedTuple):
     """An array that is given back as it came."""
 
     place: int
 
 
-class _Program(NamedTuple):
+class _RuleProgram(NamedTuple):
     """A program of a rule under one signature, and what its results look like."""
 
     program: RowProgram
@@ -62,11 +62,11 @@ class _Program(NamedTuple):
     cycles: int
 
 
-class _Signature:
+class _RuleSignature:
     """What is known of calls alike: their program, and how often there was no result."""
 
     def __init__(self) -> None:
-        self.program: _Program | None = None
+        self.program: _RuleProgram | None = None
         self.n_refused = 0
 
 
@@ -90,8 +90,8 @@ class RowPrograms:
     def __init__(self, device: Device) -> None:
         self._device = ref(device)
         self._control: FpCtl | None = None
-        self._signatures: dict[tuple[Any, ...], _Signature] = {}
-        self._by_control: dict[FpCtl, dict[tuple[Any, ...], _Signature]] = {}
+        self._signatures: dict[tuple[Any, ...], _RuleSignature] = {}
+        self._by_control: dict[FpCtl, dict[tuple[Any, ...], _RuleSignature]] = {}
 
     def run(self, rule: Callable[..., Any], arguments: Any, options: dict[str, Any]) -> Any:
         """What the rule gives for these arguments."""
@@ -108,7 +108,7 @@ class RowPrograms:
         if signature is None:
             if len(self._signatures) >= _KEPT:
                 self._signatures.clear()
-            signature = self._signatures[tuple(key)] = _Signature()
+            signature = self._signatures[tuple(key)] = _RuleSignature()
         if signature.n_refused >= _TRIES:
             return rule(device, *arguments, **options)
         if signature.program is None:
@@ -160,7 +160,7 @@ def _flatten(value: Any, arrays: list[Array], key: list[Any]) -> bool:
 def _recorded(
     device: Device, rule: Callable[..., Any], arguments: Any, options: dict[str, Any],
     arrays: Sequence[Array],
-) -> tuple[Any, _Program | None]:
+) -> tuple[Any, _RuleProgram | None]:
     """What the rule gives, and its program; None where it has none."""
     whole = [
         x if x.carrier.flags.c_contiguous else x.like(np.ascontiguousarray(x.carrier))
@@ -181,7 +181,7 @@ def _recorded(
     result = _exchanged(result, dict(zip(map(id, whole), arrays, strict=True)))
     if program is None or program.n_draws != device.clock.k - k:
         return result, None
-    return result, _Program(program, results, device.vector_cycles - cycles)
+    return result, _RuleProgram(program, results, device.vector_cycles - cycles)
 
 
 def _exchanged(value: Any, others: dict[int, Array]) -> Any:
@@ -206,18 +206,18 @@ def _template(value: Any, arrays: Sequence[Array], outputs: dict[int, Carrier]) 
     if isinstance(value, Array):
         for place, array in enumerate(arrays):
             if array is value:
-                return _Input(place)
+                return _InputTemplate(place)
         address = value.carrier.__array_interface__["data"][0]
         outputs.setdefault(address, value.carrier)
         place = list(outputs).index(address)
-        return _Result(place, value.shape, value.format)
+        return _ResultTemplate(place, value.shape, value.format)
     if isinstance(value, tuple):
         items = [_template(item, arrays, outputs) for item in value]
         return None if any(item is None for item in items) else tuple(items)
     return value if isinstance(value, Format) else None
 
 
-def _run(device: Device, program: _Program, arrays: Sequence[Array]) -> tuple[Any] | None:
+def _run(device: Device, program: _RuleProgram, arrays: Sequence[Array]) -> tuple[Any] | None:
     """The results of a call alike; None, and nothing has happened, where the rule has to run."""
     inner = program.program
     numbers = device.clock.take(inner.n_draws)
@@ -232,10 +232,10 @@ def _run(device: Device, program: _Program, arrays: Sequence[Array]) -> tuple[An
 
 
 def _filled(device: Device, template: Any, results: list[Carrier], arrays: Sequence[Array]) -> Any:
-    if isinstance(template, _Result):
+    if isinstance(template, _ResultTemplate):
         carrier = results[template.place].reshape(template.shape)
         return Array(carrier, device.context(template.format))
-    if isinstance(template, _Input):
+    if isinstance(template, _InputTemplate):
         return arrays[template.place]
     if isinstance(template, tuple):
         return tuple([_filled(device, item, results, arrays) for item in template])

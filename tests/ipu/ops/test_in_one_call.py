@@ -24,7 +24,7 @@ SHAPES = ((5, 7), (1, 130), (6, 1), (300, 64), (2, 3, 33), (3, 9000))
 HARD = (0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, -3e-5, 65504.0, 1e-39, -700.0)
 
 
-class Case(NamedTuple):
+class MarkedRow(NamedTuple):
     """A row with options, and the shapes of its arguments for one of the first."""
 
     row: ops.Primitive
@@ -41,14 +41,14 @@ def alone(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 CASES = {
-    "layer norm": Case(ops.layer_norm, {"epsilon": 1e-5, "stable": True}, beside),
-    "layer norm of squares": Case(ops.layer_norm, {"unbiased": True}, beside),
-    "group norm": Case(
+    "layer norm": MarkedRow(ops.layer_norm, {"epsilon": 1e-5, "stable": True}, beside),
+    "layer norm of squares": MarkedRow(ops.layer_norm, {"unbiased": True}, beside),
+    "group norm": MarkedRow(
         ops.group_norm, {"groups": 1, "strided": False, "stable": True}, beside
     ),
-    "softmax": Case(ops.softmax, {}, alone),
-    "log_softmax": Case(ops.log_softmax, {}, alone),
-    "gelu": Case(ops.gelu, {}, alone),
+    "softmax": MarkedRow(ops.softmax, {}, alone),
+    "log_softmax": MarkedRow(ops.log_softmax, {}, alone),
+    "gelu": MarkedRow(ops.gelu, {}, alone),
 }
 #: Of these the forward rules ask for more than is noted.
 FORWARD_ALONE = {"layer norm of squares", "gelu"}
@@ -104,7 +104,7 @@ def runs(monkeypatch):
     return outcomes
 
 
-def results(device: Device, case: Case, shape, fmt, seed: int, *, hard: bool) -> list[Any]:
+def results(device: Device, case: MarkedRow, shape, fmt, seed: int, *, hard: bool) -> list[Any]:
     """Of three calls, the first on ordinary data."""
     rng = np.random.default_rng(seed)
     everything = []

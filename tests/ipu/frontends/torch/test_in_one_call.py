@@ -12,7 +12,7 @@ _ALL = [(p, sr) for p in ("f16", "f32", "p=f32,c=f16", "p=f32,c=bf16") for sr in
 POLICIES = pick([("f16", True), ("f32", False), ("p=f32,c=f16", True)], _ALL, _ALL)
 
 
-class Network(torch.nn.Module):
+class EveryRule(torch.nn.Module):
     """Attention with a mask, norms and every activation that has a marked rule."""
 
     def __init__(self):
@@ -31,7 +31,7 @@ class Network(torch.nn.Module):
 
 def trained(policy, *, sr, in_one_call):
     torch.manual_seed(0)
-    net, told = Network(), []
+    net, told = EveryRule(), []
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
     with machine(policy, sr=sr) as run:
         run.device.in_one_call = in_one_call
