@@ -58,17 +58,22 @@ def test_inputs_by_name_are_fed_as_others_are():
         def forward(self, x):
             return super().forward(x)
 
-    chains = []
-    for net, call in ((Plain(), lambda n, x: n(x)), (Named(), lambda n, x: n(x=x))):
+    def chain_of(net, *, by_name):
         session = machine(policy="fp16")
         meter, update = session.measure(), torch.optim.AdamW(net.parameters(), lr=0.1)
-        with pytest.raises(StepMeasured), session:
-            for _ in range(2):
-                update.zero_grad()
-                call(net, torch.ones(4, 6)).square().mean().backward()
-                update.step()
-        chains.append(meter.chain)
-    plain, named = chains
+
+        def train():
+            with session:
+                for _ in range(2):
+                    x = torch.ones(4, 6)
+                    (net(x=x) if by_name else net(x)).square().mean().backward()
+                    update.step()
+
+        with pytest.raises(StepMeasured):
+            train()
+        return meter.chain
+
+    plain, named = chain_of(Plain(), by_name=False), chain_of(Named(), by_name=True)
     assert named.infeed_bytes == plain.infeed_bytes == 4 * 6 * 4
     assert sorted(named.activations) == sorted(plain.activations)
     assert plain.crossing(0) > 0
