@@ -7,7 +7,7 @@ choices; inside it is that of the block. Its machine follows the program's IPUCo
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ import tensorflow as tf
 import fpsim
 from ipu.feed.pace import pace_of
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
+from ipu.frontends.tensorflow.engine.statistics import METRICS
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
@@ -25,10 +26,10 @@ from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import Target
 from ipu.plan.switching import switch_cost
-from ipu.run.changes import NONE
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
+from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
@@ -86,7 +87,8 @@ class TensorFlowRun(Run):
         machine.device.planner = configured.planner
         machine.device.conv_planner = configured.conv_planner
         machine.processes = max(configured.options[PROCESS_COUNT], 1)
-        machine.stable_norms = configured.stable_statistics
+        changes = self.options.changes
+        machine.stable_norms = configured.stable_statistics or changes.stable_statistics
         only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
         machine.identical_only = configured.rounding is only and self.options.sr is None
         machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
@@ -212,9 +214,9 @@ class TensorFlowRun(Run):
     def check_way(self, way: Way) -> Way:
         """The way.
 
-        Raises    ValueError for one that changes the program from outside.
+        Raises    ValueError for one that changes what a graph cannot.
         """
-        replace(way, changes=replace(way.changes, halves_by_policy=False)).check_unchanged()
+        way.check_for_graphs()
         return way
 
     def check_closed(self) -> None:
@@ -225,9 +227,32 @@ class TensorFlowRun(Run):
         if _run._outer is not None:
             raise RuntimeError("advise(step) opens runs of its own; leave this one first")
 
-    def again(self, way: Way, seed: int) -> TensorFlowRun:
-        """A run like this one, in another way and with another seed, that counts."""
-        return TensorFlowRun(replace(self.options.in_way(way, seed), changes=NONE))
+    def again(
+        self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED
+    ) -> TensorFlowRun:
+        """A run like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
+        return TensorFlowRun(replace(self.options.in_way(way, seed), restoring=restoring))
+
+    def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
+        """Sites of the layers; metrics are binary32 by themselves, and layers with weights told."""
+        layers = {name: row for name, row in report["layers"].items()
+                  if not name.startswith(METRICS)}
+        weights = dict.fromkeys(row["layer"] for row in report["exponents"]["weights"])
+        return sites_of({**report, "layers": layers, "parameters": weights}, self.policy)
+
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """Inside, names of layers begin anew, and so do places; graphs are empty."""
+        configured = system.current() if system.is_configured() else None
+        tf.keras.backend.clear_session()
+        tf.random.set_seed(0)
+        try:
+            yield
+        finally:
+            system.restore(configured)
 
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this run; generators of Python and numpy are as before."""

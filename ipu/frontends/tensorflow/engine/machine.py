@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary
 
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
 from ipu.learn.policy import Policy
@@ -22,6 +23,7 @@ from ipu.plan.plan import replica_count
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
 from ipu.run.policies import find_policy
+from ipu.run.restoring import PARAMETERS, PrecisionSite
 from ipu.run.run import Run
 
 __all__ = ["EVALUATION", "Choices", "Machine", "replicas_on"]
@@ -147,11 +149,36 @@ class Machine:
         #: Iterations of such launches: all of them, and those since the last step.
         self.evaluations = self.evaluations_of_step = 0
 
-    def policy_of(self, layer: str, scope: str) -> Policy:
-        """The policy of a layer; patterns may also name the scope of its nodes."""
+    def policy_of(self, layer: str, scope: str, direction: str) -> Policy:
+        """The policy of a layer and direction; patterns may also name the scope of its nodes."""
         self.run.layer_names |= {layer, scope}
         policy = self.policy.of(layer)
-        return self.policy.of(scope) if policy is self.policy.default else policy
+        if policy is self.policy.default:
+            policy = self.policy.of(scope)
+        if direction == "optimizer" and self.choices.changes.wide_states:
+            policy = replace(policy, param=BINARY32)
+        restoring = self.choices.restoring
+        if restoring.is_empty:
+            return policy
+        return restoring.policy(policy, self._restored_part(layer), direction)
+
+    def _restored_part(self, layer: str) -> str:
+        """The layer among those of a diagnosis that a scope without counts is a part of."""
+        sites = (*self.choices.restoring.sites, *self.choices.restoring.moved)
+        return max((site.layer for site in sites if f"{layer}/".startswith(f"{site.layer}/")),
+                   key=len, default=layer)
+
+    def format_of_variable(self, layer: str, *, is_state: bool) -> Format:
+        """The format of a variable's layer.
+
+        is_state    an optimiser keeps it beside a parameter, or only reads it.
+        """
+        restoring, changes = self.choices.restoring, self.choices.changes
+        is_restored = PrecisionSite(layer, PARAMETERS) in restoring.sites
+        is_wide = changes.wide_states or restoring.widens_updates
+        if is_restored or (is_state and is_wide):
+            return BINARY32
+        return self.policy.of(layer).param
 
     @property
     def lines(self) -> list[str]:
@@ -210,6 +237,7 @@ class Machine:
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
+            self.run.stop_if_enough(self.step)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
