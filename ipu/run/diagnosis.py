@@ -171,6 +171,8 @@ def _losses(losses: Sequence[float]) -> str:
 def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
     """The mean distance from the reference's losses, beside their fall or deviation.
 
+    One loss is compared beside itself.
+
     >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
     (0.5, inf)
     """
@@ -181,6 +183,8 @@ def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
         return 0.0
     far = np.asarray(reference[:n], np.float64)
     size = max(abs(float(far[0] - far[-1])), float(np.std(far)))
+    if n == 1:  # which goes through nothing
+        size = abs(float(far[0]))
     distance = float(np.mean(np.abs(np.asarray(losses[:n], np.float64) - far)))
     return distance / size if size else (math.inf if distance else 0.0)
 
@@ -368,8 +372,9 @@ def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
     for site in result.necessary:
         if site.role == UPDATE:
             way = replace(way, changes=replace(way.changes, wide_states=True))
-        elif site.layer:
-            way = way.with_layer(site.layer)
+    for layer in dict.fromkeys(s.layer for s in result.necessary if s.role != UPDATE):
+        if layer:
+            way = way.with_layer(layer)
     return {way: f"Compute {', '.join(layers)} in binary32"}
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ipu.run.run import Run
     from ipu.run.ways import Way
 
+__all__ = ["command", "framework_of"]
+
 #: Front ends by what a program imports, in the order in which they are looked for.
 _FRONT_ENDS = {
     "tensorflow": "tensorflow", "keras": "tensorflow", "tf_keras": "tensorflow",
@@ -63,7 +65,7 @@ def command(
     from ipu.run.ways import Way
 
     with bad_input():
-        is_graph = tf1 or unconfigured or (framework or _framework(program)) == "tensorflow"
+        is_graph = tf1 or unconfigured or (framework or framework_of(program)) == "tensorflow"
         if is_graph:
             _check_graph_program(program, is_module=is_module)
         else:
@@ -129,7 +131,7 @@ def _check_graph_program(program: str, *, is_module: bool) -> None:
     import ipu.frontends.tensorflow  # noqa: F401  installs before TensorFlow is imported
 
 
-def _framework(program: str) -> str:
+def framework_of(program: str) -> str:
     """The front end of a file, by the first module that it imports of one; torch of others."""
     path = Path(program)
     if path.is_file():

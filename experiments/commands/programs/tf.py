@@ -110,8 +110,8 @@ def command(
         )
     if not ways:
         import ipu.frontends.tensorflow  # noqa: F401
-        from ipu.run.seeding import seeded
         from ipu.frontends.tensorflow.engine.launch import nudged, perturbed
+        from ipu.run.seeding import seeded
 
         choices["seed"] += pair or 0
         with seeded(pair) if pair is not None else nullcontext(), (

@@ -122,8 +122,8 @@ def command(
         choices["target"] = target_of(ways, choices["target"])
         return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
-    from ipu.run.seeding import seeded
     from ipu.frontends.torch.program import nudged, perturbed
+    from ipu.run.seeding import seeded
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()

@@ -26,6 +26,7 @@ from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import Target
 from ipu.plan.switching import switch_cost
+from ipu.run.changes import NONE, Changes
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
@@ -58,8 +59,11 @@ class TensorFlowRun(Run):
 
     def __init__(self, options: Choices) -> None:
         super().__init__(options)
+        self.check_way(options.way)
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
+        #: Layers of the sites that were asked for.
+        self._layers: frozenset[str] = frozenset()
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
 
@@ -234,21 +238,24 @@ class TensorFlowRun(Run):
 
         restoring    sites that compute in binary32.
         """
-        return TensorFlowRun(replace(self.options.in_way(way, seed), restoring=restoring))
+        return TensorFlowRun(replace(
+            self.options.in_way(way, seed), restoring=restoring, layers=self._layers))
 
     def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
         """Sites of the layers; metrics are binary32 by themselves, and layers with weights told."""
         layers = {name: row for name, row in report["layers"].items()
                   if not name.startswith(METRICS)}
         weights = dict.fromkeys(row["layer"] for row in report["exponents"]["weights"])
-        return sites_of({**report, "layers": layers, "parameters": weights}, self.policy)
+        sites = sites_of({**report, "layers": layers, "parameters": weights}, self.policy)
+        self._layers = frozenset(site.layer for site in sites)
+        return sites
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
         """Inside, names of layers begin anew, and so do places; graphs are empty."""
         configured = system.current() if system.is_configured() else None
         tf.keras.backend.clear_session()
-        tf.random.set_seed(0)
+        tf.keras.utils.set_random_seed(0)  # that of Keras' own generator too
         try:
             yield
         finally:
@@ -308,6 +315,7 @@ def machine(
     f32_denormals: str = "flush",
     max_nan: str = "number",
     sums: str = "spread",
+    changes: Changes = NONE,
     check_memory: bool = True,
     unconfigured: bool = False,
 ) -> TensorFlowRun:
@@ -324,6 +332,7 @@ def machine(
     nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
+    changes   of the program from outside, as `Changes(eps=1e-4)`; a loss scale is none of them.
     check_memory    a program that does not fit the memory of an IPU is refused.
     unconfigured    a program that never calls configure_ipu_system() has one IPU with all control
                     bits off; else its launches are refused.
@@ -334,5 +343,6 @@ def machine(
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums, check_memory=check_memory, unconfigured=unconfigured,
+        max_nan=max_nan, sums=sums, changes=changes, check_memory=check_memory,
+        unconfigured=unconfigured,
     ))

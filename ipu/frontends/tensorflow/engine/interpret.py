@@ -42,7 +42,7 @@ from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, KernelEntry, NodeSite, Run
-from ipu.frontends.tensorflow.reports.directions import find_directions
+from ipu.frontends.tensorflow.reports.directions import find_directions, gradient_owner
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, ScopeLayers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
@@ -147,8 +147,10 @@ class FramePlan:
         layers = ScopeLayers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
-            layer, direction = self._layer(node, layers), directions.of[node.name]
-            policy = self.machine.policy_of(layer, node.layer, direction)
+            direction = directions.of[node.name]
+            owner = gradient_owner(node) if direction == "backward" else node
+            layer = self._layer(owner, layers)
+            policy = self.machine.policy_of(layer, owner.layer, direction)
             metric = self._metric_of(node)
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(

@@ -40,12 +40,14 @@ class Choices(RunOptions):
     ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
     reference  TensorFlow executes the traced programs itself.
     unconfigured    a program that configures no IPU has one; else its launches are refused.
+    layers     those that a diagnosis gives back one by one; other scopes are parts of them.
     """
 
     sr: bool | None = None
     ties: str = "all"
     reference: bool = False
     unconfigured: bool = False
+    layers: frozenset[str] = frozenset()
 
     @property
     def lines(self) -> list[str]:
@@ -53,7 +55,7 @@ class Choices(RunOptions):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"policy": find_policy(self.policy), "target": self.machine.name}
         return [f"{name}: {value}" for name, value in values.items()
-                if name not in ("count", "check_memory", "unconfigured")]
+                if name not in ("count", "check_memory", "unconfigured", "layers")]
 
     def wanted(self, control: FpCtl) -> FpCtl:
         """A program's control register with what the user chooses."""
@@ -163,10 +165,9 @@ class Machine:
         return restoring.policy(policy, self._restored_part(layer), direction)
 
     def _restored_part(self, layer: str) -> str:
-        """The layer among those of a diagnosis that a scope without counts is a part of."""
-        sites = (*self.choices.restoring.sites, *self.choices.restoring.moved)
-        return max((site.layer for site in sites if f"{layer}/".startswith(f"{site.layer}/")),
-                   key=len, default=layer)
+        """The layer of a diagnosis that a scope without counts of its own is a part of."""
+        owners = (name for name in self.choices.layers if f"{layer}/".startswith(f"{name}/"))
+        return max(owners, key=len, default=layer)
 
     def format_of_variable(self, layer: str, *, is_state: bool) -> Format:
         """The format of a variable's layer.

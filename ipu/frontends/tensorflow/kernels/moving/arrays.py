@@ -46,7 +46,7 @@ def _const(site: NodeSite) -> Run:
         value = value.dtype.type(_replaced(site, float(value)))
     array = enter(site.device, value, fmt)
     for number, change in _changes(value, array):
-        site.note_constant(fmt, number, change)
+        site.note_constant(fmt, number, change, None if array.ndim else array)
     return lambda: array
 
 
@@ -98,6 +98,8 @@ def _cast(site: NodeSite) -> Run:
         def to_floats(x: Any) -> Array:
             if isinstance(x, Array):
                 return ops.cast.value(device, x, dtype=fmt)
+            if site.run.is_counting:
+                site.run.recorder.births.integers(np.asarray(x, np.float64), fmt)
             return enter(device, x, fmt)
 
         return to_floats
