@@ -12,6 +12,7 @@ from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.progress import clock
 from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.unfinished import resumable
 from ipu.experiments.lab.versions import commit, processor, versions
 from ipu.ops.heap import keep_freed_memory
 
@@ -27,11 +28,13 @@ class UnsavedError(Exception):
 def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
     """Run one experiment into out/NAME; what was there stays until the new result is complete.
 
+    Jobs of minutes that an interrupted run had finished are not run again.
+
     Raises    UnsavedError with the result where the disk does not take it.
     """
     keep_freed_memory()
     started = time.perf_counter()
-    with clock(experiment.name, experiment.budget):
+    with clock(experiment.name, experiment.budget), resumable(out / experiment.name):
         result = experiment.run(quick, seed)
         about = {
             "name": experiment.name,

@@ -48,6 +48,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['steps']} steps{first} on {report['target']}, {report['policy']}, "
         f"{rounding}{changed}"
     )
+    for pattern, names in report.get("by_order", {}).items():
+        yield f"{pattern} of the policy: {', '.join(names)}"
     if "choices" in report:
         yield ", ".join(f"{name}={value}" for name, value in report["choices"].items())
     host = report["host"]

@@ -7,7 +7,7 @@ same run (`engine.current`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -16,6 +16,7 @@ from weakref import ReferenceType, WeakKeyDictionary
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
@@ -180,6 +181,18 @@ class Machine:
         if is_restored or (is_state and is_wide):
             return BINARY32
         return self.policy.of(layer).param
+
+    def order(self, variables: Iterable[tuple[str, int]]) -> None:
+        """Names and dimensions of a program's trained variables, by which last2 has a meaning."""
+        if not self.run.needs_order:
+            return
+        layers = [
+            layer_of_variable(name) for name, n in variables
+            if n > 1 and not name.endswith("/embeddings")
+        ]
+        if layers:
+            self.run.order(layers)
+            self.policy = self.run.policy
 
     @property
     def lines(self) -> list[str]:
