@@ -287,10 +287,10 @@ def _restored(policy: PolicyLike, restoring: Restoring) -> LayerPolicies:
             layers.append((site.layer, FP32))
         elif site.role == PARAMETERS:
             layers.append((site.layer, replace(policy.of(site.layer), param=BINARY32)))
-    rules = (*layers, *getattr(policy, "layers", ()))
+    default, rules = policy.default, (*layers, *getattr(policy, "layers", ()))
     if PrecisionSite(_INPUT, LAYER) in restoring.sites:
-        return LayerPolicies(FP32, (*rules, ("*", policy.default)))
-    return LayerPolicies(policy.default, rules)
+        default, rules = FP32, (*rules, ("*", policy.default))
+    return LayerPolicies(default, rules, getattr(policy, "order", ()))
 
 
 def machine(
