@@ -19,7 +19,7 @@ from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
 from ipu.run.restoring import Restoring
 from ipu.run.seeding import seeded
-from ipu.run.text import Report
+from ipu.run.showing import Report
 from ipu.run.ways import Way
 
 __all__ = ["EnoughError", "replaying"]
