@@ -67,7 +67,7 @@ def now() -> str:
 def draw(experiment: Experiment, out: Path, result: Result) -> None:
     """Draw a result's pictures to zoom and its figure beside its data, where it has them.
 
-    The figure is the last, so where it stands all pictures do.
+    The figure as PNG is the last, so where it stands all others do.
     """
     from ipu.run.pages.drawing import to_png
     from ipu.run.pages.vector import to_svg
@@ -77,4 +77,6 @@ def draw(experiment: Experiment, out: Path, result: Result) -> None:
         write_whole(path, to_svg(picture, title).encode())
     figure = experiment.plot(result)
     if figure is not None:
-        write_whole(out / experiment.name / store.FIGURE, to_png(figure))
+        png, svg = to_png(figure), to_svg(figure, experiment.question)
+        write_whole(out / experiment.name / store.VECTOR, svg.encode())
+        write_whole(out / experiment.name / store.FIGURE, png)

@@ -38,7 +38,7 @@ from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
 from ipu.run.shadow import Shadow
-from ipu.run.text import Report
+from ipu.run.showing import Report
 from ipu.run.ways import Way
 
 __all__ = ["OperationEvent", "Run", "Step"]
@@ -265,6 +265,10 @@ class Run(ABC):
         versions      of fpsim, numpy and the front end's framework.
         """
         return self.told(folder)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: by what happened so far."""
+        return self.report()._repr_html_()
 
     def told(self, folder: str | Path | None = None, **added: Any) -> Report:
         """The report, with what a front end on top of another one adds."""
