@@ -77,8 +77,8 @@ class BlockArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         """Refused: an array of numbers or one of bytes is meant, and numpy would make neither."""
         raise TypeError(
-            f"x is a BlockArray of {self.block}; give numpy x.values (numbers in binary64), x.codes "
-            "or x.scales"
+            f"x is a BlockArray of {self.block}; give numpy x.values (numbers in binary64), "
+            "x.codes or x.scales"
         )
 
     @property

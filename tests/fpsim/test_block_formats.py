@@ -139,5 +139,5 @@ def test_codes_beyond_those_of_the_element_are_refused(name, most):
 
 
 def test_numpy_is_told_what_to_take_of_blocks():
-    with pytest.raises(TypeError, match="BlockArray of nvfp4; give numpy x.values"):
+    with pytest.raises(TypeError, match=r"BlockArray of nvfp4; give numpy x\.values"):
         np.asarray(fp.quantize(np.ones(16), "nvfp4"))
