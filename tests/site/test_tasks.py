@@ -29,10 +29,10 @@ class Task(NamedTuple):
 #: Questions in a newcomer's words, as they would be asked of a colleague.
 TASKS = {
     "What are the bits of 0.1 in FP8?": Task("bits of a number", "bits", "Type a number"),
-    "Which loss scale do I take?": Task("loss scale", "recipes/loss-scale", "Take the largest one"),
+    "Which loss scale do I take?": Task("loss scale", "recipes/loss-scale", "the largest one"),
     "Would my model train in NVFP4?": Task("NVFP4", "tutorials/pytorch-in-nvfp4", "nvfp4"),
     "What does acc= in a policy mean?": Task("policy acc", "glossary", "acc="),
-    "How does a V100 add, and how is that known?": Task("V100 unit", "reference/units", "V100 tensor core"),
+    "How does a V100 add?": Task("V100 unit", "reference/units", "V100 tensor core"),
     "How do I cite a result?": Task("citation", "recipes/into-a-paper", "BibTeX"),
     "How do I run a sweep under Slurm?": Task("cluster", "recipes/cluster-sweep", "Slurm"),
     "Does it run on macOS, or with JAX?": Task("macOS", "platforms", "JAX: no"),
