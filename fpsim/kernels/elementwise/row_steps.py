@@ -23,13 +23,17 @@ from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.enclosures import IN_DOUBT
 
 __all__ = [
-    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "run_rows",
+    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "TABLE",
+    "WIDE_TABLE", "run_rows",
 ]
 
 #: What a step is: an operation of one kernel; a conversion of what a function left in binary64; a
 #: function; a sum of each row, or of its squares; the largest number of each; the number of each
-#: row written out; nothing but a look for NaNs.
-OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK = range(8)
+#: row written out; nothing but a look for NaNs; results read from a table of codes; the same in
+#: binary64, to be converted.
+(
+    OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK, TABLE, WIDE_TABLE,
+) = range(10)
 
 
 @intrinsic
@@ -169,6 +173,26 @@ def _function(step, words, reals, x, wide_room, doubts):
 
 
 @njit(**INLINE)
+def _look_up(step, shift, x, out, marks):
+    """Values of all numbers from a table of codes in the type of the result; the marks, joined."""
+    values = carray(_at(step[8], out[0]), (step[9],))
+    all_marks = carray(_at(step[10], np.uint8(0)), (step[9],))
+    by_element = step[0] < 0  # never
+    return _call(step[1], (
+        x.view(np.uint32), np.uint32(shift), values, all_marks, out, marks, by_element,
+    ))
+
+
+@njit(**INLINE)
+def _is_within(x, end):
+    """Whether all are numbers beyond the end of a function, as far as it has one."""
+    outside = 0
+    for i in range(x.shape[0]):
+        outside |= not (x[i] > end or end == -np.inf) or x[i] != x[i]
+    return outside == 0
+
+
+@njit(**INLINE)
 def _operation(step, narrow, wide, x, y, z, out, unused, at, seed, number):
     """The flags of an operation of one kernel."""
     element_flags, no_words = unused
@@ -198,7 +222,12 @@ def _step(o, kernels, seed, memory, rooms, first, rows, columns):
         return -1 if _has_nan(x) else 0
     if what == FUNCTION:
         return 0 if _function(step, words[o], reals[o], x, wide_room, doubts) else -1
+    if what == WIDE_TABLE:
+        marks = _look_up(step, words[o, 0], x, wide_room[:m], doubts)
+        return 0 if not marks or _is_within(x, reals[o, 1]) else -1
     out, unused = _block(step[6], first, m, memory), (doubts, no_words)
+    if what == TABLE:
+        return _look_up(step, words[o, 0], x, out, doubts)
     if what == ROUND:
         w = wide_room[:m]
         return _operation(
@@ -217,9 +246,9 @@ def run_rows(kernels, seed, memory, rooms, columns, tile, flags, begin, end):
 
     kernels    steps: of each what it is; the address of its kernel; whether the constants of that
                are wide; slots of three operands and of the result; whether it has one number a row;
-               the address of a function's table and its length. Then narrow and wide constants of
-               operations, integers and numbers that functions (and LARGEST) are given, and the
-               numbers of steps for random bits.
+               of a table that it reads the address, the length and where marks are. Then narrow and
+               wide constants of operations, integers and numbers that other kernels are given, and
+               the numbers of steps for random bits.
     memory     where the arrays begin; how much further the next row of each is; rooms for values
                between steps; constants. Slots are counted in that order.
     rooms      of numbers of `tile` rows: binary64 values, doubts; words that are none; and those of
