@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -345,7 +346,6 @@ class RowProgram:
         self._n_arrays = len(numbers) + len(results)
         slots = {number: i for i, number in enumerate(numbers)}
         slots |= {number: len(numbers) + i for i, number in enumerate(results)}
-        self._by_row = [where == ROW for _, where in self._readings]
         steps_of = {FULL: self.geometry.columns, ROW: 1, COLUMN: 0}
         row_results = {s.result for s in builder.steps if s.by_row}
         self._steps_of = np.array(
@@ -428,29 +428,31 @@ class RowProgram:
         numbers    of the operations that round stochastically, in order.
         """
         columns, tile = self.geometry.columns, self._tile
-        arrays = []
+        arrays: list[Carrier] = []
         for i, where in self._readings:
-            array = np.ascontiguousarray(inputs[i]).reshape(-1)
-            if where == COLUMN:
-                array = np.tile(array, tile)
+            array = inputs[i]
+            if where == COLUMN and tile > 1:
+                array = _repeated(array, tile)
+            elif not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
             arrays.append(array)
         results = [np.empty(size, np.float32) for size in self._result_sizes]
         starts = np.array([_address(array) for array in arrays + results], np.int64)
         drawn = np.zeros(self.n_draws + 1, np.uint64)
         drawn[: self.n_draws] = numbers
-        kernels = (*self._kernels, drawn[self._draws])
+        kernels, word = (*self._kernels, drawn[self._draws]), np.uint64(seed)
         raised: list[NDArray[np.int64]] = []
+        pool = _pool(self._n_rooms, tile, columns)
 
         def work(begin: int, end: int) -> int:
-            flags, size = np.zeros(len(self._settings), np.int64), tile * columns
-            rooms = np.empty(size), np.empty(size, np.uint8), NO_WORDS, sum_rooms(tile, columns)
+            room, rooms = pool.pop() if pool else _rooms(self._n_rooms, tile, columns)
+            flags = np.zeros(len(self._settings), np.int64)
             outcome: int = row_steps.run_rows(
-                kernels, np.uint64(seed),
-                (starts, self._steps_of, np.empty((self._n_rooms, size), np.float32),
-                 self._constants),
-                rooms, columns, tile, flags, begin, end,
+                kernels, word, (starts, self._steps_of, room, self._constants), rooms, columns,
+                tile, flags, begin, end,
             )
             raised.append(flags)
+            pool.append((room, rooms))
             return outcome
 
         smallest = -(-_SMALLEST // columns)
@@ -460,12 +462,43 @@ class RowProgram:
 
     def _flags(self, raised: Sequence[NDArray[np.int64]]) -> dict[int, tuple[Settings, int]]:
         together: dict[int, tuple[Settings, int]] = {}
-        flags = np.bitwise_or.reduce(raised).tolist()
-        for settings, flag in (*zip(self._settings, flags, strict=True), *self._single_flags):
+        flags = raised[0] if len(raised) == 1 else np.bitwise_or.reduce(raised)
+        for settings, flag in (
+            *zip(self._settings, flags.tolist(), strict=True), *self._single_flags
+        ):
             if flag and settings is not None:
                 _, before = together.get(id(settings), (settings, 0))
                 together[id(settings)] = settings, before | flag
         return together
+
+
+# Rooms ----------------------------------------------------------------------------------------
+
+
+def _repeated(column: Carrier, times: int) -> Carrier:
+    """A column for each of so many rows."""
+    repeated: Carrier = np.empty((times, column.size), column.dtype)
+    repeated[...] = column.reshape(-1)
+    return repeated
+
+
+#: Rooms of the kernel: those of values between steps, and the others.
+_Rooms = tuple[Carrier, tuple[Any, ...]]
+
+
+def _rooms(n: int, tile: int, columns: int) -> _Rooms:
+    size = tile * columns
+    others = np.empty(size), np.empty(size, np.uint8), NO_WORDS, sum_rooms(tile, columns)
+    return np.empty((n, size), np.float32), others
+
+
+@lru_cache(maxsize=64)
+def _pool(n: int, tile: int, columns: int) -> list[_Rooms]:
+    """Rooms that no thread is using: new memory costs as much as a small operation."""
+    return []
+
+
+# Kernels --------------------------------------------------------------------------------------
 
 
 class _Given(NamedTuple):
