@@ -398,7 +398,7 @@ class RowProgram:
         return max(1, n_rooms)
 
     def _compile(self, steps: Sequence[_RowStep], slots: dict[int, int]) -> None:
-        """Addresses of kernels, and what they are given."""
+        """Addresses of kernels, and what they are kernel."""
         n, first_constant = len(steps), self._n_arrays + self._n_rooms
         table_of_steps = np.zeros((n, 11), np.int64)
         narrow, wide = (np.zeros((n, len(FIELDS)), kind) for kind in (np.uint32, np.uint64))
@@ -407,17 +407,18 @@ class RowProgram:
         self._draws = np.array([step.draw for step in steps], np.int64)
         self._settings = [step.settings for step in steps]
         #: Kernels and tables stay in memory.
-        self._given = [_given(step) for step in steps]
-        for o, (step, given) in enumerate(zip(steps, self._given, strict=True)):
-            is_wide = given.constants is not None and given.constants.dtype == np.uint64
-            if given.constants is not None:
-                (wide if is_wide else narrow)[o] = given.constants
-            words[o, : len(given.words)], reals[o, : len(given.reals)] = given.words, given.reals
+        self._step_kernels = [_kernel_of(step) for step in steps]
+        for o, (step, kernel) in enumerate(zip(steps, self._step_kernels, strict=True)):
+            is_wide = kernel.constants is not None and kernel.constants.dtype == np.uint64
+            if kernel.constants is not None:
+                (wide if is_wide else narrow)[o] = kernel.constants
+            words[o, : len(kernel.words)] = kernel.words
+            reals[o, : len(kernel.reals)] = kernel.reals
             places = [slots[x] if x >= 0 else first_constant - 1 - x for x in step.operands]
             x, y, z = (*places, *places[:1] * 2, 0, 0, 0)[:3]
             table_of_steps[o] = (
-                step.what, given.address, is_wide, x, y, z, slots.get(step.result, 0), step.by_row,
-                _address(given.table), given.table.size, _address(given.marks),
+                step.what, kernel.address, is_wide, x, y, z, slots.get(step.result, 0), step.by_row,
+                _address(kernel.table), kernel.table.size, _address(kernel.marks),
             )
 
     def run(
@@ -501,7 +502,7 @@ def _pool(n: int, tile: int, columns: int) -> list[_Rooms]:
 # Kernels --------------------------------------------------------------------------------------
 
 
-class _Given(NamedTuple):
+class _StepKernel(NamedTuple):
     """The kernel of a step, by its address, and what it is given beside arrays."""
 
     address: int = 0
@@ -513,35 +514,35 @@ class _Given(NamedTuple):
     marks: NDArray[np.uint8] = _NO_MARKS
 
 
-def _given(step: _RowStep) -> _Given:
+def _kernel_of(step: _RowStep) -> _StepKernel:
     if step.table is not None:
         shift, values, marks = step.table
         end = step.function.kernel.end if step.function is not None else 0.0
         address = _address_of(look_up, _OF_TABLES[values.dtype.itemsize])
-        return _Given(address, None, None, (shift,), (0.0, end), values, marks)
+        return _StepKernel(address, None, None, (shift,), (0.0, end), values, marks)
     if step.function is not None:
         kernel = step.function.kernel
-        return _Given(
+        return _StepKernel(
             _address_of(kernel.loop, _OF_FUNCTION), kernel.loop, None,
             (int(kernel.half), int(kernel.mask)),
             (kernel.least, kernel.end, *step.function.infinities, step.function.is_odd),
             kernel.table,
         )
     if step.what in (row_steps.SUM, row_steps.SQUARES):
-        return _Given(_address_of(spread_sums, _OF_SUMS))
+        return _StepKernel(_address_of(spread_sums, _OF_SUMS))
     if step.what in (row_steps.SPREAD, row_steps.CHECK):
-        return _Given()
+        return _StepKernel()
     assert step.settings is not None
     if step.what == row_steps.LARGEST:
         is_flushing = step.settings.subnormals == "flush_both"
         least = np.float32(step.settings.format.smallest_normal if is_flushing else 0)
-        return _Given(words=(int(least.view(np.uint32)),))
+        return _StepKernel(words=(int(least.view(np.uint32)),))
     is_from_wide = step.what == row_steps.ROUND
     size = 8 if is_from_wide else 4
     call = KernelCall(step.name, step.settings, size, FLAGS_STICKY, supplied=False)
     is_wide = call.constants.dtype == np.uint64
     address = address_of(call.loop, is_wide=is_wide, is_from_wide=is_from_wide)
-    return _Given(address, call, call.constants)
+    return _StepKernel(address, call, call.constants)
 
 
 # Addresses --------------------------------------------------------------------------------------
