@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
-from ipu.learn.policy import FP32, LayerPolicies, Policy
-from ipu.run.changes import NONE, Changes
-from ipu.run.policies import PRESETS, find_policy, with_addition, with_layer
+from ipu.learn.policy import FP32, LayerPolicies, Policy, with_addition, with_layer
+from ipu.run.changes import NONE, Changes, scale_text
+from ipu.run.policies import PRESETS, find_policy
 
 __all__ = ["Way", "parse_ways"]
 
@@ -64,7 +64,7 @@ class Way:
         if addition == "halves":
             return self.with_policies
         if self.policy.default.recipe is not None and is_addition(addition):
-            return replace(self, policy=with_addition(self.policy, addition, text))
+            return replace(self, policy=with_addition(self.policy, addition, text, find_policy))
         key, _, value = addition.rpartition("=")
         if not (key and value):
             raise ValueError(f"way={text!r}: {addition!r} is not known; {_HINT}")
@@ -82,7 +82,7 @@ class Way:
         if _is_number(key) and _is_number(value):
             constants = (*self.changes.constants, (float(key), float(value)))
             return replace(self, changes=replace(self.changes, constants=constants))
-        return replace(self, policy=with_addition(self.policy, addition, text))
+        return replace(self, policy=with_addition(self.policy, addition, text, find_policy))
 
     def with_layer(self, pattern: str, policy: Policy = FP32) -> Way:
         """This way, with another policy for the layers of a pattern, before all others."""
@@ -93,15 +93,21 @@ class Way:
         """This way, with the policy's formats also for tensors that the program makes float16."""
         return replace(self, changes=replace(self.changes, halves_by_policy=True))
 
-    def check_unchanged(self) -> None:
-        """Refuse changes of the program from outside, for front ends that make none.
+    def check_for_graphs(self) -> None:
+        """Refuse changes of the program from outside that are made on tensors, not in graphs.
 
         Raises    ValueError.
         """
-        if self.changes != NONE:
+        changes = self.changes
+        only = ""
+        if changes.loss_scale != 1:
+            only = f"scale={scale_text(changes.loss_scale)}"
+        elif changes.cache:
+            only = f"cache={changes.cache}"
+        if only:
             raise ValueError(
-                f"way={str(self)!r} changes the program by {self.changes}, which fpsim torch alone "
-                "can; use a policy, +sr and +LAYER=f32, and change the rest in the program"
+                f"way={str(self)!r} changes the program by {only}, which fpsim torch alone can; "
+                "leave it out, and change the program"
             )
 
     def __str__(self) -> str:
