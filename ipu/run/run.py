@@ -213,6 +213,9 @@ class Run(ABC):
         if self.device.counts is not None:
             self.recorder.step_done(step, self.device.counts)
 
+    #: Whether the policy is asked in each step, so that some of them can be given back.
+    has_formats_by_step = False
+
     def stop_after(self, steps: int) -> None:
         """The program is stopped by `EnoughError` after so many steps of an optimiser."""
         self._enough = steps
@@ -389,7 +392,10 @@ class Run(ABC):
     ) -> Diagnosis:
         """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`."""
         replay = replaying(self, steps, body, stops)
-        return diagnose(replay, self.way, steps, seconds, self.sites, self.check_way)
+        return diagnose(
+            replay, self.way, steps, seconds, self.sites, self.check_way,
+            has_windows=self.has_formats_by_step,
+        )
 
     def afresh(self) -> AbstractContextManager[object]:
         """Inside, a program begins that finds nothing of those before it in the framework."""

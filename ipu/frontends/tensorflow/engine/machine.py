@@ -24,7 +24,7 @@ from ipu.plan.plan import replica_count
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
 from ipu.run.policies import find_policy
-from ipu.run.restoring import PARAMETERS, PrecisionSite
+from ipu.run.restoring import PARAMETERS, Alter, PrecisionSite
 from ipu.run.run import Run
 
 __all__ = ["EVALUATION", "Choices", "Machine", "replicas_on"]
@@ -164,6 +164,10 @@ class Machine:
         if restoring.is_empty:
             return policy
         return restoring.policy(policy, self._restored_part(layer), direction)
+
+    def altering(self, layer: str, direction: str) -> Alter | None:
+        """What a diagnosis does to the results of a layer and direction."""
+        return self.choices.restoring.altering(self._restored_part(layer), direction)
 
     def _restored_part(self, layer: str) -> str:
         """The layer of a diagnosis that a scope without counts of its own is a part of."""
