@@ -142,8 +142,11 @@ class RecordedProgram:
         self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
         self._flags = np.array([o.flags if o.is_single else 0 for o in operations], np.int64)
         self._rows, self._n_inputs, self._results = rows, n_inputs, results
-        column = np.array(constants or [0.0], np.float32)[:, None]
-        self._constants = np.repeat(column, STEP, 1)
+        self._constants = np.empty((max(1, len(constants)), STEP), np.float32)
+        self._constants[:, 0] = constants or [0.0]
+        for row in rows:
+            if row.operands[0] < 0:  # loops take one number for a whole operand but the first
+                self._constants[-1 - row.operands[0]] = constants[-1 - row.operands[0]]
         #: What layouts depend on: two programs that differ in constants alone have the same ones.
         self._kind = (n_inputs, *results, *[
             (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)
