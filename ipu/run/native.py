@@ -63,6 +63,8 @@ class NativeRun(Run):
     trains, and returns the losses or None. Initial values and random bits follow `run.seed`.
     """
 
+    has_shadows = False
+
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         if any(isinstance(policy, FormatPolicy) for policy in self.policy.all):

@@ -130,9 +130,14 @@ class FramePlan:
         list_sites(sites)
         for site, entry in zip(sites, entries, strict=True):
             run = _kernel(site, entry)
+            shadows = self.machine.shadows
             if site.node.type == "Const":
-                self._template[self._slot(site.node.outputs[0])] = run()
+                value = self._template[self._slot(site.node.outputs[0])] = run()
+                if shadows is not None and isinstance(value, Array):
+                    shadows.attach(value, tf.make_ndarray(site.attr("value")))
                 continue
+            if shadows is not None:
+                run = shadows.beside(site, entry, run)
             step = FrameStep(site, entry, observed(site, entry, run))
             step.inputs = tuple(self._slot(tensor) for tensor in site.node.inputs)
             step.outputs = tuple(self._slot(tensor) for tensor in site.node.outputs)

@@ -199,6 +199,11 @@ class Machine:
             self.policy = self.run.policy
 
     @property
+    def shadows(self) -> Any:
+        """The shadows of the run (`reports.shadowing`), or None."""
+        return getattr(self.run, "shadows", None)
+
+    @property
     def lines(self) -> list[str]:
         """What the program's settings add to its choices, as lines "name: value".
 

@@ -24,6 +24,9 @@ from tests.tiers import reaches
 from fpsim.tf import machine  # isort: skip
 from ipu.frontends.processes.programs import run_file  # isort: skip
 
+#: Steps whose values in binary64 are carried along.
+SHADOW = 6
+
 
 def rows(illnesses):
     """Names of illnesses and models, and which size of the cause."""
@@ -37,6 +40,7 @@ def run_of(tmp_path, text, policy):
     path.write_text(text)
     way = Way.parse(policy)
     run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
+    run.shadow(SHADOW)
     with contextlib.redirect_stdout(io.StringIO()), run.afresh(), run:
         assert run_file(path, []) == 0
     report = run.report()
