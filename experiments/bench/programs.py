@@ -1,7 +1,8 @@
 """Training steps of PyTorch programs through the front end, beside torch's own in binary32.
 
 A perceptron, a convolutional network and decoders of three sizes, as users write them: in binary16
-by stochastic rounding, the same counted, and in binary32. A session is opened for several steps.
+by stochastic rounding, the same counted, and in binary32; decoders by recipes of blocks too. A
+session is opened for several steps.
 Where torch is not installed there is nothing to measure.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
@@ -23,6 +25,9 @@ __all__ = ["PROGRAMS", "SIZES", "cases"]
 SIZES = Size(n=1, repeats=5), Size(n=1, repeats=1)
 #: Policy, whether rounding is stochastic, and whether operations are counted.
 _WAYS = ("fp16", True, False), ("fp16", True, True), ("fp32", False, False)
+#: What decoders run in as well: their products in blocks.
+_IN_BLOCKS = ("nvfp4", False, False), ("mxfp8", False, False)
+_FORMATS = {"fp16": "binary16", "fp32": "binary32"}
 _CLASSES, _SIDE, _VOCABULARY = 10, 28, 96
 
 
@@ -63,9 +68,10 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         return
     for name in _QUICK if quick else PROGRAMS:
         program = PROGRAMS[name]._replace(steps=1) if quick else PROGRAMS[name]
-        for policy, sr, count in _WAYS:
+        is_decoder = isinstance(program.network, Decoder)
+        for policy, sr, count in (*_WAYS, *(_IN_BLOCKS if is_decoder else ())):
             yield TimedCase(
-                f"step {name}", "binary16" if policy == "fp16" else "binary32",
+                f"step {name}", _FORMATS.get(policy, policy),
                 partial(_on_the_machine, program, policy, sr, count), _in_torch(program),
                 program.steps, size.repeats, "SR" if sr else "RNE", flags=True,
                 data="counted" if count else "torch", peer=f"torch {version('torch')}",
@@ -77,7 +83,9 @@ def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -
     session, call = front.machine(policy, sr=sr, count=count), _in_torch(program)
 
     def steps() -> None:
-        with session:
+        with warnings.catch_warnings(), session:
+            # Products of attention are in no recipe, which docs/block-scaled.md says.
+            warnings.simplefilter("ignore", RuntimeWarning)
             call()
 
     return steps

@@ -49,9 +49,11 @@ CASES = {
     "softmax": MarkedRow(ops.softmax, {}, alone),
     "log_softmax": MarkedRow(ops.log_softmax, {}, alone),
     "gelu": MarkedRow(ops.gelu, {}, alone),
+    "gelu by erf": MarkedRow(ops.gelu_erf, {}, alone),
+    "silu": MarkedRow(ops.silu, {}, alone),
 }
 #: Of these the forward rules ask for more than is noted.
-FORWARD_ALONE = {"layer norm of squares", "gelu"}
+FORWARD_ALONE = {"layer norm of squares"}
 LAYOUTS = ("whole", "turned", "apart", "repeated")
 
 
