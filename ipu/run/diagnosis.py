@@ -367,8 +367,8 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
             result.steps, lambda steps: not runs.is_ill(restored(steps=steps)))
     if len(sites) <= _PAIRED:
         result.pairs = list(pair_responses(
-            result.necessary,
-            lambda given: runs.harm(runs.outcome(runs.way, Restoring(given))), runs.has_time))
+            result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
+            runs.has_time))
     low = runs.way.policy.default.activations
     for fmt in doses_above(low) if roles <= set(_OF_RESULTS) else ():
         if runs.has_time():

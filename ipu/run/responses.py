@@ -127,6 +127,6 @@ def pair_responses(
         if not go_on():
             return
         rest = frozenset(sites) - {one, other}
-        given = (rest, rest | {one}, rest | {other}, rest | {one, other})
-        neither, first, second, both = map(harm, given)
+        restored = (rest, rest | {one}, rest | {other}, rest | {one, other})
+        neither, first, second, both = map(harm, restored)
         yield SitePair(one, other, (neither, first, second, both))

@@ -34,8 +34,8 @@ def test_the_window_is_the_smallest_of_all(steps):
 
 def test_a_pair_interacts_where_both_do_more_than_each():
     """Of a and b both must be given back, of b and c each half is one's."""
-    def harm(given):
-        names = {site.layer for site in given}
+    def harm(restored):
+        names = {site.layer for site in restored}
         return (0.5 if {"a", "b"} <= names else 1.0) - (0.5 if "c" in names else 0.0)
 
     rows = {(p.first.layer, p.second.layer): p for p in pair_responses(SITES, harm)}

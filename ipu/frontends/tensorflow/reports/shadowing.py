@@ -1,14 +1,14 @@
 """Shadows of a program's values: every node runs once more in float64, by TensorFlow's own kernel.
 
-A shadow belongs to the memory of a value, as births do, and of a variable to its name, since each
-launch reads it anew. What is drawn at random, read from a data set, or computed by nodes that
+A shadow belongs to the memory of a value, as births do; that of a variable outlives the launch, since
+each launch reads the variable anew. What is drawn at random, read from a data set, or computed by nodes that
 TensorFlow has no float64 kernel for begins anew from the machine's values; the last are told.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
     error: float
 
 
-class _Held(NamedTuple):
+class _VariableState(NamedTuple):
     """What a variable held after a write: the machine's numbers and the shadow."""
 
     machine: Numbers
@@ -59,17 +59,17 @@ class GraphShadows:
         self.account = account
         self._last = steps
         self._entries: dict[int, tuple[weakref.ref[Any], _Entry]] = {}
-        self._held: dict[str, _Held] = {}
-        #: By name: before the first write, and the steps that wrote it.
-        self._before: dict[str, _Held] = {}
-        self._steps: dict[str, set[int]] = {}
-        self._about: dict[str, dict[str, Any]] = {}
+        self._held: dict[Hashable, _VariableState] = {}
+        #: By key of a variable: before the first write, and the steps that wrote it.
+        self._before: dict[Hashable, _VariableState] = {}
+        self._steps: dict[Hashable, set[int]] = {}
+        self._about: dict[Hashable, dict[str, Any]] = {}
 
     # Memory ---------------------------------------------------------------------------------
 
     def _find(self, array: Array) -> _Entry | None:
-        found = self._entries.get(id(array.carrier))
-        return found[1] if found is not None and found[0]() is array.carrier else None
+        row = self._entries.get(id(array.carrier))
+        return row[1] if row is not None and row[0]() is array.carrier else None
 
     def _entry(self, array: Array) -> _Entry:
         """The shadow of an array; the machine's values where none is there."""
@@ -82,7 +82,7 @@ class GraphShadows:
 
     def _enter(self, variable: Variable) -> None:
         """A variable that was written in another launch has its shadow of then."""
-        held, array = self._held.get(variable.name), variable.value
+        held, array = self._held.get(variable.key), variable.value
         if held is not None and isinstance(array, Array) and self._find(array) is None and (
             np.array_equal(held.machine, _wide(array), equal_nan=True)
         ):
@@ -131,7 +131,7 @@ class GraphShadows:
         except (tf.errors.OpError, TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(site.node.type, str(problem).partition("\n")[0][:80])
             return run(*values)
-        before = [(v, _Held(_wide(v.value), self._entry(v.value))) for v in variables
+        before = [(v, _VariableState(_wide(v.value), self._entry(v.value))) for v in variables
                   if isinstance(v.value, Array)]
         result = run(*values)
         key = (*split_name(site.name), site.node.type)
@@ -159,22 +159,22 @@ class GraphShadows:
                 self.account.branched(key, site.machine.step, differing, x.size)
 
     def _wrote(
-        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, before: _Held,
+        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, before: _VariableState,
         near: Any, far: Any,
     ) -> None:
         """A variable was written: its value has the shadow."""
-        name, machine = variable.name, _wide(variable.value)
+        key_of, machine = variable.key, _wide(variable.value)
         near, far = (np.asarray(x, np.float64) for x in (near, far))
         error = self.account.compared(key, machine, near, far, before.entry.error)
         self.attach(variable.value, far, error)
-        self._held[name] = _Held(machine, _Entry(far, error))
-        self._before.setdefault(name, before)
-        self._steps.setdefault(name, set()).add(site.machine.step)
-        self._about[name] = {
+        self._held[key_of] = _VariableState(machine, _Entry(far, error))
+        self._before.setdefault(key_of, before)
+        self._steps.setdefault(key_of, set()).add(site.machine.step)
+        self._about[key_of] = {
             "line": site.line, "operation": site.node.type,
             "is_state": variable.watch is None and key[1] == "optimizer"
             and site.name.startswith("optimizer"),
-            "name": layer_of_variable(name) if variable.watch is not None else "",
+            "name": layer_of_variable(variable.name) if variable.watch is not None else "",
         }
 
     def loss(self, machine: Machine, value: float, shadow: float) -> None:
@@ -188,15 +188,15 @@ class GraphShadows:
 
     def finish(self) -> None:
         """What moved is told."""
-        for name, before in self._before.items():
-            held, about = self._held[name], self._about[name]
-            if len(self._steps[name]) < min(2, self.account.steps):
+        for key, before in self._before.items():
+            held, about = self._held[key], self._about[key]
+            if len(self._steps[key]) < min(2, self.account.steps):
                 continue
             how = motion((before.machine.ravel(), held.machine.ravel()),
                          (before.entry.shadow.ravel(), held.entry.shadow.ravel()))
             if how is not None:
                 self.account.moved(
-                    about.pop("name"), held.machine.shape, how, steps=len(self._steps[name]),
+                    about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),
                     **about)
         self._before.clear()
 
