@@ -1,8 +1,9 @@
 """Shadows of a program's values: every node runs once more in float64, by TensorFlow's own kernel.
 
-A shadow belongs to the memory of a value, as births do; that of a variable outlives the launch, since
-each launch reads the variable anew. What is drawn at random, read from a data set, or computed by nodes that
-TensorFlow has no float64 kernel for begins anew from the machine's values; the last are told.
+A shadow belongs to the memory of a value, as births do; that of a variable outlives the launch, as
+each launch reads the variable anew. What is drawn at random, read from a data set, or computed by
+nodes that TensorFlow has no float64 kernel for begins anew from the machine's values; the last are
+told.
 """
 
 from __future__ import annotations
