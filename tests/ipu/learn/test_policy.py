@@ -152,8 +152,9 @@ def test_what_patterns_by_order_mean(layers, pattern, units):
     """Numbered parts that hold layers, two at least; else the layers themselves."""
     assert meant(pattern, layers) == units
     policy = FP16.override({pattern: FP32}).in_order(layers)
-    inside = {layer for layer in layers if policy.of(layer) == FP32}
-    assert inside == {x for x in layers for u in units if x == u or x.startswith((f"{u}.", f"{u}/"))}
+    inside = [layer for layer in layers if policy.of(layer) == FP32]
+    ends = tuple(f"{unit}{end}" for unit in units for end in "./")
+    assert inside == [layer for layer in layers if layer in units or layer.startswith(ends)]
 
 
 def test_an_order_without_layers_is_refused():
