@@ -339,12 +339,12 @@ class Word:
         return Real(self.theory, width).computed(value, width, self.is_plain)
 
     @property
-    def highest(self) -> Word:
-        """The highest one of it alone; 0 of 0."""
-        below, step = self, 1
+    def filled(self) -> Word:
+        """The highest one and all digits below it; 0 of 0."""
+        filled, step = self, 1
         while step < self.width:
-            below, step = below | below >> step, 2 * step
-        return below ^ (below >> 1)
+            filled, step = filled | filled >> step, 2 * step
+        return filled
 
 
 W = TypeVar("W", Word, Truth)
