@@ -19,6 +19,7 @@ ROUNDING, ELEMENTWISE = "fpsim/kernels/rounding/", "fpsim/kernels/elementwise/"
 RANDOM = "fpsim/kernels/random/"
 WINDOW = "fpsim/kernels/by_unit/window.py"
 PICKED = "fpsim/products/by_unit/window.py"
+CUT, LANES = "fpsim/kernels/elementwise/cut.py", "fpsim/kernels/lanes/arithmetic.py"
 CONSTANTS, QUANTISE = "fpsim/elementwise/constants.py", "fpsim/elementwise/blocks/quantise.py"
 BLOCKS, SCALES = "fpsim/kernels/blocks/", "fpsim/elementwise/blocks/scales.py"
 
@@ -275,6 +276,27 @@ MUTANTS = [
           "largest sums of products by operation"),
     Named("parts rounded down", "fpsim/products/spread_sums.py",
           "length = -(-n // -(-n // PART))", "length = n // -(-n // PART)", "parts of a sum"),
+    Named("a sum cut away from zero", CUT, "bits - ((bits ^ lost) >> 31)",
+          "bits + ((bits ^ lost) >> 31)", "sum cut add bfloat16"),
+    Named("sums that lose a negative rest are whole", CUT, "cut = error != 0.0",
+          "cut = error > 0.0", "sum cut add bfloat16"),
+    Named("what a cut sum loses is not told", CUT, "select(cut, none + 1, none)",
+          "select(cut, none, none)", "sum cut add bfloat16"),
+    Named("a sum's other neighbour is made odd", ROUNDING + "to_odd.py",
+          "(rounded - (against >> (width - 1))) | 1", "(rounded + (against >> (width - 1))) | 1",
+          "sum to odd add bfloat16"),
+    Named("sums that lose a positive rest are whole", ROUNDING + "to_odd.py",
+          "error != 0.0, (rounded", "error < 0.0, (rounded", "sum to odd fma bfloat16"),
+    Named("an addend without its second factor", WINDOW, "cut(u * v * scale)", "cut(u * scale)",
+          "addend e5m2 window 27"),
+    Named("an addend of one operand", WINDOW, "cut(u * v * scale)", "cut(v * v * scale)",
+          "addend binary16 window 24"),
+    Named("an addend that is not scaled", WINDOW, "cut(u * v * scale)", "cut(u * v)",
+          "addend e4m3 window 27"),
+    Named("whole numbers without a sign", LANES,
+          'to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))',
+          'to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))',
+          "addend accumulator window 24"),
 ]
 
 
