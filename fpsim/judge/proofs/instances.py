@@ -57,7 +57,8 @@ def _two_sum(digits: int) -> SolverClaim:
     # Of the largest number of the type an operation in between may overflow.
     largest = (31 << (digits - 1)) - 1
     smaller = [(code & ((16 << digits) - 1)) != largest for code in codes]
-    return SolverClaim(theory, goal, finite + smaller)
+    cases = [_finite(codes[0]) == field for field in range(31)]
+    return SolverClaim(theory, goal, finite + smaller, cases=cases)
 
 
 def _product(digits: int) -> SolverClaim:
@@ -82,8 +83,8 @@ def _product(digits: int) -> SolverClaim:
 def theorems() -> Iterator[Theorem]:
     """TwoSum and exact products of few digits."""
     families: tuple[tuple[str, Callable[[int], SolverClaim], tuple[int, ...], str], ...] = (
-        ("TwoSum", _two_sum, (4,), "s + error = x + y, s finite and no operand the largest"),
-        ("exact product", _product, (4, 5), "the product has every digit"),
+        ("TwoSum", _two_sum, (4, 5, 6), "s + error = x + y, s finite and no operand the largest"),
+        ("exact product", _product, (4, 5, 6), "the product has every digit"),
     )
     for name, claim, sizes, statement in families:
         for digits in sizes:

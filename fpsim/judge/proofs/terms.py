@@ -21,8 +21,8 @@ __all__ = ["EXPONENT_BITS", "Real", "Theory", "Truth", "Word", "both", "choose",
 
 #: Exponent bits and digits of floats, by width: small ones, and the processor's.
 EXPONENT_BITS = {
-    9: (5, 4), 10: (5, 5), 11: (5, 6), 13: (5, 8), 15: (5, 10), 16: (5, 11), 32: (8, 24),
-    64: (11, 53),
+    9: (5, 4), 10: (5, 5), 11: (5, 6), 13: (5, 8), 15: (5, 10), 16: (5, 11), 17: (5, 12),
+    32: (8, 24), 64: (11, 53),
 }
 
 _MODES = {
