@@ -163,7 +163,7 @@ def _lanes_kernel(operation: str, cut: bool) -> Any:
 
 
 def _lanes_check(operation: str, cut: bool, point: Point) -> Finding:
-    """The compiled formula and the oracle's sum to odd; a cut sum with an odd digit for the rest."""
+    """The compiled formula and the oracle's sum to odd; what is cut off counts as an odd digit."""
     width = _WIDTHS[operation]
     codes = [point[name] for name in ("xyz" if operation == "fma" else "xy")]
     arrays = [np.full(16, code, np.uint32).view(np.float32) for code in (*codes, 0)[:3]]
