@@ -21,6 +21,8 @@ COMMANDS = {
     "list": ("listing", "Show experiments, formats, units."),
     "run": ("run", "Run experiments by name."),
     "report": ("report", "Run the default report, or all of it."),
+    "compare": ("compare", "Set two reports side by side, to the bit."),
+    "paper": ("paper", "Write results as SVG, PDF, LaTeX and BibTeX."),
     "sweep": ("sweep", "Run an experiment with many seeds and settings, on Dask."),
     "show": ("show", "Take a number or a code apart in a format."),
     "profile": ("profile", "Say what formats would do to your arrays."),

@@ -22,8 +22,8 @@ import numpy as np
 
 from ipu.experiments.blocks.byte_transformer import LENGTH, byte_transformer, digest, text
 from ipu.experiments.blocks.tensors import QUANTISERS
-from ipu.experiments.lab.processes import in_processes
 from ipu.experiments.lab.result import Result, Row, UnitUsed
+from ipu.experiments.lab.unfinished import resumed
 from ipu.run.looks import bound
 from ipu.run.verdict import CONFIDENCE, Effect, over_seeds
 
@@ -103,7 +103,7 @@ def losses(job: FourBitRun) -> list[float]:
 def run(quick: bool, seed: int) -> Result:
     seeds, sizes, last = (2, ((2, 4),), 2) if quick else (SEEDS, SIZES, LAST)
     todo = jobs(seeds, sizes, seed)
-    return result_of(dict(zip(todo, in_processes(losses, todo, "trainings"), strict=True)), last)
+    return result_of(dict(zip(todo, resumed(losses, todo, "trainings"), strict=True)), last)
 
 
 def result_of(curves: dict[FourBitRun, list[float]], last: int) -> Result:

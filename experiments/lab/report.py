@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ipu.experiments.lab import store
+from ipu.experiments.lab.caption import caption
 from ipu.experiments.lab.catalogue import Experiment, catalogue
 from ipu.experiments.lab.result import Result, Table
 from ipu.experiments.lab.versions import commit, processor, versions
@@ -19,6 +21,8 @@ PRINTED: dict[str, type | tuple[type, ...]] = {
     "quick": bool, "command": str, "date": str, "commit": str, "processor": str, "threads": int,
     "versions": dict, "wall_seconds": (int, float), "budget_seconds": (int, float),
 }
+#: Bytes of a figure that the page still holds as SVG; a larger one is shown as PNG.
+LARGEST_FIGURE = 1_500_000
 #: Types of the files of a result, by their endings.
 TYPES = {".json": "application/json", ".csv": "text/csv", ".txt": "text/plain"}
 
@@ -39,6 +43,24 @@ class Page:
     @property
     def tables(self) -> list[Table]:
         return self.experiment.tables(self.result)
+
+    @property
+    def figure(self) -> Picture:
+        """The figure as a part of the page; no svg where there is none, or one that is large."""
+        path = self.folder / store.VECTOR
+        if not path.exists() or path.stat().st_size > LARGEST_FIGURE:
+            return Picture("", "")
+        return inline(path.read_text(encoding="utf-8"), f"{self.name}-0-")
+
+    @property
+    def caption(self) -> str:
+        """What the figure shows, of how much, and what ± means."""
+        return caption(self.figure.svg, self.result, self.meta)
+
+    @property
+    def short_answer(self) -> str:
+        """The first sentence of the answer, for the table of questions."""
+        return first_sentence(self.result.answer)
 
     @property
     def image(self) -> str:
@@ -75,6 +97,16 @@ class Page:
             budget = in_words(meta["budget_seconds"])
             text += f"; a full run on two quiet cores: {budget} at most"
         return text
+
+
+def first_sentence(text: str) -> str:
+    """The text up to the first full stop that ends a sentence.
+
+    >>> first_sentence("It stalls at 0.25 (n = 2). FP32 does not.")
+    'It stalls at 0.25 (n = 2).'
+    """
+    match = re.match(r".+?[.!?](?=\s+[^a-z\s])", text, re.DOTALL)
+    return match[0] if match else text
 
 
 def in_words(seconds: float) -> str:

@@ -12,6 +12,7 @@ from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import Experiment
 from ipu.experiments.lab.progress import clock
 from ipu.experiments.lab.result import Result
+from ipu.experiments.lab.unfinished import resumable
 from ipu.experiments.lab.versions import commit, processor, versions
 from ipu.ops.heap import keep_freed_memory
 
@@ -27,11 +28,13 @@ class UnsavedError(Exception):
 def run(experiment: Experiment, out: Path, *, quick: bool, seed: int) -> Result:
     """Run one experiment into out/NAME; what was there stays until the new result is complete.
 
+    Jobs of minutes that an interrupted run had finished are not run again.
+
     Raises    UnsavedError with the result where the disk does not take it.
     """
     keep_freed_memory()
     started = time.perf_counter()
-    with clock(experiment.name, experiment.budget):
+    with clock(experiment.name, experiment.budget), resumable(out / experiment.name):
         result = experiment.run(quick, seed)
         about = {
             "name": experiment.name,
@@ -64,7 +67,7 @@ def now() -> str:
 def draw(experiment: Experiment, out: Path, result: Result) -> None:
     """Draw a result's pictures to zoom and its figure beside its data, where it has them.
 
-    The figure is the last, so where it stands all pictures do.
+    The figure as PNG is the last, so where it stands all others do.
     """
     from ipu.run.pages.drawing import to_png
     from ipu.run.pages.vector import to_svg
@@ -74,4 +77,6 @@ def draw(experiment: Experiment, out: Path, result: Result) -> None:
         write_whole(path, to_svg(picture, title).encode())
     figure = experiment.plot(result)
     if figure is not None:
-        write_whole(out / experiment.name / store.FIGURE, to_png(figure))
+        png, svg = to_png(figure), to_svg(figure, experiment.question)
+        write_whole(out / experiment.name / store.VECTOR, svg.encode())
+        write_whole(out / experiment.name / store.FIGURE, png)

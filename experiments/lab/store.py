@@ -1,4 +1,4 @@
-"""Where results live: FOLDER/NAME/{data.csv, meta.json, figure.png}, each whole or not there.
+"""Where results live: FOLDER/NAME/{data.csv, meta.json, figure.png, figure.svg}, each whole.
 
 machine.csv stands beside them where an experiment has rows that another machine would not repeat;
 data.csv holds the others, so it is the same everywhere. Files of a result (slots.json, trace.json)
@@ -23,6 +23,8 @@ from fpsim.state.files import check_room, write_whole
 from ipu.experiments.lab.result import Result, Row, UnitUsed, rows_from_csv, to_csv
 
 DATA, LOCAL, META, FIGURE = "data.csv", "machine.csv", "meta.json", "figure.png"
+#: The figure as pages show it.
+VECTOR = "figure.svg"
 #: Bytes that a folder must take before any work begins: data and description of a small result.
 _ROOM = 1 << 16
 #: Names that files of a result may have, beside those above.
@@ -67,7 +69,8 @@ def save_data(folder: Path, result: Result, about: Mapping[str, object]) -> None
     text = json.dumps(meta, indent=2, ensure_ascii=False, default=str) + "\n"
     # A disk that is full must not cost the older result its figure.
     check_room(folder, sum(map(len, (data, local, *files.values()))) + 4 * len(text))
-    for old in (folder / FIGURE, folder / LOCAL, *pictures(folder), *_files_of(folder)):
+    drawn = (folder / FIGURE, folder / VECTOR, *pictures(folder))
+    for old in (*drawn, folder / LOCAL, *_files_of(folder)):
         old.unlink(missing_ok=True)
     write_whole(folder / DATA, data)
     for name, content in files.items():

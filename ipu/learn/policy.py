@@ -10,8 +10,8 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from fpsim.records.formats import (
     find_number_format,
 )
 from fpsim.records.recipes import Recipe, find_recipe, is_recipe
-from ipu.learn.patterns import check_patterns, matches
+from ipu.learn.patterns import check_patterns, is_by_order, matches, meant
 from ipu.machine.reference import wide
 
 __all__ = [
@@ -229,8 +229,11 @@ class Policy:
 class LayerPolicies:
     """A policy, and others for the layers whose names match a pattern; the first match holds.
 
-    A layer's name is its scope inside the model, as block1/conv; patterns are those of file names.
-    One that matches no layer is refused at the first forward pass.
+    A layer's name is its scope inside the model, as block1/conv; patterns are those of file names,
+    and first2 or last2 (`ipu.learn.patterns`). One that matches no layer is refused at the first
+    forward pass.
+
+    order    names of layers with weights, of each model that ran; see `in_order`.
 
     >>> print(FP16.override({"block1/*": MIXED, "output": FP32}))
     p=f16,c=f16,part=f32;block1/*:p=f32,c=f16,part=f32;output:p=f32,c=f32,part=f32
@@ -238,6 +241,7 @@ class LayerPolicies:
 
     default: Policy
     layers: tuple[tuple[str, Policy], ...]
+    order: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for pattern, policy in self.layers:
@@ -269,7 +273,7 @@ class LayerPolicies:
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        matching = (policy for pattern, policy in self.layers if matches(layer, pattern))
+        matching = (policy for pattern, policy in self.layers if self._matches(layer, pattern))
         return next(matching, self.default)
 
     def check(self, layers: Collection[str]) -> None:
@@ -281,6 +285,39 @@ class LayerPolicies:
         ValueError: layers='ouput' matches no layer; did you mean 'output'? There are hidden, output
         """
         check_patterns("layers", (pattern for pattern, _ in self.layers), layers)
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether a pattern asks for the order of layers, as last2 does."""
+        return any(is_by_order(pattern) for pattern, _ in self.layers)
+
+    @cached_property
+    def meanings(self) -> dict[str, list[str]]:
+        """Blocks or layers of the patterns that ask for an order; none while it is not known.
+
+        >>> FP16.override({"last1": MIXED}).in_order(["hidden", "output"]).meanings
+        {'last1': ['output']}
+        """
+        by_order = [pattern for pattern, _ in self.layers if is_by_order(pattern)]
+        return {
+            pattern: list(dict.fromkeys(n for layers in self.order for n in meant(pattern, layers)))
+            for pattern in by_order if self.order
+        }
+
+    def in_order(self, *models: Sequence[str]) -> LayerPolicies:
+        """With the names of each model's layers with weights, in their order.
+
+        Raises    ValueError where a pattern asks for more than a model has.
+        """
+        ordered = replace(self, order=tuple(tuple(dict.fromkeys(layers)) for layers in models))
+        ordered.meanings  # noqa: B018 - which refuses what there is not
+        return ordered
+
+    def _matches(self, layer: str, pattern: str) -> bool:
+        names = self.meanings.get(pattern)
+        if names is None:
+            return matches(layer, pattern)
+        return any(layer == name or layer.startswith((f"{name}.", f"{name}/")) for name in names)
 
     def __str__(self) -> str:
         return ";".join([str(self.default), *(f"{name}:{p}" for name, p in self.layers)])

@@ -35,7 +35,7 @@ from ipu.learn.optim import (
     compute_contributions,
     compute_gradients,
 )
-from ipu.learn.policy import FP32, PolicyLike, find_policy
+from ipu.learn.policy import FP32, LayerPolicies, PolicyLike, find_policy
 from ipu.learn.tensor import Tensor, Watch
 from ipu.learn.training_run import TrainingRun
 from ipu.learn.variables import Variable, Variables
@@ -194,6 +194,8 @@ class Trainer:
     @usual_arithmetic
     def _logits(self, x: ArrayLike | Array, worker: Worker) -> Tensor:
         reuse = len(worker.variables) > 0
+        if not reuse:
+            self._find_order(x)
         inputs = worker.input(x)
         with worker.layers(reuse=reuse):
             logits = self.model(inputs)
@@ -204,6 +206,22 @@ class Trainer:
             if not reuse:
                 self.policy.check(worker.variables.layers)
             return logits
+
+    def _find_order(self, x: ArrayLike | Array) -> None:
+        """Patterns as last2 get their meaning: a forward pass aside, in binary32, has the order."""
+        policy = self.policy
+        if not isinstance(policy, LayerPolicies) or policy.order or not policy.needs_order:
+            return
+        aside = Worker(Device(), 0, FP32)
+        with aside.layers(reuse=False):
+            self.model(aside.input(x.to_numpy() if isinstance(x, Array) else x))
+        layers = [v.layer.removeprefix(f"{SCOPE}/") for v in aside.variables.values()
+                  if len(v.shape) > 1]
+        self.policy = policy.in_order(layers)
+        if self.run is not None:
+            self.run.order(layers)
+        for worker in self.workers:
+            worker.policy = worker.variables.policy = self.policy
 
     def loss(self, x: ArrayLike | Array, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
@@ -240,6 +258,7 @@ class Trainer:
                   slots, loss scale and the number of the step are those of before.
         """
         self._note_signature("step", x, labels)
+        self._find_order(x)
         scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         for worker in self.workers:
             worker.numbering.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ipu.learn.loss_scale import LossScale
@@ -41,6 +42,9 @@ class TrainingRun(Protocol):
 
     def loss_scale_of(self, scale: LossScale) -> LossScale:
         """The loss scale with the changes of the run."""
+
+    def order(self, layers: Sequence[str]) -> None:
+        """The policy learns the order of layers with weights, which last2 asks for."""
 
     def attach(self, training: Any) -> None:
         """This training computes on the device; its first worker tells of losses."""

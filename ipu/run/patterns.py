@@ -27,9 +27,11 @@ class PatternError(ValueError):
 
 
 def patterns_of(policy: PolicyLike) -> list[str]:
-    """The patterns of a policy, but for the one that means all layers."""
-    layers = policy.layers if isinstance(policy, LayerPolicies) else ()
-    return [pattern for pattern, _ in layers if pattern.strip("*")]
+    """The patterns of a policy that a layer must match: not that of all layers, nor last2 that is
+    understood."""
+    if not isinstance(policy, LayerPolicies):
+        return []
+    return [p for p, _ in policy.layers if p.strip("*") and p not in policy.meanings]
 
 
 def unmatched(patterns: Collection[str], layers: Collection[str]) -> list[str]:

@@ -12,7 +12,6 @@ Source    docs/semantics.md §6.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -109,7 +108,8 @@ def with_addition(
 ) -> Policy | LayerPolicies:
     """A policy with an addition to its recipe, or with LAYER=POLICY.
 
-    Beside a recipe, LAYER=bf16 leaves parameters as they are and its products out of blocks.
+    Beside a recipe, LAYER=bf16 leaves parameters as they are and its products out of blocks. LAYER
+    may be last2: the last two blocks, or layers (`ipu.learn.patterns`).
 
     text      that the addition stands in, for errors.
     Raises    ValueError for an addition that is neither.
@@ -122,12 +122,6 @@ def with_addition(
     key, _, value = addition.rpartition("=")
     if not (key and value):
         raise ValueError(f"policy={text!r}: {addition!r} is not known; {_HINT}")
-    if re.fullmatch(r"(first|last)\d*", key):
-        raise ValueError(
-            f"policy={text!r}: {addition!r} needs the order of layers, which no program tells "
-            "before it runs; name them, as in +blocks.10.*=bf16+blocks.11.*=bf16 (a report lists "
-            "the names)"
-        )
     if recipe is not None and value == "bf16" and policy.default.compute == BFLOAT16:
         return with_layer(policy, key, replace(policy.default, recipe=None))
     of_layer = find_policy(value)

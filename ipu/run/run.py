@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from ipu.feed.pace import Feeding
+from ipu.learn.policy import LayerPolicies
 from ipu.machine.control import FpSts, dump
 from ipu.machine.device import Device
 from ipu.plan.explain import explain
@@ -36,7 +38,7 @@ from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
 from ipu.run.shadow import Shadow
-from ipu.run.text import Report
+from ipu.run.showing import Report
 from ipu.run.ways import Way
 
 __all__ = ["OperationEvent", "Run", "Step"]
@@ -112,6 +114,25 @@ class Run(ABC):
             device.blocks.observe = self.recorder.operands.add
         self.device = device
         self.way = Way(self.policy, device.control.esr, self.options.changes)
+
+    def order(self, layers: Sequence[str]) -> None:
+        """first2 and last2 of the policy mean these layers of a model, those with weights.
+
+        Parts of a model that is there already change nothing.
+
+        Raises    ValueError where they ask for more than there are.
+        """
+        policy = self.policy
+        if not isinstance(policy, LayerPolicies) or not policy.needs_order:
+            return
+        if not set(layers) <= {layer for model in policy.order for layer in model}:
+            self.policy = policy.in_order(*policy.order, layers)
+            self.way = replace(self.way, policy=self.policy)
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether a pattern of the policy asks for the order of layers."""
+        return isinstance(self.policy, LayerPolicies) and self.policy.needs_order
 
     # Events ---------------------------------------------------------------------------------
 
@@ -217,6 +238,7 @@ class Run(ABC):
 
         folder    where the page is written too: index.html, report.json, report.txt.
 
+        by_order      layers that first2 or last2 of the policy mean, by pattern.
         operations    calls by kind: machine, exact, host, integer.
         native        floating-point operations that ran natively: none.
         host          operations computed in binary64 on the host, and their share of all elements.
@@ -244,11 +266,16 @@ class Run(ABC):
         """
         return self.told(folder)
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: by what happened so far."""
+        return self.report()._repr_html_()
+
     def told(self, folder: str | Path | None = None, **added: Any) -> Report:
         """The report, with what a front end on top of another one adds."""
         control = self.device.control
         about = {
             "policy": str(self.policy),
+            "by_order": self.policy.meanings if isinstance(self.policy, LayerPolicies) else {},
             "note": self.device.target.note,
             "stochastic_rounding": control.esr,
             "changes": str(self.options.changes),

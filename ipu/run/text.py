@@ -11,7 +11,7 @@ from ipu.run.judging import Declaration
 from ipu.run.shadow import shadow_lines
 from ipu.run.trials import Trial
 
-__all__ = ["COUNTERS", "Report", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
+__all__ = ["COUNTERS", "advice_lines", "report_lines", "trial_cells", "TRIAL_HEADS",
            "why_no_loss"]
 
 #: Counters of a report and their heads in tables.
@@ -25,20 +25,6 @@ TRIAL_HEADS = ("way", "beside binary32", "final", "worse by", "pairs", "÷ 0", "
                "underflow", "cycles", "bits")
 
 
-class Report(dict[str, Any]):
-    """A report: a mapping whose text is for a terminal.
-
-    >>> "3 steps" in str(Report({"steps": 3, "policy": "f16", "target": "mk2", "layers": {},
-    ...     "operations": {"computed_elements": 9}, "host": {"share": 0.0, "operations": {}},
-    ...     "native": 0, "constants": [], "swallowed": {}, "units": [], "loss_scale": {},
-    ...     "first": [], "losses": []}))
-    True
-    """
-
-    def __str__(self) -> str:
-        return "\n".join(report_lines(self))
-
-
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """What a run did, in lines."""
     rounding = "stochastic rounding" if report.get("stochastic_rounding") else "to nearest"
@@ -48,6 +34,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         f"{report['steps']} steps{first} on {report['target']}, {report['policy']}, "
         f"{rounding}{changed}"
     )
+    for pattern, names in report.get("by_order", {}).items():
+        yield f"{pattern} of the policy: {', '.join(names)}"
     if "choices" in report:
         yield ", ".join(f"{name}={value}" for name, value in report["choices"].items())
     host = report["host"]

@@ -65,7 +65,7 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp32", show_default=True, metavar="WAY",
-              help="Formats, as fp16, mixed, p=f16,c=f16, a recipe, as nvfp4+head=bf16, or a "
+              help="Formats, as fp16, mixed, p=f16,c=f16, a recipe, as nvfp4+last2=bf16, or a "
                    "way, as fp16+eps=1e-4.")
 @click.option("--sr", is_flag=True, help="Stochastic rounding.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")

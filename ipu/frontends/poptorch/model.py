@@ -37,7 +37,7 @@ from ipu.plan.explain import explain
 from ipu.plan.memory import StageFigures
 from ipu.plan.plan import Plan
 from ipu.plan.trace import write_profile
-from ipu.run.text import Report
+from ipu.run.showing import Report
 
 __all__ = ["PoplarExecutor", "inferenceModel", "load", "trainingModel"]
 

@@ -39,7 +39,7 @@ from torch.optim.optimizer import (
 )
 
 from ipu.frontends.torch.blocks import Blocks
-from ipu.frontends.torch.values import TensorMap
+from ipu.frontends.torch.values import TensorMap, is_lazy
 
 __all__ = ["Layers", "Where"]
 
@@ -204,6 +204,16 @@ class Layers:
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
+
+    def with_weights(self, module: torch.nn.Module) -> list[str]:
+        """Names of a module's layers whose weights products take, as they stand in it."""
+        embeddings = torch.nn.Embedding, torch.nn.EmbeddingBag
+        return [
+            self.name_of(inner)
+            for inner in module.modules()
+            if not isinstance(inner, embeddings)
+            and any(is_lazy(p) or p.ndim > 1 for p in inner.parameters(recurse=False))
+        ]
 
     @property
     def names(self) -> set[str]:

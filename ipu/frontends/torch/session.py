@@ -50,6 +50,7 @@ from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import OneByOne, scalers_unscale
 from ipu.frontends.torch.updates import StepRows
 from ipu.frontends.torch.values import FORMATS, Memory, tensors_of
+from ipu.learn.patterns import is_by_order
 from ipu.learn.policy import Policy
 from ipu.machine.control import FpSts
 from ipu.machine.device import Device
@@ -111,6 +112,8 @@ class Session(Run):
         self.halves_by_policy = options.changes.halves_by_policy
         #: Patterns of the policy that have not been looked for among the layers.
         self._patterns = patterns_of(self.policy)
+        #: Modules that the program calls, whose order of layers the policy has.
+        self._roots_in_order: WeakSet[torch.nn.Module] = WeakSet()
         self.layers = Layers(
             self._enter, self._start_update, self._finish_step, self._start_backward,
             self._end_backward, self._end_block,
@@ -345,8 +348,16 @@ class Session(Run):
     def _enter(self, module: torch.nn.Module) -> None:
         """Parameters take the policy's format when their layer first runs."""
         if len(self.layers.stack) == 1:
+            self._order(module)
             self.replicas.enter(module)
         self._entering.module(module, self.layers.name_of(module))
+
+    def _order(self, root: torch.nn.Module) -> None:
+        """Patterns as last2 mean layers of each module that the program calls."""
+        if self.needs_order and root not in self._roots_in_order:
+            self._roots_in_order.add(root)
+            self.order(self.layers.with_weights(root))
+            self._patterns = [p for p in self._patterns if not is_by_order(p)]
 
     def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
         self._check_patterns()

@@ -90,15 +90,16 @@ def png_url(png: bytes) -> str:
 
 
 def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[str, str]:
-    """Write NAME.png for each figure; returns them as data URLs, "" where there is none."""
+    """Write NAME.png for each figure; returns each as SVG for a page, "" where there is none."""
     from ipu.run.pages.drawing import to_png
+    from ipu.run.pages.vector import inline, to_svg
 
     images = {}
     for name, figure in figures.items():
         path = folder / f"{name}.png"
         path.unlink(missing_ok=True)
-        png = b"" if figure is None else to_png(figure)
-        if png:
-            write_whole(path, png)
-        images[name] = png_url(png)
+        images[name] = ""
+        if figure is not None:
+            write_whole(path, to_png(figure))
+            images[name] = inline(to_svg(figure, name), f"{name}-").svg
     return images

@@ -2,10 +2,10 @@
 
 A picture in its file is plain SVG with the colours of print. Inside a page its inks become the
 page's own, so that it is read in a dark scheme too, and its ids get a prefix, so that several
-pictures share a page. The report's script (`zoom.js`) moves and scales the first group of a
-picture. Kept libraries were looked at: svg-pan-zoom 3.6.2 (30 kB, no keyboard), @panzoom/panzoom
-4.6.2 (no keyboard, the wheel is left to the page), mpld3 0.5.12 (brings D3, draws its own axes) and
-plotly or bokeh (megabytes on each page); fewer than a hundred lines do what is needed.
+pictures share a page. `marking` tells the page's script (`figure.js`) where panels, series and
+legends are. Kept libraries were looked at: svg-pan-zoom 3.6.2 (30 kB, no keyboard, axes leave the
+view), @panzoom/panzoom 4.6.2 (no keyboard), mpld3 0.5.12 (brings D3, draws its own axes) and
+plotly or bokeh (megabytes on each page).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "add_tip", "inline", "to_svg"]
 
-#: Marks the tooltip of an artist in its group id.
-_TIP = "tip "
 #: Inks of print and what a page puts in their place.
 _INKS = {
     "#000000": "var(--ink)", "#222222": "var(--ink)", "#444444": "var(--ink)",
@@ -41,7 +39,7 @@ class Picture(NamedTuple):
 
 def add_tip(artist: Artist, text: str) -> None:
     """Gives an artist a tooltip, in SVG only."""
-    artist.set_gid(_TIP + text)
+    artist.set_gid("tip " + text)
 
 
 def to_svg(figure: Figure, title: str) -> str:
@@ -57,6 +55,9 @@ def to_svg(figure: Figure, title: str) -> str:
     from matplotlib import pyplot as plt
     from matplotlib import rc_context
 
+    from ipu.run.pages.marking import Marks
+
+    marks = Marks(figure)
     text = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fpsim"}):
@@ -64,7 +65,10 @@ def to_svg(figure: Figure, title: str) -> str:
     plt.close(figure)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"""<g id=(["'])tip (.*?)\1>""", r"<g><title>\2</title>", svg)
+    svg = re.sub(
+        r"""<g id=(["'])((?:tip|mark) .*?)\1>""",
+        lambda match: marks.group(html.unescape(match[2])), svg,
+    )
     return re.sub(r"(<svg[^>]*>)", rf"\1\n<title>{html.escape(title)}</title>", svg, count=1)
 
 

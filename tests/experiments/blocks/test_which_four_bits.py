@@ -20,7 +20,7 @@ def with_torch():
 def test_the_trainings_are_those_that_the_page_on_blocks_describes(monkeypatch):
     """250 steps of batch 4 in every way; further sizes have the ways of the sweep."""
     asked = []
-    monkeypatch.setattr(which_four_bits, "in_processes", lambda losses, todo, what: todo)
+    monkeypatch.setattr(which_four_bits, "resumed", lambda losses, todo, what: todo)
     monkeypatch.setattr(which_four_bits, "result_of", lambda curves, last: asked.extend(curves))
     monkeypatch.setattr(which_four_bits, "SIZES", (which_four_bits.MAIN, (16, 250)))
     which_four_bits.run(False, 7)

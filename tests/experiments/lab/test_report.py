@@ -11,14 +11,16 @@ import re
 import pytest
 
 from ipu.experiments.lab import store
+from ipu.experiments.lab.caption import caption
 from ipu.experiments.lab.catalogue import find
 from ipu.experiments.lab.report import write_report
 from ipu.experiments.lab.result import Result, Table, UnitUsed
 from ipu.experiments.lab.versions import commit, processor
+from ipu.run.verdict import SPREAD
 from tests.experiments.browser import look
 from tests.tiers import pick
 
-FILES = ["data.csv", "figure.png", "meta.json"]
+FILES = ["data.csv", "figure.png", "figure.svg", "meta.json"]
 
 
 def test_a_run_leaves_data_description_figure_and_report(out):
@@ -36,12 +38,12 @@ def test_a_run_leaves_data_description_figure_and_report(out):
 
 def test_the_page_needs_no_other_file_and_tells_all(out):
     page = (out / "index.html").read_text()
-    assert re.findall(r"<(?:script|link|iframe)|@import|url\(", page) == []
+    assert re.findall(r"<(?:link|iframe)|<script [^>]|@import|url\((?!#)", page) == []
     assert all(source.startswith("data:") for source in re.findall(r'src="([^"]*)', page))
     meta = json.loads((out / "dice" / "meta.json").read_text())
-    for part in (meta["question"], meta["answer"], "p=fair", "ASSUMED", "a game", "data:image/png"):
+    for part in (meta["question"], meta["answer"], "p=fair", "ASSUMED", "a game", "<svg"):
         assert part in page
-        assert part in (out / "index.md").read_text() or part.startswith("data:")
+        assert part in (out / "index.md").read_text() or part == "<svg"
 
 
 def test_text_of_results_cannot_become_markup(out):
@@ -97,10 +99,38 @@ def test_a_forwarded_page_carries_its_data(out):
         assert content == (out / "dice" / name).read_bytes()
 
 
-def test_the_answer_is_read_once(out):
-    answer = json.loads((out / "dice" / "meta.json").read_text())["answer"]
+def test_the_first_screen_is_a_table_of_questions_and_short_answers(out):
+    result, meta = store.load(out / "dice")
+    answer = "It shows 3 (n = 30). Other dice show less."
+    told = Result(result.rows, answer, result.policy, {}, result.units)
+    store.save_data(out / "dice", told, meta)
+    write_report(out)
     for name in ("index.html", "index.md"):
-        assert (out / name).read_text().count(answer) == 1
+        page = (out / name).read_text()
+        assert page.count("It shows 3 (n = 30).") == 2
+        assert page.count(answer) == 1, "the whole answer is read once, in its section"
+        assert page.index("It shows 3") < page.index(answer)
+        question = '<a href="#dice">' if name == "index.html" else "[What does a die show?](#dice)"
+        assert question in page
+
+
+def test_a_figure_too_large_for_the_page_is_a_png(out, monkeypatch):
+    from ipu.experiments.lab import report
+
+    monkeypatch.setattr(report, "LARGEST_FIGURE", 100)
+    page = write_report(out).read_text()
+    assert "data:image/png" in page
+    assert "<svg" not in page
+
+
+def test_a_caption_says_what_is_drawn_how_much_of_it_and_what_an_interval_is(out):
+    page = (out / "index.html").read_text()
+    assert "n: 30 rows of data.csv, seed 3." in page
+    assert page.count("Student") == 1, "no ± in this figure: only the foot of the page explains it"
+    result, meta = store.load(out / "dice")
+    told = Result(result.rows, "It is 3 ± 1.", result.policy, {"seeds": [1, 2]}, result.units)
+    text = caption('<g class="panel" data-title="A" data-y-label="b">', told, meta)
+    assert text == f"A: b. n: 30 rows of data.csv, 2 seeds, seed 3. {SPREAD}"
 
 
 def test_links_lead_to_sections_and_back(out):

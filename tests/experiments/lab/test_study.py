@@ -47,7 +47,7 @@ def test_the_example_compares_three_ways_by_layer(example, tmp_path, monkeypatch
     (path,) = capsys.readouterr().out.splitlines()
     assert path == "reports/my-network.html"
     text = Path(path).read_text(encoding="utf-8")
-    assert "data:image/png;base64" in text
+    assert "<svg" in text
     assert "Test accuracy: FP32" in text
     result, meta = store.load(tmp_path / "reports" / "my-network")
     names = ["FP32", "mixed", "FP16 + SR"]

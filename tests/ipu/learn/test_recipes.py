@@ -8,8 +8,9 @@ import pytest
 import fpsim as fp
 from ipu.learn import SGD, Trainer, conv, dense, flatten
 from ipu.learn.checkpoint import load, save
+from ipu.learn.policy import FP16, FP32
 from ipu.learn.tensor import Tensor, gradients
-from ipu.learn.variables import Variable
+from ipu.learn.variables import Variable, variable_scope
 from ipu.machine import Device
 from ipu.ops.products import conv2d, matmul
 from ipu.run import machine
@@ -119,3 +120,40 @@ def test_statistics_of_operands():
     assert row["clipped"] * np.count_nonzero(x) == pytest.approx(blocks.counts()["OVERFLOW"])
     zeros = (blocks.values[:, :20] == 0) & (x != 0)
     assert (row["flushed"] + row["zero_scale"]) * np.count_nonzero(x) == pytest.approx(zeros.sum())
+
+
+def blocks(x):
+    for number in range(3):
+        with variable_scope(f"block{number}", use_resource=True):
+            x = dense(x, 16, "hidden")
+    return dense(x, 4, "output")
+
+
+@pytest.mark.parametrize(("by_order", "by_name"), [
+    ("last2=bf16", "block1/*=bf16+block2/*=bf16"), ("first1=f32", "block0/*=f32"),
+])
+@pytest.mark.parametrize("begins_with", ["step", "forward"])
+def test_the_last_layers_are_those_that_the_network_makes_last(by_order, by_name, begins_with):
+    rng = np.random.default_rng(1)
+    x, labels = rng.standard_normal((8, 16)), np.arange(8) % 4
+
+    def losses(addition):
+        run = machine(f"nvfp4-plain{addition}", seed=3)
+        training = Trainer(blocks, SGD(0.1), run=run)
+        if begins_with == "forward":
+            training.forward(x)
+        return [training.step(x, labels) for _ in range(3)], run.report()["by_order"]
+
+    ordered, meanings = losses(f"+{by_order}")
+    assert ordered == losses(f"+{by_name}")[0]
+    assert ordered != losses("")[0]
+    assert [f"{name}/" for names in meanings.values() for name in names] == [
+        name for name in by_name.replace("*=bf16", "").replace("*=f32", "").split("+")
+        if name.endswith("/")
+    ]
+
+
+def test_more_last_layers_than_a_network_has_are_refused():
+    training = Trainer(blocks, SGD(0.1), policy=FP16.override({"last4": FP32}))
+    with pytest.raises(ValueError, match="'last4' asks for 4 of 3 blocks"):
+        training.step(np.ones((4, 16)), np.arange(4))

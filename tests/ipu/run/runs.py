@@ -9,7 +9,7 @@ from ipu.machine import Device
 from ipu.run.account import Account, counted_name
 from ipu.run.recorder import Recorder
 from ipu.run.report import describe
-from ipu.run.text import Report
+from ipu.run.showing import Report
 
 __all__ = ["born", "make_report", "quiet_report", "trained_report"]
 

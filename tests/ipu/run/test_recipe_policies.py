@@ -77,7 +77,6 @@ def test_what_additions_do_to_an_operand(name, product, side, expected):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("nvfp5", "policy item 'nvfp5' is not known; .* Did you mean 'nvfp4'"),
-    ("nvfp4+last2=bf16", "needs the order of layers, .* as in .blocks.10"),
     ("nvfp4+rht8", "'rht8' is not known; use POLICY"),
     ("nvfp4+wgrad=f16", "recipe='nvfp4.wgrad=f16': wgrad=f16 is not known; use wgrad=bf16"),
     ("nvfp4+dy=rne", "dy=rne is not known; use dy=sr"),

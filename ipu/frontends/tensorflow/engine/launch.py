@@ -268,7 +268,9 @@ def _call_flat(function: Any, tensor_inputs: Sequence[Any], captured_inputs: Seq
 def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     names = {id(v.handle): v.name.split(":")[0] for v in graph.variables}
     metrics, written = statistics_of(graph), written_inputs(graph)
-    trained = {id(v.handle) for v in graph.variables if _is_trained(v)}
+    trained = {id(v.handle): len(v.shape) for v in graph.variables if _is_trained(v)}
+    # Inputs are in the order of their first use; graph.variables are in none.
+    machine.order((names[id(x)], trained[id(x)]) for x in flat if id(x) in trained)
     replicas = [
         [
             _argument(
@@ -385,6 +387,8 @@ class SessionLaunch:
         """
         with reporting(), _one_launch, keeping_subnormals():
             machine, graph = _machine_of(self._traced_for), self._graph
+            inputs = zip(self._names, values, strict=True)
+            machine.order((name, np.ndim(x)) for name, x in inputs if name in self._trained)
             replicas = [self._entered(machine, values) for _ in range(machine.replicas)]
             first = replicas[0]
             names = list(zip(first, self._names, strict=True))

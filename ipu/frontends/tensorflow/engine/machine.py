@@ -7,7 +7,7 @@ same run (`engine.current`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,6 +15,7 @@ from weakref import ReferenceType, WeakKeyDictionary
 
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
+from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.learn.policy import Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
@@ -152,6 +153,18 @@ class Machine:
         self.run.layer_names |= {layer, scope}
         policy = self.policy.of(layer)
         return self.policy.of(scope) if policy is self.policy.default else policy
+
+    def order(self, variables: Iterable[tuple[str, int]]) -> None:
+        """Names and dimensions of a program's trained variables, by which last2 has a meaning."""
+        if not self.run.needs_order:
+            return
+        layers = [
+            layer_of_variable(name) for name, n in variables
+            if n > 1 and not name.endswith("/embeddings")
+        ]
+        if layers:
+            self.run.order(layers)
+            self.policy = self.run.policy
 
     @property
     def lines(self) -> list[str]:

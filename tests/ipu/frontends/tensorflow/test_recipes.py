@@ -223,3 +223,39 @@ def test_weights_in_one_file_have_no_scales_and_say_so(tmp_path):
         fitted(model, range(1))
         model.save_weights(str(tmp_path / "model"))
     assert not list(tmp_path.glob("*scales*"))
+
+
+def of_dense_layers(policy):
+    """Losses of three steps of a network of four dense layers, and what patterns by order meant."""
+    rng = np.random.default_rng(1)
+    x, labels = rng.standard_normal((16, 16)).astype("f4"), np.arange(16) % 4
+    with machine(policy, seed=3) as run:
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        config.configure_ipu_system()
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            tf.keras.utils.set_random_seed(2)
+            layers = [tf.keras.layers.Dense(16, "tanh", name=f"hidden{i}") for i in range(3)]
+            inputs = tf.keras.Input((16,), batch_size=8)
+            value = inputs
+            for layer in layers:
+                value = layer(value)
+            outputs = tf.keras.layers.Dense(4, name="head")(value)
+            model = tf.keras.Model(inputs, outputs)
+            loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("sgd", loss, steps_per_execution=2)
+            history = model.fit(x, labels, batch_size=8, epochs=3, shuffle=False, verbose=0)
+            model.evaluate(x, labels, batch_size=8, verbose=0)
+    return history.history["loss"], run.report()["by_order"]
+
+
+def test_the_last_layers_are_those_whose_variables_the_program_uses_last():
+    ordered, by_order = of_dense_layers("nvfp4-plain+last2=bf16")
+    assert ordered == of_dense_layers("nvfp4-plain+hidden2=bf16+head=bf16")[0]
+    assert ordered != of_dense_layers("nvfp4-plain")[0]
+    assert by_order == {"last2": ["hidden2", "head"]}
+
+
+def test_more_last_layers_than_a_program_has_are_refused():
+    with pytest.raises(ValueError, match="'last5' asks for 5 of 4 layers with weights"):
+        of_dense_layers("nvfp4-plain+last5=bf16")

@@ -250,3 +250,76 @@ def test_weights_of_one_layer_have_delayed_scales_of_their_own():
             attention(x, x, x)[0].square().mean().backward()
     layers = {layer for layer, *_ in run.device.blocks.delayed}
     assert layers == {"MultiheadAttention 48x16", "MultiheadAttention 16x16"}
+
+
+class Residual(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+class Blocks(torch.nn.Module):
+    """An embedding, numbered blocks, and a head that is none of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = torch.nn.Embedding(8, 16)
+        self.blocks = torch.nn.Sequential(*(Residual() for _ in range(3)))
+        self.head = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.bytes(x)))
+
+
+def trained(policy, make, x):
+    """Parameters after two steps, and the policy in the report."""
+    torch.manual_seed(1)
+    model = make()
+    with machine(policy, seed=3) as run:
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(2):
+            optimiser.zero_grad()
+            model(x).square().mean().backward()
+            optimiser.step()
+    return [p.detach().numpy() for p in model.parameters()], run
+
+
+
+def perceptron():
+    return torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+
+
+@pytest.mark.parametrize(("make", "x", "by_order", "by_name", "names"), [
+    (Blocks, torch.arange(8), "last2=bf16", "blocks.1.*=bf16+blocks.2.*=bf16",
+     ["blocks.1", "blocks.2"]),
+    (Blocks, torch.arange(8), "first1=f32+head=bf16", "blocks.0=f32+blocks.0.*=f32+head=bf16",
+     ["blocks.0"]),
+    (perceptron, torch.ones(4, 16), "last1=bf16", "2=bf16", ["2"]),
+])
+def test_the_last_layers_are_those_at_the_end_of_the_module(make, x, by_order, by_name, names):
+    """Bit for bit the training in which they are named, and another one than without."""
+    ordered, run = trained(f"nvfp4-plain+{by_order}", make, x)
+    named, _ = trained(f"nvfp4-plain+{by_name}", make, x)
+    plain, _ = trained("nvfp4-plain", make, x)
+    for one, other in zip(ordered, named, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert any((a != b).any() for a, b in zip(ordered, plain, strict=True))
+    assert run.report()["by_order"] == {by_order.partition("=")[0]: names}
+
+
+def test_more_last_layers_than_there_are_and_none_at_all_are_refused():
+    with pytest.raises(ValueError, match=r"'last4' asks for 4 of 3 blocks \(blocks.0, .*last1 to"):
+        trained("nvfp4+last4=bf16", Blocks, torch.arange(8))
+    with pytest.raises(ValueError, match="'last2' matches no layer"):
+        without_modules("nvfp4+last2=bf16")
+
+
+def without_modules(policy):
+    weight = torch.nn.Parameter(torch.ones(16, 16))
+    optimiser = torch.optim.SGD([weight], 0.1)
+    with machine(policy):
+        (torch.ones(16, 16) @ weight).sum().backward()
+        optimiser.step()

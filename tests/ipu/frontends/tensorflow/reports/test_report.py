@@ -6,7 +6,7 @@ import json
 
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.run.text import Report  # isort: skip
+from ipu.run.showing import Report  # isort: skip
 from ipu.run.pages.page import headline, plain  # isort: skip
 
 
