@@ -71,6 +71,7 @@ test-tensorflow:
 	FPSIM_TIER=quick .venv-tensorflow/bin/python -m pytest -q -n $(WORKERS) --dist worksteal \
 	  tests/ipu/frontends/tensorflow ipu/frontends/tensorflow fpsim/tf.py \
 	  tests/fpsim/test_tf.py tests/experiments/commands/programs/test_tf.py \
+	  tests/experiments/commands/programs/test_diagnose_graphs.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py \
 	  tests/test_blocks.py
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.asarray import AsArray
-from fpsim.elementwise import codes
+from fpsim.elementwise import codes, elementary
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
-from fpsim.elementwise.recording import Recording
+from fpsim.elementwise.recording import FUNCTION, OPERATION, Recording
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.rounding import RNE
@@ -163,8 +163,9 @@ class Core(State):
             cycles, elements = self.loops[name]
             self.meter.vector_cycles += cycles * -(-values.size // elements)
             if self.meter.recording is not None:
-                self.meter.recording.note(name, settings, carriers, values, flags)
-                if evaluate is not apply:
+                kind = OPERATION if evaluate is apply else FUNCTION
+                self.meter.recording.note(name, settings, carriers, values, flags, kind)
+                if evaluate not in (apply, elementary.evaluate):
                     self.meter.recording.refuse()
         return out if isinstance(out, Array) else Array(values, self.context)
 

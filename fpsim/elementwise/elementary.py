@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out, fold
 from fpsim.state.threads import run_blocks
 
-__all__ = ["evaluate"]
+__all__ = ["FunctionSteps", "evaluate", "function_steps"]
 
 Wide = NDArray[np.float64]
 
@@ -106,17 +107,12 @@ def _wide(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
 
 def _by_kernel(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
     """The same of a compiled function, which flushes what it reads."""
-    edges, step = _EDGES[name], 1 << _free_digits(settings)
-    least = settings.format.smallest_normal if settings.subnormals == "flush_both" else 0.0
+    edges, (loop, *numbers) = _EDGES[name], _kernel_of(name, settings)
     flat, result = flat_in_memory(x), np.empty(x.size)
     doubts = np.empty(x.size, np.uint8)
-    loop, table = rounding_kernel(name), table_of(name)
 
     def work(a: int, b: int) -> int:
-        events: int = loop(
-            flat[a:b], result[a:b], doubts[a:b], np.uint64(step // 2),
-            ~np.uint64(step - 1), least, edges.end, table,
-        )
+        events: int = loop(flat[a:b], result[a:b], doubts[a:b], *numbers)
         return events
 
     events = run_blocks(work, 0, x.size, _SMALLEST, 8)
@@ -129,6 +125,55 @@ def _by_kernel(name: str, x: Carrier, settings: Settings) -> tuple[Wide, bool]:
         others = ~_is_ordinary(edges, wide)
         result[others] = _special(edges, wide[others], _nan(settings))
     return result.reshape(x.shape), not events & NOT_ORDINARY
+
+
+class FunctionKernel(NamedTuple):
+    """The kernel of a function to odd, and what it is given after its arrays."""
+
+    loop: Any
+    half: np.uint64
+    mask: np.uint64
+    least: float
+    end: float
+    table: Wide
+
+
+def _kernel_of(name: str, settings: Settings) -> FunctionKernel:
+    step = 1 << _free_digits(settings)
+    least = settings.format.smallest_normal if settings.subnormals == "flush_both" else 0.0
+    return FunctionKernel(
+        rounding_kernel(name), np.uint64(step // 2), ~np.uint64(step - 1), least, _EDGES[name].end,
+        table_of(name),
+    )
+
+
+class FunctionSteps(NamedTuple):
+    """A function as a kernel and the conversion of what it gives, for numbers without a NaN.
+
+    infinities   values at -infinity and +infinity; NaN where they are not defined.
+    is_odd       its value at ±0 is that zero.
+    """
+
+    kernel: FunctionKernel
+    conversion: Settings
+    infinities: tuple[float, float]
+    is_odd: bool
+
+
+def function_steps(name: str, settings: Settings) -> FunctionSteps | None:
+    """How `evaluate` computes a function; None where it does so in another way.
+
+    >>> from fpsim.records.formats import BINARY16, BINARY32
+    >>> function_steps("exp", Settings(BINARY32)).infinities
+    (0.0, inf)
+    >>> function_steps("exp", Settings(BINARY16)) is None  # read from a table
+    True
+    """
+    fmt = settings.format
+    if name not in COMPILED or not fmt.has_negative_zero or has_index(fmt):
+        return None
+    edges, settings = _EDGES[name], _keeping_infinities(settings)
+    return FunctionSteps(_kernel_of(name, settings), settings, edges.infinities, edges.odd)
 
 
 def _nan(settings: Settings) -> float:

@@ -26,7 +26,16 @@ from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
-__all__ = ["RecordedJob", "RecordedProgram", "RecordedOperation", "Recording", "are_apart"]
+__all__ = [
+    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "RecordedJob",
+    "RecordedOperation", "RecordedProgram", "Recording", "are_apart",
+]
+
+#: Kinds of operations: of one kernel; a function; sums and the largest number along axes; a cast
+#: that changes no number.
+OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME = (
+    "operation", "function", "sum", "squares", "largest", "same"
+)
 
 _NO_FLAGS = np.zeros(1, np.uint8)
 
@@ -35,33 +44,42 @@ _KEPT = 256
 
 
 class RecordedOperation(NamedTuple):
-    """An operation of one kernel: its settings, operands, result and flags, as it ran."""
+    """An operation: its settings, operands, result and flags, as it ran.
+
+    is_single    the result is one number.
+    axes         of a sum or the largest number.
+    """
 
     name: str
     settings: Settings
     operands: tuple[Carrier, ...]
     result: Carrier
     flags: int
-    is_single: bool  # the result is one number
+    is_single: bool
+    kind: str = OPERATION
+    axes: tuple[int, ...] = ()
 
 
 class Recording:
-    """Operations in order; see `RecordedProgram.of`."""
+    """Operations in order; see `RecordedProgram.of` and `fpsim.products.row_program`."""
 
     def __init__(self) -> None:
         self.operations: list[RecordedOperation] = []
         #: Whether all that ran is noted.
         self.is_whole = True
+        #: Whether all of it are operations of one kernel.
+        self.is_elementwise = True
 
     def note(
         self, name: str, settings: Settings, operands: Sequence[Carrier], result: Carrier,
-        flags: int,
+        flags: int, kind: str = OPERATION, axes: tuple[int, ...] = (),
     ) -> None:
-        """An operation of one kernel has run."""
+        """An operation has run."""
         is_single = result.shape == ()
         self.operations.append(
-            RecordedOperation(name, settings, tuple(operands), result, flags, is_single)
+            RecordedOperation(name, settings, tuple(operands), result, flags, is_single, kind, axes)
         )
+        self.is_elementwise &= kind == OPERATION
         fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
         if not fits or any(operand.dtype != np.float32 for operand in operands):
             self.is_whole = False
@@ -137,7 +155,7 @@ class RecordedProgram:
         cls, recording: Recording, inputs: Sequence[Carrier], outputs: Sequence[Carrier]
     ) -> RecordedProgram | None:
         """The program that computes the outputs from the inputs; None where not all is noted."""
-        if not recording.is_whole:
+        if not recording.is_whole or not recording.is_elementwise:
             return None
         values = {id(carrier): i for i, carrier in enumerate(inputs)}
         constants: list[float] = []

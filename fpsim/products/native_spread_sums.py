@@ -23,7 +23,7 @@ from fpsim.products.native_sums import Sums
 from fpsim.products.rows import origin
 from fpsim.records.types import Carrier, Shape
 
-__all__ = ["native_spread_sums"]
+__all__ = ["native_spread_sums", "sum_rooms"]
 
 #: Extents and steps of axes, as the kernel takes them.
 _Axes = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -79,11 +79,27 @@ def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int)
     by_columns = int(free[1][-1]) == 1 and int(free[0][-1]) >= FEWEST_COLUMNS
     size = 1 + sum(int(((e - 1) * np.maximum(s, 0)).sum()) for e, s in (free, reduced))
     plan = outputs, n, by_columns, not by_columns and (outputs == 1 or beside > along), size
+    chains = _chains(outputs, n)
+    return _Reading(free, reduced, plan, chains, tuple(shape[axis] for axis in left))
+
+
+def _chains(outputs: int, n: int) -> int:
+    """Numbers of all rounds that the kernel has room for."""
     chains, parts = 0, n
     while parts > 1 or not chains:
         parts = -(-parts // PART)
         chains += outputs * parts + VECTOR_WIDTH
-    return _Reading(free, reduced, plan, chains, tuple(shape[axis] for axis in left))
+    return chains
+
+
+def sum_rooms(rows: int, n: int) -> tuple[_Axes, _Axes, NDArray[np.float32], NDArray[np.uint8]]:
+    """Axes and rooms of the kernel for rows of n numbers that lie side by side."""
+    free, reduced = (
+        (np.full(1, extent, np.int64), np.full(1, step, np.int64))
+        for extent, step in ((rows, n), (n, 1))
+    )
+    marks = np.zeros(rows + VECTOR_WIDTH, np.uint8)
+    return free, reduced, np.empty(_chains(rows, n), np.float32), marks
 
 
 def _axes(shape: Shape, strides: Shape, axes: list[int], itemsize: int) -> _Axes:

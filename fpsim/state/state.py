@@ -39,6 +39,15 @@ class Clock:
         self.operation += n
         return range(first, first + n)
 
+    def give_back(self, n: int) -> None:
+        """The last n that were taken have not been: they are the next again."""
+        self.operation -= n
+
+    @property
+    def k(self) -> int:
+        """How many stochastic operations have been."""
+        return self.operation
+
 
 class _Status:
     """Sticky flags as an integer; a context and those of `in_format` share one."""

@@ -31,7 +31,7 @@ from fpsim.core import Operand
 from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
-from fpsim.elementwise.recording import Recording
+from fpsim.elementwise.recording import LARGEST, SAME, SQUARES, SUM, Recording
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
 from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
 from fpsim.operations import divide_by
@@ -132,8 +132,11 @@ class Device:
     #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and its
     #: result; see `ipu.run`.
     watch: Callable[[Any, Array, Sequence[Array]], object] | None = None
-    #: Where elementwise operations are noted as they run.
+    #: Where operations are noted as they run.
     recording: Recording | None = None
+    #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
+    #: operation runs alone. Nothing but time differs.
+    in_one_call = True
 
     def __init__(
         self,
@@ -370,8 +373,7 @@ class Device:
         is_single = fmt is BINARY32 or fmt == BINARY32
         if is_single and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
-            if self.recording is not None:
-                self.recording.refuse()
+            self._note("cast", x.carrier, x.carrier, SAME)
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return core.rounded("convert", [x.carrier])
 
@@ -517,7 +519,9 @@ class Device:
             total = Array(reference_sum(x.carrier, axes, order), self.context(BINARY64))
         elif total is None:
             self.vector_cycles += thread_cycles("add", BINARY32, x.size)
-            total = single_sum(self.context(BINARY32), self.cast(x, BINARY32), axes, order)
+            single = self.cast(x, BINARY32)
+            total = single_sum(self.context(BINARY32), single, axes, order)
+            self._note("sum", single.carrier, total.carrier, SUM, axes)
         return self._scaled_sum(x, axes, total, before if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -546,7 +550,18 @@ class Device:
         if total is not None:
             for verb in ("cast", "multiply", "add") if squared else ("cast", "add"):
                 self.vector_cycles += thread_cycles(verb, BINARY32, x.carrier.size)
+            self._note("sum", x.carrier, total.carrier, SQUARES if squared else SUM, axes)
         return total
+
+    def _note(
+        self, name: str, x: Carrier, result: Carrier, kind: str, axes: tuple[int, ...] = ()
+    ) -> None:
+        """What has run in binary32 and is no operation of a context, for a recording."""
+        if self.recording is not None:
+            settings = self.context(BINARY32).core.settings
+            self.recording.note(name, settings, [x], result, 0, kind, axes)
+            if kind in (SUM, SQUARES) and self.options.sums != "spread":
+                self.recording.refuse()
 
     def _scaled_sum(
         self, x: Array, axes: tuple[int, ...], total: Array, fmt: Format | str, scale: float
@@ -573,6 +588,10 @@ class Device:
         )
         if has_nan:
             context.fmax(x, x)  # raises what reading a NaN raises
+        if self.recording is not None:
+            self.recording.note(
+                "maximum", context.core.settings, [x.carrier], largest, 0, LARGEST, (axis,)
+            )
         return Array(largest, context)
 
     # Random bits ----------------------------------------------------------------------------

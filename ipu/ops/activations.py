@@ -31,6 +31,7 @@ from ipu.machine.reference import wide
 from ipu.ops.bounds import clamp, number_of
 from ipu.ops.curves import INSIDE, curve, rounded_curve, selected, sloped
 from ipu.ops.functions import expm1, log1p
+from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
 from ipu.ops.saved import positive_keys
@@ -88,6 +89,7 @@ def _saturating(device: Device) -> Iterator[None]:
         device.control = before
 
 
+@in_one_call
 def _gelu(device: Device, x: Array) -> tuple[Array, Saved]:
     with _saturating(device):
         square = device.multiply(x, x)
@@ -97,6 +99,7 @@ def _gelu(device: Device, x: Array) -> tuple[Array, Saved]:
         return device.multiply(x, share), (x, t)
 
 
+@in_one_call
 def _gelu_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """gradient · (Phi + x (1 - t²) / 2 · sqrt(2/pi) (1 + 3 · 0.044715 x²))."""
     x, t = saved

@@ -27,6 +27,7 @@ from fpsim.array import Array
 from fpsim.core import Operand
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
 
@@ -184,6 +185,7 @@ def _grouped(x: Array, groups: int, strided: bool) -> tuple[Array, Axes]:
     return x.reshape(x.shape[0], -1, *inner), axes
 
 
+@in_one_call
 def _group_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, groups: int, strided: bool = True,
     epsilon: float = 1e-3, stable: bool = False, unbiased: bool = False,
@@ -194,6 +196,7 @@ def _group_norm(
     return _scaled(device, whitened, gamma, beta), (whitened, gamma, stats.inverse)
 
 
+@in_one_call
 def _group_norm_x(
     device: Device, gradient: Array, saved: Saved, *, groups: int, strided: bool = True, **_: Any
 ) -> Array:
@@ -203,6 +206,7 @@ def _group_norm_x(
     return _whitened_gradient(device, h, w, inverse, axes).reshape(gradient.shape)
 
 
+@in_one_call
 def _layer_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
     stable: bool = False, unbiased: bool = False,
@@ -212,6 +216,7 @@ def _layer_norm(
     )
 
 
+@in_one_call
 def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     return _group_norm_x(device, gradient, saved, groups=1)
 

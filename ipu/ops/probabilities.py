@@ -18,6 +18,7 @@ from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
 
@@ -29,6 +30,7 @@ __all__ = [
 Labels = NDArray[np.integer[Any]]
 
 
+@in_one_call
 def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     """z = logits - max, exp(z) and its sum over the last axis, all in binary32."""
     x = device.cast(logits, wide(logits.format))
@@ -37,6 +39,7 @@ def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     return z, e, device.reduce_sum(e, axis=-1)
 
 
+@in_one_call
 def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     if not x.size:
         return x, (x,)  # rows of no numbers have no largest one
@@ -45,6 +48,7 @@ def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     return y, (y,)
 
 
+@in_one_call
 def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """y · (gradient - sum(gradient · y))."""
     y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))
@@ -52,6 +56,7 @@ def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array
     return device.cast(device.multiply(y, device.subtract(g, common)), gradient.format)
 
 
+@in_one_call
 def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     if not x.size:
         return x, (x,)
@@ -60,6 +65,7 @@ def _log_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     return y, (y,)
 
 
+@in_one_call
 def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """gradient - exp(y) · sum(gradient)."""
     y, g = (device.cast(a, wide(a.format)) for a in (saved[0], gradient))

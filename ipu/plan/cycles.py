@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from ipu.plan.memory import (
     update_program,
 )
 from ipu.plan.plan import Entry, Plan
-from ipu.plan.schedule import Phase, Program
+from ipu.plan.schedule import Phase, Places, Program, Schedule, programs
 
 __all__ = [
     "HOST", "LANES", "LINK", "REMOTE", "Copy", "Event", "Rates", "Share", "compute_cycles",
@@ -217,6 +217,9 @@ class _Clock:
         self.plan, self.table, self.rates, self.events = plan, table, rates, events
         self.cycles_of = cycles_of
         self.now: Any = 0.0
+        #: Cycles and copies of programs that differ in the micro-batch alone, without events.
+        self._lengths: dict[Any, Any] = {}
+        self._copies: dict[Any, list[Copy]] = {}
 
     def put(self, start: Any, cycles: Any, program: Program, lane: str, kind: str) -> Any:
         """The end of an event of a program, which is kept when it takes time."""
@@ -261,10 +264,27 @@ class _Clock:
                 ends[program.ipu] = self.run(program, ends[program.ipu])
             self.now = _latest(ends.values())
         self.now = _latest([self.now, *beside])
-        self.exchange([copy for program in work for copy in _copies_of(self.table, program)])
+        self.exchange([copy for program in work for copy in self.copies(program)])
+
+    def copies(self, program: Program) -> list[Copy]:
+        """Those of a program."""
+        if self.events is not None:
+            return _copies_of(self.table, program)
+        key = program.phase, program.stage, program.branch
+        if key not in self._copies:
+            self._copies[key] = _copies_of(self.table, program)
+        return self._copies[key]
 
     def run(self, program: Program, start: Any) -> Any:
         """The end of a program with what it waits for on its own IPU."""
+        if self.events is not None:
+            return self._run(program, start)
+        key = program.phase, program.stage, program.branch, self.plan.sends(program)
+        if key not in self._lengths:
+            self._lengths[key] = self._run(program, 0.0)
+        return start + self._lengths[key]
+
+    def _run(self, program: Program, start: Any) -> Any:
         streams = not self.plan.io_tiles and program.phase is Phase.FORWARD
         moves = transfers_of(self.plan, program, self.table[program.stage, program.branch][1])
         if streams:
@@ -333,17 +353,40 @@ def update_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None
 
 def slots_time(plan: Plan, figures: Sequence[StageFigures], rates: Rates | None = None) -> Any:
     """Cycles of all slots of an update, as `update_time`; each kind of slot is computed once."""
-    kinds: dict[tuple[Any, ...], tuple[tuple[Program, ...], int]] = {}
-    for _, work in groupby(plan.programs, key=lambda p: p.slot):
-        slot = tuple(work)
-        kind = tuple((p.ipu, p.phase, p.stage, p.branch, plan.sends(p)) for p in slot)
-        kinds[kind] = slot, kinds.get(kind, (slot, 0))[1] + 1
     total: Any = 0.0
-    for slot, count in kinds.values():
-        clock = _clock(plan, figures, rates, None)
+    clock = _clock(plan, figures, rates, None)
+    for slot, count in _slot_kinds(
+        plan.schedule, plan.places, plan.count, plan.recomputation, plan.training,
+        plan.io_tiles > 0, plan.output_period,
+    ):
+        clock.now = 0.0
         clock.slot(slot)
         total = total + count * clock.now
     return total
+
+
+@lru_cache(maxsize=256)
+def _slot_kinds(
+    schedule: Schedule | str, where: Places, count: int, mode: str | None, training: bool,
+    io_overlap: bool, output_period: int,
+) -> tuple[tuple[tuple[Program, ...], int], ...]:
+    """A slot of each kind, the last one, and how many there are; plans of other offload share them.
+
+    Slots of one kind have the same programs of other micro-batches, and send the same outputs.
+    """
+    work = programs(
+        schedule, len(where), where, count, recompute=mode, training=training,
+        io_overlap=io_overlap,
+    )
+    kinds: dict[tuple[Any, ...], tuple[tuple[Program, ...], int]] = {}
+    for _, group in groupby(work, key=lambda p: p.slot):
+        slot = tuple(group)
+        kind = tuple(
+            (p.ipu, p.phase, p.stage, p.branch, (p.micro_batch + 1) % output_period == 0)
+            for p in slot
+        )
+        kinds[kind] = slot, kinds.get(kind, (slot, 0))[1] + 1
+    return tuple(kinds.values())
 
 
 def _clock(

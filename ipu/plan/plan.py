@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
@@ -48,6 +48,20 @@ class Stash(NamedTuple):
     fifo: tuple[int, ...]
     held: tuple[int, ...]
     peak: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _stash(
+    schedule: Schedule, where: Places, count: int, mode: str | None, io_overlap: bool
+) -> Stash:
+    """Of a training; plans that differ in other things have the same."""
+    work = schedules.programs(
+        schedule, len(where), where, count, recompute=mode, io_overlap=io_overlap
+    )
+    return Stash(
+        schedules.fifo_depths(schedule, len(where)), measures.held_between_slots(work),
+        measures.peak_inside_slot(work),
+    )
 
 
 def replica_count(n_ipus: int, ipus_of_stages: int) -> int:
@@ -253,10 +267,9 @@ class Plan:
         """What is kept for the backward pass of each stage; nothing in inference."""
         if not self.training:
             return Stash(*((0,) * self.n_stages,) * 3)
-        return Stash(
-            schedules.fifo_depths(self.schedule, self.n_stages),
-            measures.held_between_slots(self.programs),
-            measures.peak_inside_slot(self.programs),
+        assert isinstance(self.schedule, Schedule)
+        return _stash(
+            self.schedule, self.places, self.count, self.recomputation, self.io_tiles > 0
         )
 
     @property

@@ -6,6 +6,10 @@ replicas have the same bits; another number moves the order of a sum. Time is th
 
 Every choice but the cuts is tried. Of cuts all are tried where they are few; else first those at a
 few boundaries that divide the work evenly, then what lies around the best of them.
+
+Plans that differ in offload and shards alone are a family. Nothing in remote memory is the fastest
+of it, everything there the smallest, so a family is left out whose fastest time and smallest memory
+together are no better than a plan that is there.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ TENSORFLOW: Mapping[str, Sequence[str | None]] = {
 POPTORCH: Mapping[str, Sequence[str | None]] = {"popart": ("interleaved",), "sequential": (None,)}
 #: Plans with the same choices that are computed at once; where there are more, boundaries are few.
 _MOST = 3000
+#: Plans of a first round, over all choices, and the fewest of one choice.
+_FIRST_ROUND, _FEWEST = 1_000_000, 100
 #: Rounds of a search around the best cuts, and layers that a cut moves by.
 _ROUNDS, _MOVES = 8, (-8, -3, -2, -1, 1, 2, 3, 8)
 
@@ -142,7 +148,7 @@ class Search(NamedTuple):
     """What a search has found.
 
     rows      the front: no plan that was tried is both faster and smaller.
-    tried     plans, of all that there are.
+    tried     plans; excluded: those of choices that a bound leaves out; of all that there are.
     room      bytes of an IPU.
     """
 
@@ -151,6 +157,7 @@ class Search(NamedTuple):
     space: PlanSpace
     rows: tuple[PlanRow, ...]
     tried: int
+    excluded: int
     of_all: int
     room: int
 
@@ -282,24 +289,9 @@ def search(
     """
     if not len(chain):
         raise ValueError("chain has no layers; measure a program that runs a model")
-    ranges, rates = ChainRanges(chain), rates or Rates(target)
-    tables = []
-    of_all = 0
-    slots: dict[Any, Asked] = {}
-    for plan in space.plans(chain):
-        kind = (
-            plan.schedule, plan.places, plan.count, plan.recomputation,
-            "activations" in plan.offloaded,
-        )
-        if kind not in slots:
-            slots[kind] = asked_of(plan)
-        table = _Tried(plan, ranges, rates, slots[kind])
-        of_all += comb(len(chain) - 1, plan.n_stages - 1)
-        table.try_all(combinations(_boundaries(chain, plan.n_stages), plan.n_stages - 1))
-        tables.append(table)
-    if not any(table.rows for table in tables):
+    tables, best, excluded = _first_round(chain, space, rates or Rates(target))
+    if not best:
         raise ValueError(_no_plan(chain, space))
-    best = front(row for table in tables for row in table.front)
     for _ in range(_ROUNDS):
         by_plan: dict[int, list[PlanRow]] = {}
         for row in best:
@@ -310,9 +302,75 @@ def search(
         if better == best:
             break
         best = better
-    tried = sum(table.tried for table in tables)
-    room = capacity(Plan([abs]), target)
-    return Search(chain, target, space, best, tried, of_all, room)
+    return Search(
+        chain, target, space, best, tried=sum(table.tried for table in tables), excluded=excluded,
+        of_all=sum(comb(len(chain) - 1, plan.n_stages - 1) for plan in space.plans(chain)),
+        room=capacity(Plan([abs]), target),
+    )
+
+
+def _first_round(
+    chain: LayerChain, space: PlanSpace, rates: Rates
+) -> tuple[list[_Tried], tuple[PlanRow, ...], int]:
+    """Tables of the plans that may be on the front, the front so far, and plans left out."""
+    ranges, families = ChainRanges(chain), _families(space.plans(chain))
+    most = max(_FEWEST, min(_MOST, _FIRST_ROUND // max(1, sum(map(len, families)))))
+    boundaries = {
+        n: _boundaries(chain, n, most) for n in {family[0].n_stages for family in families}
+    }
+    slots: dict[Any, Asked] = {}
+
+    def table(plan: Plan) -> _Tried:
+        kind = (
+            plan.schedule, plan.places, plan.count, plan.recomputation,
+            "activations" in plan.offloaded,
+        )
+        if kind not in slots:
+            slots[kind] = asked_of(plan)
+        result, n = _Tried(plan, ranges, rates, slots[kind]), plan.n_stages
+        result.try_all(combinations(boundaries[n], n - 1))
+        return result
+
+    ends = [[table(plan) for plan in _ends(family)] for family in families]
+    tables = [one for of_family in ends for one in of_family]
+    best = front(row for one in tables for row in one.front)
+    excluded = 0
+    for family, of_family in zip(families, ends, strict=True):
+        rest = [plan for plan in family if all(plan is not one.plan for one in of_family)]
+        if _is_beaten(of_family, best):
+            excluded += len(rest) * comb(len(chain) - 1, family[0].n_stages - 1)
+            continue
+        tables += [table(plan) for plan in rest]
+    return tables, front((*best, *(row for one in tables for row in one.front))), excluded
+
+
+def _families(plans: Iterable[Plan]) -> list[list[Plan]]:
+    """Plans that differ in what is offloaded and sharded alone."""
+    families: dict[Any, list[Plan]] = {}
+    for plan in plans:
+        key = plan.schedule, plan.places, plan.recomputation, plan.replicas
+        families.setdefault(key, []).append(plan)
+    return list(families.values())
+
+
+def _ends(family: Sequence[Plan]) -> list[Plan]:
+    """The plans of a family with the least and the most in remote memory; all, if no most holds."""
+    least = frozenset.intersection(*(plan.offloaded for plan in family))
+    most = frozenset.union(*(plan.offloaded for plan in family))
+    ends = [plan for plan in family if plan.offloaded in (least, most)]
+    return ends if {plan.offloaded for plan in ends} == {least, most} else list(family)
+
+
+def _is_beaten(ends: Sequence[_Tried], best: Sequence[PlanRow]) -> bool:
+    """Whether a plan is as fast as the fastest and as small as the smallest of a family."""
+    rows = [row for table in ends for row in table.rows.values()]
+    fastest = min((row.cycles for row in rows), default=float("inf"))
+    smallest = min((row.bytes for row in rows), default=0)
+    return any(
+        row.cycles <= fastest and row.bytes <= smallest
+        and (row.cycles, row.bytes) != (fastest, smallest)
+        for row in best
+    )
 
 
 def _no_plan(chain: LayerChain, space: PlanSpace) -> str:
@@ -323,15 +381,15 @@ def _no_plan(chain: LayerChain, space: PlanSpace) -> str:
     )
 
 
-def _boundaries(chain: LayerChain, n_stages: int) -> list[int]:
-    """Layers at which a stage may begin: all, or so many that their combinations are few.
+def _boundaries(chain: LayerChain, n_stages: int, most: int) -> list[int]:
+    """Layers at which a stage may begin: all, or those with at most so many combinations.
 
     Boundaries fall one by one: that between the two neighbours which have the least work together.
     """
     edges = list(range(1, len(chain)))
     work = [layer.forward_cycles + layer.backward_cycles for layer in chain.layers]
     runs = [float(cycles) for cycles in work]
-    while comb(len(edges), n_stages - 1) > _MOST:
+    while comb(len(edges), n_stages - 1) > most:
         pairs = [a + b for a, b in pairwise(runs)]
         least = min(range(len(pairs)), key=lambda i: (pairs[i], -chain.crossing(edges[i])))
         runs[least : least + 2] = [pairs[least]]

@@ -25,6 +25,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ from ipu.run.ways import Way
 __all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_of",
            "plain_diagnosis"]
 
+#: What a run with this report can give back to binary32.
+Sites = Callable[[Mapping[str, Any]], Sequence[PrecisionSite]]
 #: Runs the program in a way, with sites given back, and with shadow values or without.
 Replay = Callable[[Way, Restoring, bool], Outcome]
 #: What only a shadow shows.
@@ -168,6 +171,8 @@ def _losses(losses: Sequence[float]) -> str:
 def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
     """The mean distance from the reference's losses, beside their fall or deviation.
 
+    One loss is compared beside itself.
+
     >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
     (0.5, inf)
     """
@@ -178,6 +183,8 @@ def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
         return 0.0
     far = np.asarray(reference[:n], np.float64)
     size = max(abs(float(far[0] - far[-1])), float(np.std(far)))
+    if n == 1:  # which goes through nothing
+        size = abs(float(far[0]))
     distance = float(np.mean(np.abs(np.asarray(losses[:n], np.float64) - far)))
     return distance / size if size else (math.inf if distance else 0.0)
 
@@ -185,8 +192,12 @@ def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
 class _Experiments:
     """Runs of one program, each made once."""
 
-    def __init__(self, replay: Replay, way: Way, seconds: float) -> None:
-        self.way = way
+    def __init__(
+        self, replay: Replay, way: Way, seconds: float, sites: Sites | None,
+        check: Callable[[Way], object],
+    ) -> None:
+        self.way, self._check = way, check
+        self.sites = sites or partial(sites_of, policy=way.policy)
         self._replay = replay
         self._begin, self._seconds = time.monotonic(), seconds
         self._outcomes: dict[tuple[Way, Restoring], Outcome] = {}
@@ -217,6 +228,13 @@ class _Experiments:
     def has_time(self) -> bool:
         return self.seconds < self._seconds
 
+    def can_run(self, way: Way) -> bool:
+        try:
+            self._check(way)
+        except ValueError:
+            return False
+        return True
+
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
@@ -226,13 +244,18 @@ class _Experiments:
         return len(self._outcomes)
 
 
-def diagnose(replay: Replay, way: Way, steps: int, seconds: float = 60.0) -> Diagnosis:
+def diagnose(
+    replay: Replay, way: Way, steps: int, seconds: float = 60.0, sites: Sites | None = None,
+    check: Callable[[Way], object] = str,
+) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
     replay     runs the program, for so many steps and from the same seeds; its report has counted.
     seconds    after which no further run begins.
+    sites      that a run with a report can give back; None: `sites_of` of the way's policy.
+    check      raises ValueError for a way in which the program cannot be run.
     """
-    runs = _Experiments(replay, way, seconds)
+    runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.reference.losses)
     causes = find_causes(runs.base.report)
     result.harm = runs.harm(runs.base)
@@ -275,7 +298,7 @@ def _binary32(way: Way) -> Way:
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     """The necessary and the sufficient sites, and those that chance cures."""
-    sites = sites_of(runs.base.report, runs.way.policy)
+    sites = runs.sites(runs.base.report)
     result.n_sites = len(sites)
     if not sites or runs.is_ill_with(sites):
         return
@@ -346,17 +369,20 @@ def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
     if not layers or len(layers) > _LAYERS:
         return {}
     way = runs.way.with_policies
-    for layer in layers:
-        if layer and layer != "optimizer":
+    for site in result.necessary:
+        if site.role == UPDATE:
+            way = replace(way, changes=replace(way.changes, wide_states=True))
+    for layer in dict.fromkeys(s.layer for s in result.necessary if s.role != UPDATE):
+        if layer:
             way = way.with_layer(layer)
     return {way: f"Compute {', '.join(layers)} in binary32"}
 
 
 def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy]) -> None:
     """Append each way that is new and that there is time for, as it comes out."""
-    tried = {runs.way, *(remedy.way for remedy in remedies)}
+    tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
     for way, what in proposed.items():
-        if way not in tried and runs.has_time():
+        if str(way) not in tried and runs.can_run(way) and runs.has_time():
             outcome = runs.outcome(way)
             remedies.append(
                 TriedRemedy(what, way, runs.harm(outcome), not runs.is_ill(outcome))
@@ -366,10 +392,13 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
 # Patch ------------------------------------------------------------------------------------------
 
 
-def patch_of(remedy: TriedRemedy, base: Way, name: str, text: str) -> str:
+def patch_of(
+    remedy: TriedRemedy, base: Way, name: str, text: str, verb: str = "torch"
+) -> str:
     """A diff of the program that does what the remedy does; else one of the command's policy.
 
     name, text    of the program's file.
+    verb          of the command that runs it.
 
     >>> eps = TriedRemedy("", Way.parse("fp16+eps=1e-4"), 0.0, True)
     >>> print(patch_of(eps, Way.parse("fp16"), "a.py", "opt = Adam(p, eps=1e-8)\\n"))
@@ -382,12 +411,13 @@ def patch_of(remedy: TriedRemedy, base: Way, name: str, text: str) -> str:
     changes, new = remedy.way.changes, text
     if remedy.way.policy == base.policy and remedy.way.sr == base.sr:
         if changes.eps is not None:
-            new = re.sub(r"\beps\s*=\s*[-+.\deE]+", f"eps={number_text(changes.eps)}", new)
+            new = re.sub(r"\b(eps|epsilon)(\s*=\s*)[-+.\deE]+",
+                         rf"\g<1>\g<2>{number_text(changes.eps)}", new)
         for old, value in changes.constants:
             new = _number_replaced(new, old, number_text(value))
     if new == text:
-        return f"-fpsim torch --policy {_shown(base)} {name}\n" \
-               f"+fpsim torch --policy {_shown(remedy.way)} {name}"
+        return f"-fpsim {verb} --policy {_shown(base)} {name}\n" \
+               f"+fpsim {verb} --policy {_shown(remedy.way)} {name}"
     lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ other one. Of several replicas it is about the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.learn.address import Region
 from ipu.learn.loss_scale import LossScale, Scaling, StaticLossScale
 from ipu.learn.optim import Optimizer, Update
+from ipu.learn.policy import FP32, LayerPolicies, PolicyLike
 from ipu.learn.train import Trainer, device_partials
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
@@ -31,7 +32,16 @@ from ipu.run.format_policies import FormatPolicy
 from ipu.run.lines import user_line
 from ipu.run.options import RunOptions
 from ipu.run.places import Place
-from ipu.run.policies import PolicyArgument
+from ipu.run.policies import PolicyArgument, formats_of
+from ipu.run.restoring import (
+    LAYER,
+    NOTHING_RESTORED,
+    PARAMETERS,
+    UPDATE,
+    PrecisionSite,
+    Restoring,
+    nudged,
+)
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
@@ -41,6 +51,10 @@ _UNREACHED = (
     "A run is of the training that takes it: Trainer(model, optimizer, run=run), and then "
     "trainer.step(x, labels)"
 )
+
+
+#: What batches are called as they come in.
+_INPUT = "input"
 
 
 class NativeRun(Run):
@@ -58,6 +72,9 @@ class NativeRun(Run):
                 "use f16, bf16, f32 or f8"
             )
         self.check_way(options.way)
+        if not options.restoring.is_empty:
+            self.policy = _restored(self.policy, options.restoring)
+            self.formats = formats_of(self.policy)
         self.use(Device(
             options.machine, options.control, partials=device_partials(self.policy),
             **options.device_options,
@@ -150,6 +167,9 @@ class NativeRun(Run):
     def _note_result(self, row: Primitive, array: Array, operands: Sequence[Array]) -> None:
         """A row of the table, or its gradient, has this result, of these operands."""
         kind = "exact" if row.unit == "none" else "host" if row.name in HOST else "machine"
+        restoring, name = self.options.restoring, self.device.counted_as
+        if kind != "exact" and restoring.moves_layer(split_name(name)[0]):
+            np.copyto(array.carrier, nudged(array.carrier, array.format))
         self.account.add(kind, row.name, array.size)
         if kind != "exact" and self.is_watched:
             self.result(self.device.counted_as, row.name, array, operands)
@@ -192,6 +212,7 @@ class NativeRun(Run):
         self._updates.clear()
         self.step_done(training.steps - 1)
         self._steps += 1
+        self.stop_if_enough(self._steps)
 
     def _show_update(self, variable: Variable, after: Array) -> None:
         """An update is an operation to those who watch: the variable's new value is its result."""
@@ -229,13 +250,47 @@ class NativeRun(Run):
     def check_closed(self) -> None:
         """A native run is never open: each training has its own."""
 
-    def again(self, way: Way, seed: int) -> NativeRun:
-        """A run like this one, in another way and with another seed, that counts."""
-        return NativeRun(self.options.in_way(way, seed))
+    def again(
+        self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED
+    ) -> NativeRun:
+        """A run like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
+        return NativeRun(replace(self.options.in_way(way, seed), restoring=restoring))
+
+    def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
+        """The input, the layers with parameters, their parameters alone, and the optimiser."""
+        sites = [PrecisionSite(_INPUT, LAYER)]
+        for layer in report["parameters"]:
+            policy = self.policy.of(layer)
+            if policy.compute != BINARY32:
+                sites.append(PrecisionSite(layer, LAYER))
+            if policy.param != BINARY32:
+                sites.append(PrecisionSite(layer, PARAMETERS))
+        if self.policy.default.param != BINARY32:
+            sites.append(PrecisionSite("optimizer", UPDATE))
+        return sites
 
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns with this run, which has the seed."""
         return step(self)
+
+
+def _restored(policy: PolicyLike, restoring: Restoring) -> LayerPolicies:
+    """A policy with the layers of some sites in binary32."""
+    layers = []
+    for site in sorted(restoring.sites, key=lambda site: site.role != LAYER):
+        if site.layer == _INPUT:
+            continue
+        if site.role == LAYER:
+            layers.append((site.layer, FP32))
+        elif site.role == PARAMETERS:
+            layers.append((site.layer, replace(policy.of(site.layer), param=BINARY32)))
+    default, rules = policy.default, (*layers, *getattr(policy, "layers", ()))
+    if PrecisionSite(_INPUT, LAYER) in restoring.sites:
+        default, rules = FP32, (*rules, ("*", policy.default))
+    return LayerPolicies(default, rules, getattr(policy, "order", ()))
 
 
 def machine(

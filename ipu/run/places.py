@@ -126,6 +126,11 @@ class PlaceClock(Clock):
         self._number = None
         return numbers
 
+    def give_back(self, n: int) -> None:
+        """The last n of this place that were taken have not been: they are the next again."""
+        self._counts[self._place] = self.k - n
+        self._number = None
+
     def forget(self) -> None:
         """No place has drawn yet: at the start of a step, whose number is another one."""
         self._counts.clear()

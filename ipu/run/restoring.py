@@ -7,6 +7,7 @@ A site is a layer and a role there:
     parameters   parameters of the layer, and with them their updates and states.
     update       the arithmetic and the states of the optimisers, parameters stay as they are.
     sums         partial sums inside of products, where the policy has them in binary16.
+    layer        all of a layer, where a front end computes it in one format.
 
 A site that is restored computes in binary32; everything else keeps the policy, its places and its
 random bits. The control of a site moves every second number there by a unit in the last place: a
@@ -26,11 +27,11 @@ from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy, PolicyLike
 
-__all__ = ["BACKWARD", "FORWARD", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
+__all__ = ["BACKWARD", "FORWARD", "LAYER", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
            "PrecisionSite", "Restoring", "nudged", "sites_of"]
 
 FORWARD, BACKWARD, PARAMETERS = "forward", "backward", "parameters"
-UPDATE, SUMS = "update", "sums"
+UPDATE, SUMS, LAYER = "update", "sums", "layer"
 #: The role of operations by direction; those of optimisers have the formats of their tensors.
 _ROLES = {"forward": FORWARD, "evaluation": FORWARD, "other": FORWARD, "recompute": FORWARD,
           "backward": BACKWARD}
@@ -84,6 +85,10 @@ class Restoring:
         """Whether results of a layer and direction are moved."""
         role = _ROLES.get(direction, UPDATE)
         return bool(self.moved) and PrecisionSite(layer, role) in self.moved
+
+    def moves_layer(self, layer: str) -> bool:
+        """Whether all results of a layer are moved."""
+        return bool(self.moved) and PrecisionSite(layer, LAYER) in self.moved
 
     @property
     def widens_updates(self) -> bool:

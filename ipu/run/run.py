@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from ipu.plan.explain import explain
 from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
+from ipu.run.diagnosis import Diagnosis, diagnose
 from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
 from ipu.run.judging import Declaration
@@ -36,8 +38,10 @@ from ipu.run.pages.page import write_run
 from ipu.run.places import Place
 from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
+from ipu.run.replaying import EnoughError, replaying
 from ipu.run.report import describe
-from ipu.run.shadow import Shadow
+from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
+from ipu.run.shadow import Shadow, check_shadow_steps
 from ipu.run.showing import Report
 from ipu.run.ways import Way
 
@@ -95,6 +99,8 @@ class Run(ABC):
         self.feeding = Feeding()
         self._advised: Advised | None = None
         self._shadow: Shadow | None = None
+        #: Steps after which the program is stopped; None: it runs to its end.
+        self._enough: int | None = None
 
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
@@ -206,6 +212,30 @@ class Run(ABC):
         """A step is over, or the report is asked for in it."""
         if self.device.counts is not None:
             self.recorder.step_done(step, self.device.counts)
+
+    def stop_after(self, steps: int) -> None:
+        """The program is stopped by `EnoughError` after so many steps of an optimiser."""
+        self._enough = steps
+
+    def stop_if_enough(self, steps: int) -> None:
+        """So many steps of this run are over.
+
+        Raises    EnoughError where no more were asked for.
+        """
+        if steps == self._enough:
+            raise EnoughError(f"run {id(self)} has made the {steps} steps that were asked for")
+
+    # Shadows --------------------------------------------------------------------------------
+
+    def shadow(self, steps: int = 1) -> Shadow:
+        """Carry the values in binary64 beside those of the next steps; it moves no bit.
+
+        The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
+
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one.
+        """
+        self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
+        return self._shadow
 
     # Plans ----------------------------------------------------------------------------------
 
@@ -335,6 +365,40 @@ class Run(ABC):
         )
         return self._advised
 
+    def diagnose(self, step: Step, steps: int = 10, seconds: float = 60.0) -> Diagnosis:
+        """What hurts a program and what mends it, each statement tested; see `ipu.run.diagnosis`.
+
+        step      as of `advise`: makes model, optimiser and data from a seed, and trains.
+        steps     of an optimiser, after which each run stops.
+        seconds   after which no further run begins.
+
+        Raises    TypeError for a step that is no function; RuntimeError inside of the run.
+        """
+        if not callable(step):
+            raise TypeError(f"step={step!r} is no function; give one that trains once")
+        self.check_closed()
+
+        def body(again: Run) -> None:
+            again.tried(step, 0)
+
+        return self.diagnosis(body, check_shadow_steps(steps), seconds)
+
+    def diagnosis(
+        self, body: Callable[[Any], object], steps: int, seconds: float = 60.0,
+        stops: tuple[type[Exception], ...] = (),
+    ) -> Diagnosis:
+        """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`."""
+        replay = replaying(self, steps, body, stops)
+        return diagnose(replay, self.way, steps, seconds, self.sites, self.check_way)
+
+    def afresh(self) -> AbstractContextManager[object]:
+        """Inside, a program begins that finds nothing of those before it in the framework."""
+        return nullcontext()
+
+    def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
+        """What a run with this report can give back to binary32, place by place."""
+        return sites_of(report, self.policy)
+
     # Trials ---------------------------------------------------------------------------------
 
     def check_way(self, way: Way) -> Way:
@@ -352,8 +416,11 @@ class Run(ABC):
         """
 
     @abstractmethod
-    def again(self, way: Way, seed: int) -> Run:
-        """A run like this one, in another way and with another seed, that counts."""
+    def again(self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED) -> Run:
+        """A run like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
 
     @abstractmethod
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
 from ipu.learn.policy import FP32, LayerPolicies, Policy
-from ipu.run.changes import NONE, Changes
+from ipu.run.changes import NONE, Changes, scale_text
 from ipu.run.policies import PRESETS, find_policy, with_addition, with_layer
 
 __all__ = ["Way", "parse_ways"]
@@ -93,15 +93,21 @@ class Way:
         """This way, with the policy's formats also for tensors that the program makes float16."""
         return replace(self, changes=replace(self.changes, halves_by_policy=True))
 
-    def check_unchanged(self) -> None:
-        """Refuse changes of the program from outside, for front ends that make none.
+    def check_for_graphs(self) -> None:
+        """Refuse changes of the program from outside that are made on tensors, not in graphs.
 
         Raises    ValueError.
         """
-        if self.changes != NONE:
+        changes = self.changes
+        only = ""
+        if changes.loss_scale != 1:
+            only = f"scale={scale_text(changes.loss_scale)}"
+        elif changes.cache:
+            only = f"cache={changes.cache}"
+        if only:
             raise ValueError(
-                f"way={str(self)!r} changes the program by {self.changes}, which fpsim torch alone "
-                "can; use a policy, +sr and +LAYER=f32, and change the rest in the program"
+                f"way={str(self)!r} changes the program by {only}, which fpsim torch alone can; "
+                "leave it out, and change the program"
             )
 
     def __str__(self) -> str:

@@ -1,8 +1,11 @@
-"""fpsim diagnose PROGRAM.py ARGS…: what hurts an unedited PyTorch program, and what mends it."""
+"""fpsim diagnose PROGRAM.py ARGS…: what hurts an unedited program, and what mends it."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +15,21 @@ import click
 from fpsim.state.files import write_whole
 from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import make_folder
-from ipu.experiments.commands.programs.torch import check_program
+from ipu.experiments.commands.programs.torch import check_program, check_there
+from ipu.installation import how_to_install
 
 if TYPE_CHECKING:
     from ipu.run.diagnosis import Diagnosis
+    from ipu.run.run import Run
+    from ipu.run.ways import Way
+
+__all__ = ["command", "framework_of"]
+
+#: Front ends by what a program imports, in the order in which they are looked for.
+_FRONT_ENDS = {
+    "tensorflow": "tensorflow", "keras": "tensorflow", "tf_keras": "tensorflow",
+    "ipu_tensorflow_addons": "tensorflow", "torch": "torch", "poptorch": "torch",
+}
 
 
 @click.command("diagnose", context_settings={"allow_interspersed_args": False})
@@ -23,7 +37,12 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS...")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as of python -m.")
 @click.option("--policy", default="fp16", show_default=True, metavar="WAY",
-              help="Formats, or a way, as of fpsim torch.")
+              help="Formats, or a way, as of fpsim torch and fpsim tf.")
+@click.option("--framework", type=click.Choice(["torch", "tensorflow"]), default=None,
+              help="What the program is written in  [default: what it imports, else torch]")
+@click.option("--tf1", is_flag=True, help="The program is written for TensorFlow 1.")
+@click.option("--unconfigured", is_flag=True,
+              help="A program of TensorFlow without configure_ipu_system() has one IPU.")
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, metavar="K",
               help="Steps of an optimiser after which each run stops.")
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True,
@@ -32,8 +51,8 @@ if TYPE_CHECKING:
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for diagnosis.txt, diagnosis.json and remedy.patch.")
 def command(
-    program: str, arguments: tuple[str, ...], is_module: bool, policy: str, steps: int,
-    seconds: float, seed: int, out: Path | None,
+    program: str, arguments: tuple[str, ...], is_module: bool, policy: str, framework: str | None,
+    tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, out: Path | None,
 ) -> int:
     """Run the first steps of PROGRAM.py ARGS... again and again, and tell what hurts it.
 
@@ -46,23 +65,28 @@ def command(
     from ipu.run.ways import Way
 
     with bad_input():
-        check_program(program, is_module=is_module)
+        is_graph = tf1 or unconfigured or (framework or framework_of(program)) == "tensorflow"
+        if is_graph:
+            _check_graph_program(program, is_module=is_module)
+        else:
+            check_program(program, is_module=is_module)
         way = Way.parse(policy)
         if out is not None:
             make_folder(out)
-        # Tensors that the program makes float16 are sites as well.
-        way = replace(way, changes=replace(way.changes, halves_by_policy=True))
-        from ipu.frontends.torch import machine
-        from ipu.frontends.torch.program import diagnose_program
+        run = (
+            _run_of_graphs(way, seed, tf1=tf1, unconfigured=unconfigured) if is_graph
+            else _session(way, seed)
+        )
+    from ipu.frontends.processes.diagnosing import diagnose_program
 
-        session = machine(way.policy, sr=way.sr, seed=seed, count=True, changes=way.changes)
     started = program if is_module else Path(program)
-    diagnosis = diagnose_program(session, started, arguments, steps, seconds)
+    diagnosis = diagnose_program(run, started, arguments, steps, seconds)
     click.echo(str(diagnosis))
     patch = ""
     if diagnosis.cure is not None:
         name, text = (program, "") if is_module else (Path(program).name, Path(program).read_text())
-        patch = patch_of(diagnosis.cure, way, name, text)
+        verb = "tf" if is_graph else "torch"
+        patch = patch_of(diagnosis.cure, run.way, name, text, verb)
         click.echo(patch)
     if out is not None:
         data = json.dumps(plain_diagnosis(diagnosis), indent=1, ensure_ascii=False)
@@ -70,6 +94,63 @@ def command(
                               ("remedy.patch", f"{patch}\n")):
             write_whole(out / file, content.encode())
     return _status(diagnosis)
+
+
+def _session(way: Way, seed: int) -> Run:
+    """A run of torch; tensors that the program makes float16 are sites as well."""
+    from ipu.frontends.torch import machine
+
+    changes = replace(way.changes, halves_by_policy=True)
+    return machine(way.policy, sr=way.sr, seed=seed, count=True, changes=changes)
+
+
+def _run_of_graphs(way: Way, seed: int, *, tf1: bool, unconfigured: bool) -> Run:
+    """A run of TensorFlow."""
+    way.check_for_graphs()
+    from ipu.frontends.tensorflow.engine.current import choose, current_run
+    from ipu.frontends.tensorflow.engine.machine import Choices
+    from ipu.frontends.tensorflow.facade import install_facade
+
+    choose(Choices(policy=way.policy, sr=way.sr, seed=seed, count=True, changes=way.changes,
+                   unconfigured=unconfigured))
+    if tf1:
+        install_facade()
+    return current_run()
+
+
+def _check_graph_program(program: str, *, is_module: bool) -> None:
+    """Refuse a program of TensorFlow that cannot be started.
+
+    Raises    ValueError.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ValueError(
+            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')}"
+        )
+    check_there(program, is_module=is_module)
+    import ipu.frontends.tensorflow  # noqa: F401  installs before TensorFlow is imported
+
+
+def framework_of(program: str) -> str:
+    """The front end of a file, by the first module that it imports of one; torch of others."""
+    path = Path(program)
+    if path.is_file():
+        for name in _imported(path.read_text(encoding="utf-8", errors="replace")):
+            if name in _FRONT_ENDS:
+                return _FRONT_ENDS[name]
+    return "torch"
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The packages that a program imports; none of one that Python cannot read."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError:
+        return
+    for node in nodes:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        yield from (name.partition(".")[0] for name in names)
 
 
 def _status(diagnosis: Diagnosis) -> int:

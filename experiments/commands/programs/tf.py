@@ -99,7 +99,7 @@ def command(
         ways = parse_ways(compared) if compared is not None else []
         way = Way.parse(policy)
         for training in (*ways, way):
-            training.check_unchanged()
+            training.check_for_graphs()
         if out is not None:
             make_folder(out)
     if choices["reference"] and (count or out or ways):
@@ -110,8 +110,8 @@ def command(
         )
     if not ways:
         import ipu.frontends.tensorflow  # noqa: F401
-        from ipu.frontends.processes.seeding import seeded
         from ipu.frontends.tensorflow.engine.launch import nudged, perturbed
+        from ipu.run.seeding import seeded
 
         choices["seed"] += pair or 0
         with seeded(pair) if pair is not None else nullcontext(), (
@@ -151,7 +151,10 @@ def _run(
     is_tf1 = choices.pop("tf1")
     choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():
-        choose(Choices(policy=way.policy, sr=sr, count=count or bool(out or json_path), **choices))
+        choose(Choices(
+            policy=way.policy, sr=sr, changes=way.changes, count=count or bool(out or json_path),
+            **choices,
+        ))
     if is_tf1:
         from ipu.frontends.tensorflow.facade import install_facade
 

@@ -122,8 +122,8 @@ def command(
         choices["target"] = target_of(ways, choices["target"])
         return _compare(line, ways, seed, out, PairOptions(pairs, endpoint, margin, jobs), choices)
     started = program if is_module else Path(program)
-    from ipu.frontends.processes.seeding import seeded
     from ipu.frontends.torch.program import nudged, perturbed
+    from ipu.run.seeding import seeded
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()
@@ -153,7 +153,11 @@ def _name_of_replica() -> str | None:
     return f"replica-{getInstanceIndex()}" if getNumInstances() > 1 else None
 
 
-def check_program(program: str, *, is_module: bool) -> None:
+def check_there(program: str, *, is_module: bool) -> None:
+    """Refuse a program that is not there.
+
+    Raises    ValueError.
+    """
     from ipu.frontends.processes.programs import check_module
 
     if is_module:
@@ -162,6 +166,14 @@ def check_program(program: str, *, is_module: bool) -> None:
         raise ValueError(
             f"program={program!r} is not a file; give the path of a .py file, or -m and a module"
         )
+
+
+def check_program(program: str, *, is_module: bool) -> None:
+    """Refuse a program that is not there, and any where torch is not installed.
+
+    Raises    ValueError.
+    """
+    check_there(program, is_module=is_module)
     try:
         import ipu.frontends.torch  # noqa: F401
     except ModuleNotFoundError as error:

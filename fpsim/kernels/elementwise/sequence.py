@@ -63,22 +63,24 @@ def _call(
     return types.int64(types.int64, *loop), codegen
 
 
-def _signature(constants: Any) -> tuple[Any, ...]:
-    """Types of a loop's arguments, where operands and result are binary32."""
-    values = types.Array(types.float32, 1, "C")
+def _signature(constants: Any, operands: Any) -> tuple[Any, ...]:
+    """Types of a loop's arguments, where the result is binary32."""
+    x, values = types.Array(operands, 1, "C"), types.Array(types.float32, 1, "C")
     return (
-        values, values, values, values, types.Array(types.uint8, 1, "C"),
+        x, x, x, values, types.Array(types.uint8, 1, "C"),
         types.Array(types.uint32, 1, "C"), types.Array(constants, 1, "C"), types.int64,
         types.uint64, types.uint64, types.boolean,
     )
 
 
-def address_of(loop: Any, *, is_wide: bool) -> int:
-    """Where a compiled loop begins; is_wide: its constants have 64 bits.
+def address_of(loop: Any, *, is_wide: bool, is_from_wide: bool = False) -> int:
+    """Where a compiled loop begins; is_wide: its constants have 64 bits; is_from_wide: its operands
+    are binary64.
 
     The loop must be kept alive by the caller.
     """
-    signature = _signature(types.uint64 if is_wide else types.uint32)
+    operands = types.float64 if is_from_wide else types.float32
+    signature = _signature(types.uint64 if is_wide else types.uint32, operands)
     loop.compile(signature)
     address: int = loop._cache.addresses[signature]
     assert address != COPY

@@ -97,6 +97,14 @@ class _MeteredForward:
         """The layer that created a node."""
         return max(bisect_right(self.starts, number) - 1, 0)
 
+    def fed(self, inputs: list[torch.Tensor]) -> None:
+        """What was taken of these tensors was of inputs of the model."""
+        for x in inputs:
+            stored = self.stored.get(x.untyped_storage().data_ptr())
+            if stored is not None and stored.activation.born >= 0:
+                of_input = stored.activation._replace(born=-1, last=0)
+                self.stored[x.untyped_storage().data_ptr()] = stored._replace(activation=of_input)
+
     def keep(self, x: torch.Tensor, activation: Activation) -> None:
         """A tensor is taken, or saved, as this says."""
         storage = x.untyped_storage()
@@ -139,11 +147,8 @@ class LayerMeter:
     def following(self) -> Iterator[None]:
         """Calls and what autograd saves are told inside."""
         with ExitStack() as stack:
-            for register, told in (
-                (register_module_forward_pre_hook, self.enter),
-                (register_module_forward_hook, self.leave),
-            ):
-                stack.callback(register(told).remove)
+            stack.callback(register_module_forward_pre_hook(self.enter).remove)
+            stack.callback(register_module_forward_hook(self.leave, with_kwargs=True).remove)
             stack.enter_context(_Told(self))
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._save, _same))
             yield
@@ -186,10 +191,16 @@ class LayerMeter:
         self._spent.clear()
         self._key = None
 
-    def leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
-        """A module is left."""
-        if self._is_measuring and self._forward is not None and module is self._forward.root:
-            self._forward.outputs = tensors_of((result,), {})
+    def leave(
+        self, module: torch.nn.Module, arguments: Any, named: dict[str, Any], result: Any
+    ) -> None:
+        """A module is left; which arguments it was called with by name is told only now."""
+        forward = self._forward
+        if self._is_measuring and forward is not None and module is forward.root:
+            forward.outputs = tensors_of((result,), {})
+            inputs = tensors_of((), named)
+            forward.infeed += sum(map(self._bytes, inputs))
+            forward.fed(inputs)
 
     def note(self, tensors: list[torch.Tensor]) -> None:
         """A call takes these tensors."""

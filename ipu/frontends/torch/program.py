@@ -25,13 +25,10 @@ from ipu.members.cluster import Cluster
 from ipu.members.members import join
 from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
-from ipu.run.diagnosis import Diagnosis, diagnose
 from ipu.run.noise import moved_apart, moved_up
 from ipu.run.patterns import PatternError
 
-__all__ = [
-    "diagnose_program", "join_replicas", "nudged", "perturbed", "run_program", "settings_of",
-]
+__all__ = ["join_replicas", "nudged", "perturbed", "run_program", "settings_of"]
 
 #: Set in every process of poprun.
 _BY_POPRUN = "POPDIST_NUM_INSTANCES"
@@ -119,21 +116,6 @@ def nudged() -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def diagnose_program(
-    session: Session, program: Path | str, arguments: Sequence[str], steps: int,
-    seconds: float = 60.0,
-) -> Diagnosis:
-    """What hurts the first steps of an unedited program; its output is thrown away.
-
-    session    whose way, target, seed and other options the runs have; it is not entered.
-    """
-
-    def body(again: Session) -> None:
-        run_program(again, program, arguments)
-
-    return diagnose(session.replaying(steps, body), session.way, steps, seconds)
 
 
 def run_program(session: Session, program: Path | str, arguments: Sequence[str]) -> int:

@@ -11,10 +11,9 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -26,8 +25,6 @@ import fpsim
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
 from fpsim.records.units import MatrixUnit
-from ipu.frontends.processes.programs import ProgramError
-from ipu.frontends.processes.seeding import seeded
 from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
@@ -58,28 +55,22 @@ from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
-from ipu.run.diagnosis import Diagnosis, Replay, diagnose
-from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
 from ipu.run.policies import PolicyArgument
 from ipu.run.restoring import NOTHING_RESTORED, Restoring
 from ipu.run.run import OperationEvent, Run, Step
-from ipu.run.shadow import Shadow, check_shadow_steps
+from ipu.run.shadow import Shadow
 from ipu.run.ways import Way
 
-__all__ = ["EnoughError", "Session", "machine"]
+__all__ = ["Session", "machine"]
 
 #: What a program lacks of which nothing reaches the machine.
 _UNREACHED = (
     "A session sees operations of PyTorch on floating-point tensors of the CPU, in this process "
     "and inside of `with machine(...)`: compute with those"
 )
-
-
-class EnoughError(BaseException):
-    """A run has made the steps that were asked for; programs that catch exceptions let it pass."""
 
 
 class Session(Run):
@@ -141,8 +132,6 @@ class Session(Run):
         self.replicas: Alone = ALONE
         #: Where the program's operations are listed until its processes have met; see `listed`.
         self.listing: Listing | None = None
-        #: The step before which the program is stopped, or -1.
-        self._last_step = -1
         #: Shadows in binary64, where they are asked for.
         self.shadowing: Shadowing | None = None
         self._stack: ExitStack | None = None
@@ -454,8 +443,7 @@ class Session(Run):
         self._has_stepped = True
         if self.shadowing is not None:
             self.shadowing.end_step()
-        if self.step == self._last_step:
-            raise EnoughError
+        self.stop_if_enough(self.step - self.first_step)
         self._undo = None
         self._may_have_stepped = False
         self._status_of_passes = 0
@@ -487,10 +475,6 @@ class Session(Run):
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands)
 
-    def stop_after(self, steps: int) -> None:
-        """The program is stopped by `EnoughError` after so many steps of an optimiser."""
-        self._last_step = self.first_step + steps
-
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.
 
@@ -503,11 +487,11 @@ class Session(Run):
         """
         if Session._open is self:
             raise RuntimeError("shadow(steps) is asked for before the session is entered")
-        self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
-        self.shadowing = Shadowing(self._shadow, self)
+        account = super().shadow(steps)
+        self.shadowing = Shadowing(account, self)
         self.roots.on_loss = self.shadowing.loss
         self.changer.on_scaled = self.shadowing.scaled
-        return self._shadow
+        return account
 
     # Recomputation --------------------------------------------------------------------------
 
@@ -556,56 +540,6 @@ class Session(Run):
         }
 
     # Trials ---------------------------------------------------------------------------------
-
-    def diagnose(self, step: Step, steps: int = 10, seconds: float = 60.0) -> Diagnosis:
-        """What hurts a program and what mends it, each statement tested; see `ipu.run.diagnosis`.
-
-        step      as of `advise`: makes model, optimiser and data from a seed, and trains.
-        steps     of an optimiser, after which each run stops.
-        seconds   after which no further run begins.
-
-        Raises    TypeError for a step that is no function; RuntimeError inside of the session.
-        """
-        if not callable(step):
-            raise TypeError(f"step={step!r} is no function; give one that trains once")
-        self.check_closed()
-
-        def body(again: Session) -> None:
-            again.tried(step, 0)
-
-        replay = self.replaying(check_shadow_steps(steps), body)
-        return diagnose(replay, self.way, steps, seconds)
-
-    def replaying(self, steps: int, body: Callable[[Session], None]) -> Replay:
-        """Runs for a diagnosis: from the same seeds, of so many steps, without output.
-
-        body    runs the program in a session, which it enters.
-        """
-
-        def run(way: Way, restoring: Restoring, has_shadow: bool) -> Outcome:
-            wide = way.changes.wide_states or restoring.widens_updates
-            way = replace(way, changes=replace(way.changes, wide_states=wide))
-            again = self.again(way, self.options.seed, restoring)
-            if has_shadow:
-                again.shadow(steps)
-            again.stop_after(steps)
-            error = ""
-            with ExitStack() as stack:
-                stack.enter_context(seeded(0))
-                stack.enter_context(warnings.catch_warnings())
-                stack.enter_context(redirect_stdout(io.StringIO()))
-                stack.enter_context(redirect_stderr(io.StringIO()))
-                warnings.simplefilter("ignore")
-                try:
-                    body(again)
-                except EnoughError:
-                    pass
-                except (ProgramError, ValueError, NotImplementedError, ArithmeticError) as stopped:
-                    error = str(stopped).partition("\n")[0]
-            report = again.report()
-            return Outcome(report["losses"], report, error)
-
-        return run
 
     def check_closed(self) -> None:
         """Refuse trials inside of a session.

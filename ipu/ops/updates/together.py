@@ -23,6 +23,7 @@ from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording,
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
 from ipu.machine.device import Device
+from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
 __all__ = ["UpdateRequest", "Together", "at_once", "together_on"]
@@ -290,15 +291,9 @@ _OF_DEVICES: WeakKeyDictionary[Device, Together] = WeakKeyDictionary()
 def together_on(device: Device) -> Together | None:
     """Where updates on a device wait; None where each has to be looked at while it runs.
 
-    That is so where operations are counted or may trap, for random bits of another source than
-    Philox, for devices of other kinds, and while operations are noted.
+    See `may_join`.
     """
-    control = device.control
-    if (
-        device.counts is not None or control.inv or control.div0 or control.oflo
-        or device.source.seed is None or type(device) is not Device
-        or device.recording is not None
-    ):
+    if not may_join(device):
         return None
     together = _OF_DEVICES.get(device)
     if together is None:

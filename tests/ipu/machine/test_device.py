@@ -152,10 +152,16 @@ def test_relu_passes_nan_on():
 
 @pytest.mark.source("S4-43")
 def test_sums_of_halves_accumulate_in_single():
-    """4096 ones and a half: binary16 would stop at 2048."""
+    """In any order: a mean whose sum, and a mean of squares whose terms, are beyond binary16."""
     device = Device()
-    x = device.from_host([[1.0]] * 4096, BINARY16)
-    assert device.reduce_sum(x, axis=0).values.tolist() == [[4096.0]]
+    x = device.from_host([[2048.0]] * 64, BINARY16)
+    assert device.reduce_sum(x, axis=0, scale=1 / 64).values.tolist() == [[2048.0]]
+    assert device.reduce_squares(x, (0,), scale=1 / 64).values.tolist() == [[2.0**22]]
+    assert device.status == FpSts()
+    assert device.reduce_sum(x, axis=0).values.tolist() == [[65504.0]]
+    assert device.status == FpSts(oflo=True)
+    ones = device.from_host([[1.0]] * 4096, BINARY16)
+    assert device.reduce_sum(ones, axis=0).values.tolist() == [[4096.0]]
 
 
 def test_reduce_max_of_nan_raises_inv():

@@ -51,7 +51,7 @@ def test_the_front_of_a_small_chain_is_that_of_all_plans():
         for plan in space.plans(chain)
         for cuts in combinations(range(1, 5), plan.n_stages - 1)
     ]
-    assert len(every) == result.tried == result.of_all
+    assert len(every) == result.tried + result.excluded == result.of_all
     for row in result.rows:
         assert any(row.bytes == s and row.cycles == pytest.approx(c, rel=1e-12) for c, s in every)
     for cycles, size in every:
@@ -64,6 +64,15 @@ def test_no_plan_by_chance_beats_the_best_of_its_memory(n_layers):
     chain = chain_of(n_layers, seed=n_layers)
     result = search(chain, PlanSpace(4, 32, POPTORCH, offloads=((), ("state",))))
     assert not list(faster_by_chance(result, 200))
+
+
+def test_families_that_a_bound_leaves_out_have_no_better_plan():
+    """16 IPUs: most families are out; plans by chance are of all families."""
+    chain = chain_of(8, seed=8)
+    result = search(chain, PlanSpace(16, 32, POPTORCH, offloads=((), ("state",), ("weights",),
+                                                                ("state", "weights"))))
+    assert result.excluded > 500
+    assert not list(faster_by_chance(result, pick(100, 400, 2000)))
 
 
 def test_layers_that_share_a_variable_stay_on_one_ipu():

@@ -101,6 +101,7 @@ def test_without_time_sites_are_told_as_not_tried():
 @pytest.mark.parametrize(("losses", "reference", "harm"), [
     ([4, 3], [4, 3], 0.0), ([4, 4], [4, 3], 0.5), ([4.0], [4, 3], math.inf),
     ([4, math.inf], [4, 3], math.inf), ([], [], 0.0), ([2, 2], [1, 1], math.inf),
+    ([5.0], [4.0], 0.25),
 ])
 def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
     assert harm_of(losses, reference) == harm

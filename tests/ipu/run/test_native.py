@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from ipu.plan.trainer import PlanTrainer
 from ipu.run import machine
 from ipu.run.changes import Changes
 from ipu.run.options import RunOptions
+from ipu.run.restoring import Restoring
 
 X = np.random.default_rng(1).normal(size=(8, 6))
 LABELS = np.arange(8) % 3
@@ -328,3 +330,40 @@ def test_a_run_in_blocks_shows_its_operands_on_the_page(tmp_path):
     assert "Operands in blocks" in page
     assert "<td>only</td><td>weight gradient</td><td>dy</td><td>nvfp4</td>" in page
     assert "weight_gradient dy" in str(report)
+
+
+# Diagnosis --------------------------------------------------------------------------------------
+
+
+def test_all_sites_given_back_are_binary32_bit_for_bit():
+    """And none given back is the run itself, which differs."""
+    def losses(run):
+        return trained(Trainer(network, SGD(0.1, 0.9), run=run))[0]
+
+    low = machine("p=f16,c=f16,part=f16", count=True)
+    before, sites = losses(low), low.sites(low.report())
+    wide = replace(low.way, changes=Changes(wide_states=True))
+    assert losses(low.again(low.way, 0)) == before
+    binary32 = losses(machine("fp32"))
+    assert losses(low.again(wide, 0, Restoring(frozenset(sites)))) == binary32
+    moved = losses(low.again(low.way, 0, Restoring(moved=frozenset(sites))))
+    assert moved not in (before, binary32)
+    assert [str(site) for site in sites] == [
+        "input (layer)", "body (layer)", "body (parameters)", "head (layer)", "head (parameters)",
+        "optimizer (update)",
+    ]
+
+
+def test_a_training_is_diagnosed():
+    def step(run):
+        trainer = Trainer(network, Adam(0.01, epsilon=1e-9), run=run)
+        for _ in range(9):
+            trainer.step(X * (np.arange(6) > 0), LABELS)
+
+    result = machine("fp16").diagnose(step, steps=3)
+    assert (result.answer, len(result.losses)) == ("ill", 3)
+    assert [str(site) for site in result.necessary] == ["optimizer (update)"]
+    assert {str(r.way) for r in result.remedies if r.cures} == {
+        "fp16+eps=0.0001", "fp16+states=f32"}
+    assert machine("fp16").diagnose(lambda run: Trainer(network, SGD(0.1), run=run).step(
+        X, LABELS), steps=3).answer == "healthy"

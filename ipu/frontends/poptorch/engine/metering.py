@@ -74,7 +74,7 @@ class Meter:
             row["output_bytes"] = sum(crossing.bytes for crossing in tape.leaving(stage))
             if self.plan.training:
                 row["saved_bytes"] = row["input_bytes"] + tape.saved_bytes(
-                    stage, loss if stage == last else None
+                    stage, loss if stage == last else None, [] if stage else flatten(arguments)
                 )
         self._rows[0]["infeed_bytes"] = fed
         self._rows[last]["outfeed_bytes"] = sum(map(self._bytes, flatten(outputs)))

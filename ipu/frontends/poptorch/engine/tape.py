@@ -7,7 +7,7 @@ one stage after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -117,15 +117,17 @@ class Tape:
     def _later(self, stage: int) -> dict[tuple[int, int], Crossing]:
         return {k: c for row in self._entering[stage + 1 :] for k, c in row.items()}
 
-    def saved_bytes(self, stage: int, loss: torch.Tensor | None) -> int:
+    def saved_bytes(
+        self, stage: int, loss: torch.Tensor | None, fed: Sequence[torch.Tensor] = ()
+    ) -> int:
         """Bytes that the nodes of a stage save beside what entered it and its parameters.
 
-        loss    of the last stage.
+        loss    of the last stage; fed: inputs of the model, which enter the first.
         """
         if stage >= len(self.starts):
             return 0
         skip = {c.memory.data_ptr() for c in self.entering(stage)}
-        skip |= {p.untyped_storage().data_ptr() for p in self.used[stage].values()}
+        skip |= {x.untyped_storage().data_ptr() for x in (*fed, *self.used[stage].values())}
         roots = [crossing.node for crossing in self.leaving(stage)]
         roots += [] if loss is None else [loss.grad_fn]
         # All of them are alive at once: else two that are made by a look have one address.

@@ -7,7 +7,7 @@ choices; inside it is that of the block. Its machine follows the program's IPUCo
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ import tensorflow as tf
 import fpsim
 from ipu.feed.pace import pace_of
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
+from ipu.frontends.tensorflow.engine.statistics import METRICS
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.settings import system
 from ipu.frontends.tensorflow.settings.choices import StochasticRoundingBehaviour
@@ -25,10 +26,11 @@ from ipu.frontends.tensorflow.settings.system import PROCESS_COUNT, System
 from ipu.machine.control import FpSts
 from ipu.machine.target import Target
 from ipu.plan.switching import switch_cost
-from ipu.run.changes import NONE
+from ipu.run.changes import NONE, Changes
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
+from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
 
@@ -57,8 +59,11 @@ class TensorFlowRun(Run):
 
     def __init__(self, options: Choices) -> None:
         super().__init__(options)
+        self.check_way(options.way)
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
+        #: Layers of the sites that were asked for.
+        self._layers: frozenset[str] = frozenset()
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
 
@@ -86,7 +91,8 @@ class TensorFlowRun(Run):
         machine.device.planner = configured.planner
         machine.device.conv_planner = configured.conv_planner
         machine.processes = max(configured.options[PROCESS_COUNT], 1)
-        machine.stable_norms = configured.stable_statistics
+        changes = self.options.changes
+        machine.stable_norms = configured.stable_statistics or changes.stable_statistics
         only = StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY
         machine.identical_only = configured.rounding is only and self.options.sr is None
         machine.replicas = machine.n_ipus = max(configured.n_ipus, default=1)
@@ -212,9 +218,9 @@ class TensorFlowRun(Run):
     def check_way(self, way: Way) -> Way:
         """The way.
 
-        Raises    ValueError for one that changes the program from outside.
+        Raises    ValueError for one that changes what a graph cannot.
         """
-        replace(way, changes=replace(way.changes, halves_by_policy=False)).check_unchanged()
+        way.check_for_graphs()
         return way
 
     def check_closed(self) -> None:
@@ -225,9 +231,35 @@ class TensorFlowRun(Run):
         if _run._outer is not None:
             raise RuntimeError("advise(step) opens runs of its own; leave this one first")
 
-    def again(self, way: Way, seed: int) -> TensorFlowRun:
-        """A run like this one, in another way and with another seed, that counts."""
-        return TensorFlowRun(replace(self.options.in_way(way, seed), changes=NONE))
+    def again(
+        self, way: Way, seed: int, restoring: Restoring = NOTHING_RESTORED
+    ) -> TensorFlowRun:
+        """A run like this one, in another way and with another seed, that counts.
+
+        restoring    sites that compute in binary32.
+        """
+        return TensorFlowRun(replace(
+            self.options.in_way(way, seed), restoring=restoring, layers=self._layers))
+
+    def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
+        """Sites of the layers; metrics are binary32 by themselves, and layers with weights told."""
+        layers = {name: row for name, row in report["layers"].items()
+                  if not name.startswith(METRICS)}
+        weights = dict.fromkeys(row["layer"] for row in report["exponents"]["weights"])
+        sites = sites_of({**report, "layers": layers, "parameters": weights}, self.policy)
+        self._layers = frozenset(site.layer for site in sites)
+        return sites
+
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """Inside, names of layers begin anew, and so do places; graphs are empty."""
+        configured = system.current() if system.is_configured() else None
+        tf.keras.backend.clear_session()
+        tf.keras.utils.set_random_seed(0)  # that of Keras' own generator too
+        try:
+            yield
+        finally:
+            system.restore(configured)
 
     def tried(self, step: Step, seed: int) -> Sequence[float] | float | None:
         """What the program returns in this run; generators of Python and numpy are as before."""
@@ -283,6 +315,7 @@ def machine(
     f32_denormals: str = "flush",
     max_nan: str = "number",
     sums: str = "spread",
+    changes: Changes = NONE,
     check_memory: bool = True,
     unconfigured: bool = False,
 ) -> TensorFlowRun:
@@ -299,6 +332,7 @@ def machine(
     nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
+    changes   of the program from outside, as `Changes(eps=1e-4)`; a loss scale is none of them.
     check_memory    a program that does not fit the memory of an IPU is refused.
     unconfigured    a program that never calls configure_ipu_system() has one IPU with all control
                     bits off; else its launches are refused.
@@ -309,5 +343,6 @@ def machine(
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,
         traps=traps, found_inf=found_inf, preset=preset, f32_denormals=f32_denormals,
-        max_nan=max_nan, sums=sums, check_memory=check_memory, unconfigured=unconfigured,
+        max_nan=max_nan, sums=sums, changes=changes, check_memory=check_memory,
+        unconfigured=unconfigured,
     ))

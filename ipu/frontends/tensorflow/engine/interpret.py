@@ -42,12 +42,13 @@ from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
 from ipu.frontends.tensorflow.kernels.table import TABLE, KernelEntry, NodeSite, Run
-from ipu.frontends.tensorflow.reports.directions import find_directions
+from ipu.frontends.tensorflow.reports.directions import find_directions, gradient_owner
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, ScopeLayers, layer_of_variable
 from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
 from ipu.plan.memory import OutOfMemoryError
 from ipu.run.places import ReplayStart
+from ipu.run.restoring import nudged
 
 __all__ = ["FramePlan", "Leaving", "check_nodes", "plan_of"]
 
@@ -146,13 +147,16 @@ class FramePlan:
         layers = ScopeLayers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
         for node in self.program.nodes:
-            layer, direction = self._layer(node, layers), directions.of[node.name]
-            policy, metric = self.machine.policy_of(layer, node.layer), self._metric_of(node)
+            direction = directions.of[node.name]
+            owner = gradient_owner(node) if direction == "backward" else node
+            layer = self._layer(owner, layers)
+            policy = self.machine.policy_of(layer, owner.layer, direction)
+            metric = self._metric_of(node)
             if metric:
                 layer, policy = layer_of_metric(metric), policy_of_metric(
                     self.machine.policy, metric)
                 self.machine.run.layer_names.add(layer)
-            is_wide = node.name in wide or node.name in scales
+            is_wide = node.name in wide or node.name in scales or self._enters_wide(node)
             site = NodeSite(
                 self.machine.run,
                 FP32 if is_wide else policy,
@@ -177,6 +181,11 @@ class FramePlan:
     def _layer(node: Node, layers: ScopeLayers) -> str:
         variable = node.marks.get("variable")
         return layers[node.layer] if variable is None else layer_of_variable(variable)
+
+    def _enters_wide(self, node: Node) -> bool:
+        """Whether data comes in here that each layer casts, as some are given back to binary32."""
+        is_feed = node.marks.get("feed") or node.type.startswith("IteratorGetNext")
+        return bool(is_feed) and not self.machine.choices.restoring.is_empty
 
     def _metric_of(self, node: Node) -> str:
         return str(node.marks.get("metric", self._metric))
@@ -431,7 +440,7 @@ def _obey_marks(site: NodeSite, entry: KernelEntry) -> Run:
 
 def _cast_operands(site: NodeSite, entry: KernelEntry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
-    run = _narrowing(site, entry.build(site))
+    run = _moving(site, _narrowing(site, entry.build(site)), entry)
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
@@ -465,6 +474,25 @@ def _narrowing(site: NodeSite, run: Run) -> Run:
         return cast(results, narrow) if isinstance(results, Array) else results
 
     return narrowed_run
+
+
+def _moving(site: NodeSite, run: Run, entry: KernelEntry) -> Run:
+    """The kernel of a node whose results a diagnosis moves by a unit in the last place."""
+    is_moved = site.machine.choices.restoring.moves(site.layer, site.direction)
+    if not is_moved or entry.keeps or entry.is_joint:
+        return run
+
+    def moved_run(*values: Any) -> Any:
+        results = run(*values)
+        if isinstance(results, tuple):
+            return tuple(_nudged(x) for x in results)
+        return _nudged(results)
+
+    return moved_run
+
+
+def _nudged(x: Any) -> Any:
+    return x.like(nudged(x.carrier, x.format)) if isinstance(x, Array) else x
 
 
 def _widest(values: Sequence[Array]) -> Format:

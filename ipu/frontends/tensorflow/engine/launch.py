@@ -126,24 +126,28 @@ def _entered(machine: Machine, tensor: Any, value: Any, metric: str | None) -> A
 def _format(machine: Machine, dtype: Any) -> Format | None:
     fmt = FORMATS.get(dtype)
     is_wide = fmt is not None and dtype.size == 4
-    return machine.policy.default.activations if is_wide and not machine.is_plain else fmt
+    if not is_wide or machine.is_plain:
+        return fmt
+    # Where places are given back to binary32, each casts what it reads.
+    return machine.policy.default.activations if machine.choices.restoring.is_empty else BINARY32
 
 
 def _variable(
     machine: Machine, name: str, dtype: Any, read: Callable[[], Any], metric: str | None, *,
-    is_constant: bool,
+    is_constant: bool, is_state: bool,
 ) -> Variable:
     """A variable of the host.
 
     metric         that it belongs to.
     is_constant    the program neither trains nor writes it, such as a learning rate.
+    is_state       an optimiser keeps it beside a parameter, or it is a number that is only read.
     """
-    fmt, policy = FORMATS.get(dtype), machine.policy
+    fmt = FORMATS.get(dtype)
     if fmt is not None and dtype.size == 4 and not machine.is_plain:
         fmt = (
-            policy.of(layer_of_variable(name)) if metric is None else
-            policy_of_metric(policy, metric)
-        ).param
+            machine.format_of_variable(layer_of_variable(name), is_state=is_state)
+            if metric is None else policy_of_metric(machine.policy, metric).param
+        )
     machine.variables.add(name)
     if is_constant and fmt is not None:
         read = partial(_noted, machine, name, fmt, read)
@@ -271,11 +275,13 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     trained = {id(v.handle): len(v.shape) for v in graph.variables if _is_trained(v)}
     # Inputs are in the order of their first use; graph.variables are in none.
     machine.order((names[id(x)], trained[id(x)]) for x in flat if id(x) in trained)
+    parameters = [names[handle] for handle in trained]
     replicas = [
         [
             _argument(
                 machine, outer, names.get(id(outer)), metrics.get(i),
                 is_constant=i not in written and id(outer) not in trained,
+                is_state=_is_state(names.get(id(outer), ""), parameters),
             )
             for i, outer in enumerate(flat)
         ]
@@ -295,8 +301,18 @@ def _launch(machine: Machine, graph: Any, flat: Sequence[Any]) -> list[Any]:
     ]
 
 
+def _is_state(name: str, parameters: Sequence[str]) -> bool:
+    """Whether a variable is an optimiser's: its name has that of a parameter in it.
+
+    >>> _is_state("Adam/net/w/m", ["net/w"]), _is_state("net/w", ["net/w"])
+    (True, False)
+    """
+    return any(f"/{parameter}/" in f"/{name}/" for parameter in parameters if parameter != name)
+
+
 def _argument(
-    machine: Machine, outer: Any, name: str | None, metric: str | None, *, is_constant: bool
+    machine: Machine, outer: Any, name: str | None, metric: str | None, *, is_constant: bool,
+    is_state: bool,
 ) -> Any:
     if outer.dtype != tf.resource:
         return _entered(machine, outer, outer.numpy(), metric)
@@ -304,7 +320,9 @@ def _argument(
     if data is not None and data.is_set and data.shape_and_type:
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
         read = partial(_read, outer, dtype)
-        return _variable(machine, name or "variable", dtype, read, metric, is_constant=is_constant)
+        is_number = is_constant and not data.shape_and_type[0].shape.dim
+        return _variable(machine, name or "variable", dtype, read, metric,
+                         is_constant=is_constant, is_state=is_state or is_number)
     return IteratorHandle(outer)
 
 
@@ -367,9 +385,9 @@ class SessionLaunch:
         self._names = [tensor.op.name for tensor in flat]
         self._handles = [tensor.dtype == tf.resource for tensor in flat]
         self._metrics = statistics_of(graph)
-        self._trained = {
+        self._trained = [
             v.handle.op.name for v in tf.compat.v1.trainable_variables() if _is_trained(v)
-        }
+        ]
 
     def outgoing(self) -> Outgoing:
         """What a launch's results leave through; the report tells of the latest."""
@@ -408,12 +426,18 @@ class SessionLaunch:
         """Inputs of one replica."""
         rows = zip(self._names, self.outer, self._handles, values, strict=True)
         return [
-            _variable(
-                machine, name, kind.dtype, partial(np.asarray, value), self._metrics.get(i),
-                is_constant=i not in self.written and name not in self._trained,
-            ) if is_handle else _entered(machine, kind, value, self._metrics.get(i))
+            self._variable(machine, i, name, kind, value) if is_handle
+            else _entered(machine, kind, value, self._metrics.get(i))
             for i, (name, kind, is_handle, value) in enumerate(rows)
         ]
+
+    def _variable(self, machine: Machine, i: int, name: str, kind: Any, value: Any) -> Variable:
+        is_constant = i not in self.written and name not in self._trained
+        return _variable(
+            machine, name, kind.dtype, partial(np.asarray, value), self._metrics.get(i),
+            is_constant=is_constant,
+            is_state=_is_state(name, self._trained) or (is_constant and not np.ndim(value)),
+        )
 
 
 def _machine_of(traced_for: Machine) -> Machine:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary
 
+from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
@@ -23,6 +24,7 @@ from ipu.plan.plan import replica_count
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
 from ipu.run.policies import find_policy
+from ipu.run.restoring import PARAMETERS, PrecisionSite
 from ipu.run.run import Run
 
 __all__ = ["EVALUATION", "Choices", "Machine", "replicas_on"]
@@ -39,12 +41,14 @@ class Choices(RunOptions):
     ties       of maximum pooling: "all", the machine's own rule, or "first", as TensorFlow.
     reference  TensorFlow executes the traced programs itself.
     unconfigured    a program that configures no IPU has one; else its launches are refused.
+    layers     those that a diagnosis gives back one by one; other scopes are parts of them.
     """
 
     sr: bool | None = None
     ties: str = "all"
     reference: bool = False
     unconfigured: bool = False
+    layers: frozenset[str] = frozenset()
 
     @property
     def lines(self) -> list[str]:
@@ -52,7 +56,7 @@ class Choices(RunOptions):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"policy": find_policy(self.policy), "target": self.machine.name}
         return [f"{name}: {value}" for name, value in values.items()
-                if name not in ("count", "check_memory", "unconfigured")]
+                if name not in ("count", "check_memory", "unconfigured", "layers")]
 
     def wanted(self, control: FpCtl) -> FpCtl:
         """A program's control register with what the user chooses."""
@@ -148,11 +152,35 @@ class Machine:
         #: Iterations of such launches: all of them, and those since the last step.
         self.evaluations = self.evaluations_of_step = 0
 
-    def policy_of(self, layer: str, scope: str) -> Policy:
-        """The policy of a layer; patterns may also name the scope of its nodes."""
+    def policy_of(self, layer: str, scope: str, direction: str) -> Policy:
+        """The policy of a layer and direction; patterns may also name the scope of its nodes."""
         self.run.layer_names |= {layer, scope}
         policy = self.policy.of(layer)
-        return self.policy.of(scope) if policy is self.policy.default else policy
+        if policy is self.policy.default:
+            policy = self.policy.of(scope)
+        if direction == "optimizer" and self.choices.changes.wide_states:
+            policy = replace(policy, param=BINARY32)
+        restoring = self.choices.restoring
+        if restoring.is_empty:
+            return policy
+        return restoring.policy(policy, self._restored_part(layer), direction)
+
+    def _restored_part(self, layer: str) -> str:
+        """The layer of a diagnosis that a scope without counts of its own is a part of."""
+        owners = (name for name in self.choices.layers if f"{layer}/".startswith(f"{name}/"))
+        return max(owners, key=len, default=layer)
+
+    def format_of_variable(self, layer: str, *, is_state: bool) -> Format:
+        """The format of a variable's layer.
+
+        is_state    an optimiser keeps it beside a parameter, or only reads it.
+        """
+        restoring, changes = self.choices.restoring, self.choices.changes
+        is_restored = PrecisionSite(layer, PARAMETERS) in restoring.sites
+        is_wide = changes.wide_states or restoring.widens_updates
+        if is_restored or (is_state and is_wide):
+            return BINARY32
+        return self.policy.of(layer).param
 
     def order(self, variables: Iterable[tuple[str, int]]) -> None:
         """Names and dimensions of a program's trained variables, by which last2 has a meaning."""
@@ -223,6 +251,7 @@ class Machine:
             self.clock.forget()
             self.status_before |= self.device.status_word
             self.device.status_word = 0
+            self.run.stop_if_enough(self.step)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

@@ -20,7 +20,10 @@ from ipu.frontends.tensorflow.engine.writes import origin_of
 from ipu.learn.patterns import matches
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 
-__all__ = ["layer_of_metric", "policy_of_metric", "statistics_of"]
+__all__ = ["METRICS", "layer_of_metric", "policy_of_metric", "statistics_of"]
+
+#: How the layers of metrics begin.
+METRICS = "metrics/"
 
 
 def layer_of_metric(name: str) -> str:
@@ -29,7 +32,7 @@ def layer_of_metric(name: str) -> str:
     >>> layer_of_metric("accuracy")
     'metrics/accuracy'
     """
-    return f"metrics/{name}"
+    return f"{METRICS}{name}"
 
 
 def policy_of_metric(policy: Policy | LayerPolicies, name: str) -> Policy:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.updates import UPDATES, UpdateRow
@@ -63,20 +64,24 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
 
     def build(site: NodeSite) -> Run:
         device, attributes = site.device, site.node.op.node_def.attr
+        is_wide, eps = site.run.options.changes.wide_states, site.run.options.changes.eps
         forms = {
             option: site.attr(name) for name, option in _FORMS.items() if name in attributes
         }
 
         def run(w: Variable, *rest: Any) -> tuple[()]:
             slots, values = rest[: len(row.slots)], rest[len(row.slots) :]
-            fmt = w.value.format
+            fmt = BINARY32 if is_wide else w.value.format
             named = {n: device.cast(v, fmt) for n, v in zip(inputs.values(), values, strict=True)}
+            if eps is not None and "epsilon" in named:
+                named["epsilon"] = site.constant(eps, fmt)
             held = tuple(device.cast(slot.value, fmt) for slot in slots)
             g, numbers = named.pop("g"), named | forms
+            value = device.cast(w.value, fmt)
             if w.watch is not None:  # it is told of the change
-                after = row(device, w.value, g, held, **numbers)
+                after = row(device, value, g, held, **numbers)
             else:
-                after = at_once(row, device, w.value, g, held, numbers)
+                after = at_once(row, device, value, g, held, numbers)
             for slot, value in zip(slots, after.slots, strict=True):
                 slot.value = value
             w.move(after.value, after.change)

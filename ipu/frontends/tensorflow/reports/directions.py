@@ -21,7 +21,7 @@ from ipu.frontends.tensorflow.engine.machine import EVALUATION
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
 
-__all__ = ["Directions", "find_directions"]
+__all__ = ["Directions", "find_directions", "gradient_owner"]
 
 #: What a tape does with the gradients of a tensor, outside of the scope of gradients.
 _SUMMING = frozenset(("AddN", "AddV2", "Identity"))
@@ -36,6 +36,16 @@ class Directions(NamedTuple):
 
     of: dict[str, str]
     optimiser: set[str]
+
+
+def gradient_owner(node: Node) -> Node:
+    """The gradient whose layer a node has: of a tape's sum of gradients the last of them."""
+    while node.forward is None and node.type in _SUMMING and node.inputs:
+        before = Node(node.inputs[-1].op)
+        if not (before.is_gradient or before.type in _SUMMING):
+            break
+        node = before
+    return node
 
 
 def find_directions(program: GraphProgram, inherited: str = "") -> Directions:

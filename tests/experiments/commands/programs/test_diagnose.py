@@ -8,6 +8,7 @@ import json
 import pytest
 
 from ipu.experiments.cli import main
+from ipu.experiments.commands.programs.diagnose import framework_of
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed; make test-torch"
@@ -40,6 +41,17 @@ def test_status_files_and_patch(tmp_path, capsys, eps, status, answer):
     patch = (out / "remedy.patch").read_text()
     assert any(row.startswith("+") for row in patch.splitlines()) == (answer == "ill")
     assert (out / "diagnosis.txt").read_text().strip() in printed
+
+
+@pytest.mark.parametrize(("text", "framework"), [
+    ("import numpy\nimport tensorflow as tf\n", "tensorflow"), ("import poptorch.x\n", "torch"),
+    ("from tensorflow.python import ipu\nimport torch\n", "tensorflow"), ("x = (\n", "torch"),
+    ("def f():\n    import keras\n", "tensorflow"), ("'import tensorflow'\n", "torch"),
+])
+def test_a_front_end_is_known_by_imports(tmp_path, text, framework):
+    program = tmp_path / "train.py"
+    program.write_text(text)
+    assert framework_of(str(program)) == framework
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -1,14 +1,16 @@
-"""The pipelining tutorial's own code runs, with imports and data changed (golden)."""
+"""The tutorial's own code runs, with imports and data changed (golden, differential: torch)."""
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import types
 
+import numpy as np
 import pytest
 
-from ipu.feed.data import mnist, or_digits
+from ipu.feed.data import Images, mnist, or_digits
 from tests.ipu.frontends.poptorch.framework import poptorch, torch
 from tests.ipu.frontends.poptorch.listing import code_of, document
 from tests.tiers import pick
@@ -127,6 +129,86 @@ def test_the_listing_as_printed_on_all_images_has_the_published_log(seed, capsys
     for (loss, accuracy), (expected_loss, expected) in zip(last, PUBLISHED, strict=True):
         assert abs(float(loss) - expected_loss) < 0.04
         assert abs(float(accuracy) - expected) < 1.2
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Native twins of the models of a program, and the batches of each model's calls."""
+    twins, batches = [], []
+
+    def watched(make):
+        def build(module, *arguments, **named):
+            model, calls = make(module, *arguments, **named), []
+            twins.append(copy.deepcopy(module))
+            batches.append(calls)
+
+            def call(*tensors):
+                calls.append([x.clone() for x in tensors])
+                return model(*tensors)
+
+            return call
+
+        return build
+
+    for name in ("trainingModel", "inferenceModel"):
+        monkeypatch.setattr(poptorch, name, watched(getattr(poptorch, name)))
+    return twins, batches
+
+
+def noisy(images):
+    """The same with a gray background that is nowhere twice the same."""
+    noise = np.random.default_rng(0).integers(0, 100, images.pixels.shape)
+    return Images(np.minimum(images.pixels + noise, 255).astype(np.uint8), images.labels)
+
+
+def native_log(module, calls, n_updates, count, size):
+    """Loss and accuracy of each call of a training by torch itself."""
+    optimizer, rows = torch.optim.AdamW(module.parameters(), lr=0.001), []
+    for images, labels in calls:
+        losses, hits = [], []
+        for x, y in zip(images.split(count * size), labels.split(count * size), strict=True):
+            optimizer.zero_grad()
+            for one, target in zip(x.split(size), y.split(size), strict=True):
+                output, loss = module(one, target)
+                (loss / count).backward()
+                losses.append(float(loss.detach()))
+                hits.append(output.argmax(1) == target)
+            optimizer.step()
+        assert len(losses) == n_updates * count
+        rows.append((sum(losses) / len(losses), 100 * float(torch.cat(hits).double().mean())))
+    return rows
+
+
+@pytest.mark.source("S2-35", "S2-36")
+def test_the_log_of_the_listing_is_torchs_own_on_the_same_batches(beside, capsys):
+    """One call an epoch, of two updates: its loss and accuracy, and the accuracy of the test.
+
+    Images have noise: in a plain background the largest of a window is a tie, whose gradient the
+    machine divides and torch does not.
+    """
+    images = or_digits(lambda: mnist("t10k:8000/2000"), (28, 28, 1))
+    images = types.SimpleNamespace(learn=noisy(images.learn[:800]), test=noisy(images.test[:320]))
+    space, told = run(
+        code_of(document("002")), images, capsys, training_iterations=2, inference_iterations=10
+    )
+    (training, _), (calls, tests) = beside
+    n_shown = 320 // 80 * 80
+    expected = native_log(training, calls, 2, 10, 40)
+    log = dict.fromkeys(re.findall(r"Loss:([\d.]+) \| Accuracy:([\d.]+)%: 100%", told))
+    assert len(log) == len(expected) == 3
+    for (loss, accuracy), (native_loss, native_accuracy) in zip(log, expected, strict=True):
+        assert float(loss) == pytest.approx(native_loss, abs=1e-4)
+        assert float(accuracy) == pytest.approx(native_accuracy, abs=0.2)  # an image in 800
+    assert len({loss for loss, _ in log}) == 3
+    # Labels of the test are in the order of its images, which the data set still has.
+    truth = {x.numpy().tobytes(): y for x, y in space["test_dataset"]}
+    hits = [
+        int(output.argmax()) == truth[x.numpy().tobytes()]
+        for (batch,) in tests for x, output in zip(batch, training(batch), strict=True)
+    ]
+    assert len(hits) == n_shown
+    (accuracy,) = re.findall(r"on test set: ([\d.]+)%", told)
+    assert float(accuracy) == pytest.approx(100 * sum(hits) / len(hits), abs=0.4)
 
 
 @pytest.mark.source("S2-31")

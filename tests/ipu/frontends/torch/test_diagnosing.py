@@ -9,13 +9,14 @@ from tests.ipu.frontends.torch.framework import machine, torch
 from tests.ipu.frontends.torch.hospital.programs import HEALTHY, ILLNESSES, program_text
 
 program = pytest.importorskip("ipu.frontends.torch.program")
+from ipu.frontends.processes.diagnosing import diagnose_program  # noqa: E402
 
 
 def diagnosed(tmp_path, illness, model, *, steps=3):
     path = tmp_path / "train.py"
     path.write_text(program_text(model, illness, illness.sizes[0]))
     session = machine(illness.policy, count=True)
-    return program.diagnose_program(session, path, [], steps, seconds=300.0)
+    return diagnose_program(session, path, [], steps, seconds=300.0)
 
 
 def losses_of(path, session):

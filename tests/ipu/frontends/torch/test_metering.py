@@ -47,6 +47,38 @@ def measured(net, steps=1, policy="fp16", passes=1, optimiser=torch.optim.AdamW)
     return meter.chain, session
 
 
+def test_inputs_by_name_are_fed_as_others_are():
+    """The chain is that of the same call without names, tensors that backward needs included."""
+
+    class Named(Net):
+        def forward(self, *, x):
+            return super().forward(x)
+
+    class Plain(Net):
+        def forward(self, x):
+            return super().forward(x)
+
+    def chain_of(net, *, by_name):
+        session = machine(policy="fp16")
+        meter, update = session.measure(), torch.optim.AdamW(net.parameters(), lr=0.1)
+
+        def train():
+            with session:
+                for _ in range(2):
+                    x = torch.ones(4, 6)
+                    (net(x=x) if by_name else net(x)).square().mean().backward()
+                    update.step()
+
+        with pytest.raises(StepMeasured):
+            train()
+        return meter.chain
+
+    plain, named = chain_of(Plain(), by_name=False), chain_of(Named(), by_name=True)
+    assert named.infeed_bytes == plain.infeed_bytes == 4 * 6 * 4
+    assert sorted(named.activations) == sorted(plain.activations)
+    assert plain.crossing(0) > 0
+
+
 def test_layers_begin_with_modules_and_hold_their_variables():
     chain, _ = measured(Net())
     assert [layer.name for layer in chain.layers] == ["Net", "second", "last"]

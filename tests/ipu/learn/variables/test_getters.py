@@ -107,5 +107,7 @@ def test_a_layer_that_makes_its_own_variable_is_out_of_the_getter_s_reach(variab
     device = variables.device
     with variable_scope("all", use_resource=True, custom_getter=fp32_parameter_getter):
         variable = Variable(device.zeros(4, BINARY16), device, "all/own")
+        get_variable("reached", [4], BINARY16)
     assert variable.dtype == BINARY16
     assert "all/own" not in variables
+    assert variables["all/reached"].dtype == BINARY32

@@ -42,10 +42,33 @@ def _const(site: NodeSite) -> Run:
     fmt = site.fmt
     if fmt is None:
         return lambda: value
+    if not value.ndim:
+        value = value.dtype.type(_replaced(site, float(value)))
     array = enter(site.device, value, fmt)
     for number, change in _changes(value, array):
-        site.note_constant(fmt, number, change)
+        site.note_constant(fmt, number, change, None if array.ndim else array)
     return lambda: array
+
+
+def _replaced(site: NodeSite, value: float) -> float:
+    """A number of the program, or the one that a change of it from outside puts in its place."""
+    changes = site.run.options.changes
+    if changes.eps is not None and site.is_update and _is_eps(site.node.outputs[0]):
+        return changes.eps
+    for old, new in changes.constants:
+        if value in (old, float(np.float32(old))):
+            return new
+    return value
+
+
+def _is_eps(tensor: Any) -> bool:
+    """Whether an optimiser adds a number to a square root; that of an update is its kernel's."""
+    for op in tensor.consumers():
+        if op.type in ("Cast", "Identity") and _is_eps(op.outputs[0]):
+            return True
+        if op.type in ("Add", "AddV2") and any(x.op.type == "Sqrt" for x in op.inputs):
+            return True
+    return False
 
 
 def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
@@ -61,7 +84,7 @@ def _changes(values: Any, array: Array) -> Iterator[tuple[float, str]]:
         change = fit(float(wide[i]), float(rounded[i]), array.format)
         if change and change not in told:
             told.add(change)
-            yield float(wide[i]), change
+            yield float(str(np.ravel(values)[i])), change  # as the program has it
 
 
 @kernel("Cast", of=ops.cast,
@@ -75,6 +98,8 @@ def _cast(site: NodeSite) -> Run:
         def to_floats(x: Any) -> Array:
             if isinstance(x, Array):
                 return ops.cast.value(device, x, dtype=fmt)
+            if site.run.is_counting:
+                site.run.recorder.births.integers(np.asarray(x, np.float64), fmt)
             return enter(device, x, fmt)
 
         return to_floats

@@ -41,6 +41,27 @@ def test_bytes_are_those_of_the_formats():
     assert all(f.saved_bytes >= f.input_bytes for f in by_stage)
 
 
+def test_what_the_first_stage_is_fed_with_is_kept_once():
+    """A dense layer keeps its input alone: 4 × 50 values of binary32, of 5 micro-batches."""
+    network = torch.nn.Linear(50, 2)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = network
+
+        def forward(self, x):
+            return poptorch.identity_loss(self.layer(x), "sum")
+
+    settings = poptorch.Options()
+    settings.Training.gradientAccumulation(5)
+    optimizer = poptorch.optim.SGD(network.parameters(), lr=0.1)
+    model = poptorch.trainingModel(Model(), settings, optimizer=optimizer)
+    model(x=torch.ones(20, 50))
+    (stage,) = model.profile_figures
+    assert stage.infeed_bytes == stage.input_bytes == stage.saved_bytes == 4 * 50 * 4
+
+
 def test_cycles_do_not_depend_on_the_cut():
     one, four = figures("unsplit"), figures("pipelined")
     for name in ("forward_cycles", "backward_cycles", "parameter_bytes", "state_bytes"):

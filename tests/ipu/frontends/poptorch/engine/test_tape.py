@@ -29,12 +29,13 @@ def test_what_enters_a_stage_counts_once_and_passes_through_the_stages_between()
 
 
 def test_saved_bytes_leave_out_what_entered_and_parameters():
-    tape, weight = Tape(own_bytes), torch.nn.Parameter(torch.ones(4))
+    tape, weight, constant = Tape(own_bytes), torch.nn.Parameter(torch.ones(4)), torch.ones(4)
     with Calls(tape.note, lambda function, result: None):
-        first = torch.ones(4) * weight  # keeps the constant, 16 bytes
+        first = constant * weight  # keeps the constant, 16 bytes
         tape.begin(next_node())
         loss = torch.tanh(first * weight).sum()  # keeps first, weight and the tanh
     assert tape.saved_bytes(0, None) == 16
+    assert tape.saved_bytes(0, None, [constant]) == 0
     assert tape.saved_bytes(1, loss) == 16
     assert tape.saved_bytes(2, loss) == 0
 

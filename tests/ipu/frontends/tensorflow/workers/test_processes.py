@@ -133,7 +133,6 @@ def test_sums_over_two_workers_go_on_beside_the_backward_pass(tmp_path):
 
 
 @pytest.mark.source("S1-22")
-@pytest.mark.tier("full")
 def test_horovod_has_the_bits_of_the_multi_worker_strategy(two, tmp_path):
     printed = mpirun(2, command(LINE, "horovod", str(tmp_path), "20"))
     lines = re.findall(r"^(\S+) ([0-9a-f]{8,})$", printed, re.MULTILINE)

@@ -6,10 +6,9 @@ from a model and from what makes it ill, so that a rule that fits one model only
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from tests.ipu.frontends.hospital import Illness
 
-__all__ = ["HEALTHY", "ILLNESSES", "MODELS", "Illness", "program_text"]
+__all__ = ["HEALTHY", "ILLNESSES", "MODELS", "program_text"]
 
 _HEAD = """\
 import torch
@@ -145,41 +144,12 @@ objective = F.cross_entropy
 }
 
 _PLAIN = "class Middle(Stage):\n    pass\n"
-#: Parameters in binary32, results in binary16: what most users run.
-MIXED = "p=f32,c=f16,part=f32"
+_ADAM = "optimiser = torch.optim.Adam(net.parameters(), lr=0.01)"
 
 
 def _stage(*lines: str) -> str:
     body = "\n".join(f"        {line}" for line in lines)
     return f"class Middle(Stage):\n    def forward(self, h):\n{body}\n"
-
-
-@dataclass(frozen=True)
-class Illness:
-    """What makes a program ill.
-
-    names       what the first sentence must hold, as regular expressions.
-    sizes       of the cause: values of {a}; the last is held back.
-    remedy      a way in which the same program is well; "": the text of `well` replaces {a}.
-    """
-
-    names: tuple[str, ...]
-    policy: str = MIXED
-    stage: str = _PLAIN
-    optimiser: str = "optimiser = torch.optim.Adam(net.parameters(), lr=0.01)"
-    before: str = ""
-    weight: str = ""
-    update: str = "optimiser.step()"
-    after: str = "pass"
-    steps: int = 6
-    sizes: tuple[str, ...] = ("",)
-    remedy: str = ""
-    well: str = ""
-    without: tuple[str, ...] = field(default=())
-
-    def is_named_by(self, sentence: str) -> bool:
-        """Whether a sentence names the cause."""
-        return all(re.search(name, sentence, re.IGNORECASE) for name in self.names)
 
 
 _SCALED = """\
@@ -308,8 +278,8 @@ HEALTHY = {
 def program_text(model: str, illness: Illness, size: str, seed: int = 0) -> str:
     """The file of a user."""
     text = _HEAD.format(
-        seed=seed, steps=illness.steps, model=MODELS[model], stage=illness.stage,
-        optimiser=illness.optimiser, before=illness.before, weight=illness.weight,
-        update=illness.update, after=illness.after,
+        seed=seed, steps=illness.steps, model=MODELS[model], stage=illness.stage or _PLAIN,
+        optimiser=illness.optimiser or _ADAM, before=illness.before, weight=illness.weight,
+        update=illness.update or "optimiser.step()", after=illness.after or "pass",
     )
     return text.replace("{a}", size)

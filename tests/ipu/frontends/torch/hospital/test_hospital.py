@@ -17,6 +17,7 @@ from fpsim.torch import machine  # noqa: E402
 from ipu.frontends.torch.program import run_program  # noqa: E402
 from ipu.run.pages.page import headline  # noqa: E402
 from ipu.run.ways import Way  # noqa: E402
+from tests.ipu.frontends.hospital import BAR, sample  # noqa: E402
 from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
     HEALTHY,
     ILLNESSES,
@@ -27,18 +28,6 @@ from tests.tiers import reaches  # noqa: E402
 
 #: Steps whose values in binary64 are carried along.
 SHADOW = 6
-#: Of the first sentences, those that must name the cause.
-BAR = 0.95
-
-
-def sample(illnesses):
-    """Names of illnesses and models, and which size of the cause."""
-    models, full = list(MODELS), reaches("full")
-    for i, (name, illness) in enumerate(illnesses.items()):
-        for j, model in enumerate(models):
-            for number in range(len(illness.sizes)):
-                if full or (j == i % len(models) and number == i % len(illness.sizes)):
-                    yield name, model, number
 
 
 def run_of(tmp_path, text, policy, seed=0):
@@ -56,7 +45,7 @@ def run_of(tmp_path, text, policy, seed=0):
 
 def test_first_sentences_name_the_cause(tmp_path):
     missed = []
-    rows = list(sample(ILLNESSES))
+    rows = list(sample(ILLNESSES, MODELS, reaches))
     for name, model, number in rows:
         illness = ILLNESSES[name]
         text = program_text(model, illness, illness.sizes[number], seed=number)
@@ -67,7 +56,7 @@ def test_first_sentences_name_the_cause(tmp_path):
 
 
 def test_healthy_programs_get_no_advice(tmp_path):
-    for name, model, number in sample(HEALTHY):
+    for name, model, number in sample(HEALTHY, MODELS, reaches):
         healthy = HEALTHY[name]
         text = program_text(model, healthy, healthy.sizes[number], seed=number)
         report, items = run_of(tmp_path, text, healthy.policy)
@@ -77,7 +66,7 @@ def test_healthy_programs_get_no_advice(tmp_path):
 
 def test_the_remedy_is_what_heals(tmp_path):
     """Without the cause, or in the way that is told, the same program is not ill of it."""
-    for name, model, number in sample(ILLNESSES):
+    for name, model, number in sample(ILLNESSES, MODELS, reaches):
         illness = ILLNESSES[name]
         size = illness.well or illness.sizes[number]
         policy = illness.policy if illness.well else illness.remedy

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from ipu.frontends.processes.seeding import seeded
+from ipu.run.seeding import seeded
 
 PROGRAMS = {
     "Python": lambda: random.random(),

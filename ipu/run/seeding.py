@@ -56,7 +56,7 @@ def seeded(pair: int) -> Iterator[None]:
         if tensorflow is not None:
             graph = tensorflow.Graph
             _replace(stack, graph, "__init__", _seeded_graph(graph.__init__, pair * _STRIDE))
-            tensorflow.random.set_seed(0)
+            tensorflow.compat.v2.random.set_seed(0)  # the facade's `random` has TensorFlow 1's
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002
         if "torch" in sys.modules:
@@ -80,7 +80,8 @@ def _setters() -> Iterator[tuple[Any, str]]:
         yield torch, "manual_seed"
         yield torch.random, "manual_seed"
     if tensorflow is not None:
-        yield tensorflow.random, "set_seed"
+        if hasattr(tensorflow.random, "set_seed"):
+            yield tensorflow.random, "set_seed"
         yield tensorflow.compat.v1, "set_random_seed"
         yield tensorflow.compat.v1.random, "set_random_seed"
 

@@ -1,0 +1,49 @@
+"""Diagnosis of PopTorch programs by replay (golden)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ipu.frontends.poptorch.framework import poptorch, torch
+
+from fpsim.torch import machine  # isort: skip
+from ipu.frontends.processes.diagnosing import diagnose_program  # isort: skip
+
+PROGRAM = """
+import poptorch
+import torch
+
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(12, 24), torch.nn.Linear(24, 3)
+
+    def forward(self, x, y):
+        h = torch.tanh(self.first(x)) * FACTOR
+        h = self.last(h / torch.sqrt((h * h).mean(-1, keepdim=True) + 1e-3))
+        return h, torch.nn.functional.cross_entropy(h, y)
+
+
+net = Net()
+options = poptorch.Options().deviceIterations(2)
+model = poptorch.trainingModel(net, options, poptorch.optim.SGD(net.parameters(), lr=0.1))
+for _ in range(5):
+    model(torch.randn(8, 12), torch.randint(0, 3, (8,)))
+"""
+
+
+@pytest.mark.parametrize(("factor", "answer"), [("900.0", "ill"), ("1.0", "healthy")])
+def test_a_model_on_the_device_is_diagnosed(tmp_path, factor, answer):
+    assert poptorch
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM.replace("FACTOR", factor))
+    result = diagnose_program(machine("mixed", count=True), program, [], 2, seconds=300.0)
+    assert (result.answer, len(result.losses)) == (answer, 2)
+    if answer == "ill":
+        assert {site.layer for site in result.necessary} == {"Net"}
+        assert "overflows binary16" in result.sentence
+        assert str(result.cure.way) == "mixed+Net=f32"
+    assert torch.is_grad_enabled()

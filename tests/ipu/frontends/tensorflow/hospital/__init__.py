@@ -1,0 +1,1 @@
+"""Small programs of TensorFlow, ill in a way that is known, and healthy ones."""
