@@ -425,6 +425,8 @@ class Real:
     def minus(self, other: Real, mode: str = "RNE") -> Real:
         return self._result(Kind.FP_SUB, mode, other)
 
+    __add__, __sub__ = plus, minus
+
     def times(self, other: Real, mode: str = "RNE") -> Real:
         return self._result(Kind.FP_MUL, mode, other)
 

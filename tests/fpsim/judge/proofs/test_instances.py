@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("bitwuzla")
 
 from fpsim.judge.proofs.instances import two_sum
+from fpsim.kernels.elementwise.cut import cut_sum
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 #: Exponent fields of the floats whose instances are proved; field 31 is infinity and NaN.
 FIELDS = np.arange(31)
@@ -29,10 +31,10 @@ class WholeFloats:
         up = (2 * rest > ulp) | ((2 * rest == ulp) & (low % 2 != 0))
         return WholeFloats((low + up) * ulp, self.digits)
 
-    def plus(self, other):
+    def __add__(self, other):
         return self._rounded(self.units + other.units)
 
-    def minus(self, other):
+    def __sub__(self, other):
         return self._rounded(self.units - other.units)
 
 
@@ -44,15 +46,16 @@ def every_number(digits):
     return np.unique(np.concatenate([magnitudes.ravel(), -magnitudes.ravel()]))
 
 
+@pytest.mark.parametrize("formula", [cut_sum, sum_to_odd], ids=["cut", "odd"])
 @pytest.mark.parametrize("digits", [4, 5, 6])
-def test_two_sum_loses_nothing(digits):
+def test_two_sum_loses_nothing(digits, formula):
     numbers = every_number(digits)
     assert numbers.size == 2 * 31 * (1 << (digits - 1)) - 1
     largest = numbers[-1]
     pairs = 0
     for x in numbers[1:-1]:
         y = numbers[1:-1]
-        s, error = two_sum(WholeFloats(np.full_like(y, x), digits), WholeFloats(y, digits))
+        s, error = two_sum(formula, WholeFloats(np.full_like(y, x), digits), WholeFloats(y, digits))
         finite = np.abs(s.units) <= largest
         assert np.array_equal((s.units + error.units)[finite], (x + y)[finite])
         assert np.isin(error.units[finite], numbers).all()
@@ -62,7 +65,7 @@ def test_two_sum_loses_nothing(digits):
 
 def test_two_sum_can_fail():
     numbers = every_number(4)
-    s = WholeFloats(numbers[:, None], 4).plus(WholeFloats(numbers, 4))
+    s = WholeFloats(numbers[:, None], 4) + WholeFloats(numbers, 4)
     assert not np.array_equal(s.units, numbers[:, None] + numbers)
 
 
