@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,13 @@ class BlockArray:
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """Refused: an array of numbers or one of bytes is meant, and numpy would make neither."""
+        raise TypeError(
+            f"x is a BlockArray of {self.block}; give numpy x.values (numbers in binary64), "
+            "x.codes or x.scales"
+        )
 
     @property
     def nbytes(self) -> int:

@@ -38,7 +38,7 @@ def from_codes(
     shape           of the numbers; None: that of the codes, which then have the axis last.
     tensor_amax     largest magnitude of the tensor, where the block's scales are relative to one.
 
-    Raises    ValueError for sizes that do not belong together.
+    Raises    ValueError for sizes that do not belong together, and for codes that are none.
 
     >>> x = from_codes(np.uint8([[0x22] * 16]), np.uint8([[128]]), "mxfp4")
     >>> x.shape, x.values[0, :2].tolist()
@@ -71,6 +71,12 @@ def from_codes(
         raise ValueError(
             f"tensor_amax={tensor_amax} and block {record}: give it where scales are relative to "
             "one of the tensor, and only there"
+        )
+    n_codes = record.element.n_codes
+    if n_codes < (16 if record.packed else 256) and bytes_.size and bytes_.max() >= n_codes:
+        raise ValueError(
+            f"codes reach {bytes_.max()}; elements of {record} have {record.element.bits} bits in "
+            f"the low end of a byte, so give 0 to {n_codes - 1}"
         )
     return BlockArray(bytes_, stored_scales, record, numbers, axis, tensor_amax)
 

@@ -45,10 +45,10 @@ _CONSTANTS = 256
 class _Constants:
     """Python numbers as carriers under one object of settings, which it keeps alive."""
 
-    __slots__ = ("carriers", "settings")
+    __slots__ = ("carriers", "nearest", "settings")
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.settings, self.nearest = settings, settings.replace(rounding=RNE)
         self.carriers: dict[tuple[type, Scalar | str], Carrier] = {}
 
 
@@ -99,7 +99,7 @@ class Core(State):
         key = (type(value), value if value and value == value else repr(value))
         constant = constants.carriers.get(key)
         if constant is None:
-            nearest = settings.replace(rounding=RNE)
+            nearest = constants.nearest
             constant, _ = apply("convert", (scalar(value, nearest.native),), nearest, track=False)
             if len(constants.carriers) < _CONSTANTS:
                 constants.carriers[key] = constant

@@ -94,9 +94,14 @@ def _checked_factor(factor: Any, block: Block) -> np.float32 | None:
         raise ValueError(f"factor={factor} goes with binary32 scales; {block} has {block.scale}")
     if isinstance(factor, bool) or not isinstance(factor, (int, float, np.floating)):
         raise TypeError(f"factor={factor!r} is no number; give one above 0")
-    if not 0 < factor < math.inf:
-        raise ValueError(f"factor={factor} is out of range; give a finite number above 0")
-    return np.float32(factor)
+    with np.errstate(all="ignore"):
+        single = np.float32(factor)
+        if not 0 < single < math.inf or not np.isfinite(np.float32(1) / single):
+            raise ValueError(
+                f"factor={factor} is out of range; give a number above 0 that binary32 holds, with "
+                "its inverse"
+            )
+    return single
 
 
 def quantize_in(

@@ -13,6 +13,7 @@ TOPICS = {
     "compile": "how long each kernel of products takes to compile",
     "train": "training a network, beside what its matrix products would allow",
     "operations": "single operations with their gradients through PyTorch, beside torch's",
+    "programs": "training steps of PyTorch programs, beside torch's",
     "updates": "a step of an optimiser over all parameters, beside torch's",
     "digests": "a training step that writes a digest of every operation, beside itself without",
     "startup": "import, first call, small arrays",

@@ -1,6 +1,7 @@
 """How fast binary32 becomes blocks: against np.copyto of the same array in the same run.
 
-float32 in, codes and scales out, in memory of their own; without flags, and with a context's.
+float32 in, codes and scales out, in memory of their own; without flags, with a context's, and, in
+rows of the topic "blocks, each", with those of every element and block.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ NAMES = [
 _COLUMNS = 1024
 
 
-def _call(x: NDArray[Any], block: Block, rounding: Rounding, flags: bool) -> Call:
-    if flags:
+def _call(x: NDArray[Any], block: Block, rounding: Rounding, told: str) -> Call:
+    """told: which flags; those of a context, of each element, or none."""
+    if told == "context":
         context = Context(BINARY32)
         return lambda: context.quantize(x, block, rounding=rounding)
-    return lambda: quantize(x, block, rounding=rounding)
+    return lambda: quantize(x, block, rounding=rounding, flags=told == "each")
 
 
 def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
-    """Blocks x to nearest and stochastically x data, without and with flags."""
+    """Blocks x to nearest and stochastically x data x flags."""
     rows = size.n // _COLUMNS // 128 * 128 or 1
     n = rows * _COLUMNS
     out = np.empty(n, np.float32)
@@ -48,10 +50,10 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         reference = copy(x, out)
         for name in ["mxfp8", "nvfp4"] if quick else NAMES:
             for rounding in (RNE, SR(8)):
-                for flags in (False, True):
+                for told in ("none", "context", "each"):
                     yield TimedCase(
-                        "blocks", name,
-                        partial(_call, x.reshape(rows, _COLUMNS), BLOCKS[name], rounding, flags),
+                        "blocks, each" if told == "each" else "blocks", name,
+                        partial(_call, x.reshape(rows, _COLUMNS), BLOCKS[name], rounding, told),
                         reference, n, size.repeats, rounding.name,
-                        8 if rounding.stochastic else None, flags, data,
+                        8 if rounding.stochastic else None, told != "none", data,
                     )

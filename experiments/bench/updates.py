@@ -2,7 +2,7 @@
 
 Through PyTorch's front end, where torch is installed, beside torch's own step over lists of tensors
 (`foreach`) in binary32. The parameters are those of a transformer of four layers: 52 tensors, of
-which half are vectors.
+which half are vectors. A session is opened for several steps, as a program does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from importlib.metadata import version
 from math import prod
 from typing import Any
 
+from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = ["cases", "shapes"]
+
+#: Steps of a call.
+_TIMES = 8
 
 #: Width and layers, as a rule and with --quick.
 _MODELS = (128, 4), (16, 1)
@@ -48,7 +52,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     if importlib.util.find_spec("torch") is None:
         return
     parameters = shapes(*_MODELS[quick])
-    n = sum(map(prod, parameters))
+    n = _TIMES * sum(map(prod, parameters))
     for name in _OPTIMISERS:
         for policy, sr in _ROUNDINGS:
             yield TimedCase(
@@ -62,6 +66,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
 def _made(name: str, parameters: list[tuple[int, ...]]) -> tuple[Any, list[Any], Any]:
     """torch, parameters that are random, and their optimiser over lists."""
     torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(get_threads())
     generator = torch.Generator().manual_seed(1)
     tensors = [
         torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in parameters
@@ -81,8 +86,12 @@ def _backward(tensors: list[Any]) -> None:
 def _plain(name: str, parameters: list[tuple[int, ...]]) -> Call:
     _, tensors, optimiser = _made(name, parameters)
     _backward(tensors)
-    step: Call = optimiser.step
-    return step
+    return partial(_often, optimiser.step)
+
+
+def _often(step: Call) -> None:
+    for _ in range(_TIMES):
+        step()
 
 
 def _on_the_machine(
@@ -96,6 +105,6 @@ def _on_the_machine(
 
     def call() -> None:
         with session:
-            optimiser.step()
+            _often(optimiser.step)
 
     return call

@@ -119,6 +119,7 @@ def recipe_lines() -> Iterator[str]:
     for addition, meaning in ADDITIONS.items():
         yield f"  {addition if addition[0] == '-' else '+' + addition:<18} {meaning}"
     yield f"  {'+LAYER=bf16':<18} a policy of layers by a pattern of their names"
+    yield f"  {'+last2=bf16':<18} that of the last two blocks, else layers; also first2"
 
 
 def _operand(rule: OperandRule | None) -> str:

@@ -111,16 +111,28 @@ def exact_width(operation: str, settings: Settings, input_size: int) -> int:
         return 64
     if operation in ("convert", "copy", "round_to_integral"):
         return 32
+    # Of subnormal results SR looks at no digit that it would not look at elsewhere.
+    cut = settings.rounding.proportional and settings.random_bits <= 24 - fmt.precision
     if operation in ("add", "subtract"):
         # Just below 2**128 a sum of more digits would become infinite in the lanes already.
         short = fmt.emax < 127 or 2 * fmt.precision <= 24
-        # Subnormal sums are exact, so SR looks at no more digits there than elsewhere.
-        cut = settings.rounding.proportional and settings.random_bits <= 24 - fmt.precision
         return 32 if short and (cut or settings.random_most <= 22 - fmt.precision) else 64
     if operation == "multiply":
         small = 2 * (fmt.emin - fmt.precision + 1) >= -149
         return 32 if 2 * fmt.precision <= 24 and small and 2 * (fmt.emax + 1) <= 127 else 64
+    if operation in ("divide", "sqrt"):
+        decided = cut or not settings.rounding.proportional
+        return 32 if decided and _divides_in_32(fmt) else 64
     return 64
+
+
+def _divides_in_32(fmt: Format) -> bool:
+    """Whether lanes of 32 bits hold a quotient, a root and what is left of their operands exactly.
+
+    What is left has no digit below 2**-23 of a quotient's first one times the divisor's last one.
+    """
+    quantum, top = fmt.emin - fmt.precision + 1, fmt.emax + 1
+    return fmt.precision <= 11 and 2 * quantum - top - 23 >= -149 and max(-quantum, top) <= 62
 
 
 def mode_number(rounding: Rounding) -> int:

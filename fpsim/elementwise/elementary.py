@@ -152,28 +152,28 @@ class FunctionSteps(NamedTuple):
 
     infinities   values at -infinity and +infinity; NaN where they are not defined.
     is_odd       its value at ±0 is that zero.
+    table        of results, or of what is converted: where there is one, it is read.
     """
 
     kernel: FunctionKernel
     conversion: Settings
     infinities: tuple[float, float]
     is_odd: bool
+    table: CodeTable | None
 
 
 def function_steps(name: str, settings: Settings) -> FunctionSteps | None:
     """How `evaluate` computes a function; None where it does so in another way.
 
-    >>> from fpsim.records.formats import BINARY16, BINARY32
+    >>> from fpsim.records.formats import BINARY32
     >>> function_steps("exp", Settings(BINARY32)).infinities
     (0.0, inf)
-    >>> function_steps("exp", Settings(BINARY16)) is None  # read from a table
-    True
     """
-    fmt = settings.format
-    if name not in COMPILED or not fmt.has_negative_zero or has_index(fmt):
+    if name not in COMPILED or not settings.format.has_negative_zero:
         return None
     edges, settings = _EDGES[name], _keeping_infinities(settings)
-    return FunctionSteps(_kernel_of(name, settings), settings, edges.infinities, edges.odd)
+    table = settings.calls.get((name, -1, 0, not settings.rounding.stochastic))
+    return FunctionSteps(_kernel_of(name, settings), settings, edges.infinities, edges.odd, table)
 
 
 def _nan(settings: Settings) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import KernelCall
+from fpsim.elementwise.code_tables import CodeTable
 from fpsim.kernels.elementwise.sequence import COPY, PART, STEP, address_of, run_sequence
 from fpsim.kernels.elementwise.step import FLAGS_STICKY
 from fpsim.kernels.random.words import NO_WORDS
@@ -27,14 +28,14 @@ from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "RecordedJob",
+    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "RecordedJob",
     "RecordedOperation", "RecordedProgram", "Recording", "are_apart",
 ]
 
 #: Kinds of operations: of one kernel; a function; sums and the largest number along axes; a cast
-#: that changes no number.
-OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME = (
-    "operation", "function", "sum", "squares", "largest", "same"
+#: that changes no number; results from a table of codes.
+OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME, TABLE = (
+    "operation", "function", "sum", "squares", "largest", "same", "table"
 )
 
 _NO_FLAGS = np.zeros(1, np.uint8)
@@ -48,6 +49,7 @@ class RecordedOperation(NamedTuple):
 
     is_single    the result is one number.
     axes         of a sum or the largest number.
+    table        where the results come from one.
     """
 
     name: str
@@ -58,6 +60,7 @@ class RecordedOperation(NamedTuple):
     is_single: bool
     kind: str = OPERATION
     axes: tuple[int, ...] = ()
+    table: CodeTable | None = None
 
 
 class Recording:
@@ -73,12 +76,13 @@ class Recording:
     def note(
         self, name: str, settings: Settings, operands: Sequence[Carrier], result: Carrier,
         flags: int, kind: str = OPERATION, axes: tuple[int, ...] = (),
+        table: CodeTable | None = None,
     ) -> None:
         """An operation has run."""
         is_single = result.shape == ()
-        self.operations.append(
-            RecordedOperation(name, settings, tuple(operands), result, flags, is_single, kind, axes)
-        )
+        self.operations.append(RecordedOperation(
+            name, settings, tuple(operands), result, flags, is_single, kind, axes, table
+        ))
         self.is_elementwise &= kind == OPERATION
         fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
         if not fits or any(operand.dtype != np.float32 for operand in operands):
@@ -142,8 +146,11 @@ class RecordedProgram:
         self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
         self._flags = np.array([o.flags if o.is_single else 0 for o in operations], np.int64)
         self._rows, self._n_inputs, self._results = rows, n_inputs, results
-        column = np.array(constants or [0.0], np.float32)[:, None]
-        self._constants = np.repeat(column, STEP, 1)
+        self._constants = np.empty((max(1, len(constants)), STEP), np.float32)
+        self._constants[:, 0] = constants or [0.0]
+        for row in rows:
+            if row.operands[0] < 0:  # loops take one number for a whole operand but the first
+                self._constants[-1 - row.operands[0]] = constants[-1 - row.operands[0]]
         #: What layouts depend on: two programs that differ in constants alone have the same ones.
         self._kind = (n_inputs, *results, *[
             (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from numba.core import types
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import KernelCall
+from fpsim.elementwise.code_tables import CodeTable
 from fpsim.elementwise.elementary import FunctionSteps, function_steps
 from fpsim.elementwise.recording import (
     FUNCTION,
@@ -27,11 +29,13 @@ from fpsim.elementwise.recording import (
     SAME,
     SQUARES,
     SUM,
+    TABLE,
     RecordedOperation,
     Recording,
 )
 from fpsim.kernels.by_operation.spread_sums import spread_sums
 from fpsim.kernels.elementwise import row_steps
+from fpsim.kernels.elementwise.look_up import look_up
 from fpsim.kernels.elementwise.sequence import address_of
 from fpsim.kernels.elementwise.step import FLAGS_STICKY
 from fpsim.kernels.random.words import NO_WORDS
@@ -48,6 +52,7 @@ __all__ = ["RowProgram"]
 _TILE = 8192
 #: Elements for which a second thread is worth its cost.
 _SMALLEST = 1 << 15
+_NO_TABLE, _NO_MARKS = np.zeros(1), np.zeros(1, np.uint8)
 _SUMS = {SUM: row_steps.SUM, SQUARES: row_steps.SQUARES}
 
 #: How an operand lies beside a result.
@@ -92,6 +97,7 @@ class _RowStep(NamedTuple):
     settings: Settings | None = None
     draw: int = -1
     function: FunctionSteps | None = None
+    table: CodeTable | None = None
 
 
 def lies(shape: Shape, result: Shape) -> str:
@@ -135,7 +141,7 @@ def _geometry(operations: Sequence[RecordedOperation]) -> RowGeometry:
     return RowGeometry(size // width, width)
 
 
-def _address(carrier: Carrier) -> int:
+def _address(carrier: NDArray[Any]) -> int:
     address: int = carrier.__array_interface__["data"][0]
     return address
 
@@ -258,22 +264,36 @@ class _RowBuilder:
         draw = -1
         if operation.settings.rounding.stochastic:
             draw, self.n_draws = self.n_draws, self.n_draws + 1
-        value, function, settings = self._new(by_row), None, operation.settings
+        value, settings = self._new(by_row), operation.settings
         if operation.kind == FUNCTION:
-            function = function_steps(operation.name, settings)
-            if function is None or operands[0] < 0:
-                raise _UnfitError
-            self._append(_RowStep(
-                row_steps.FUNCTION, operands, -1, by_row, operation.name, function=function
-            ))
-            self._append(_RowStep(
-                row_steps.ROUND, (), value.number, by_row, "convert", function.conversion, draw
-            ))
+            self._add_function(operation, operands, value, draw)
         else:
+            what = row_steps.TABLE if operation.kind == TABLE else row_steps.OPERATION
             self._append(_RowStep(
-                row_steps.OPERATION, operands, value.number, by_row, operation.name, settings, draw
+                what, operands, value.number, by_row, operation.name, settings, draw,
+                table=operation.table,
             ))
         self._put(result, value)
+
+    def _add_function(
+        self, operation: RecordedOperation, operands: tuple[int, ...], value: _RowValue, draw: int
+    ) -> None:
+        """From a table or by a kernel; what chance rounds is converted afterwards."""
+        name, (number, by_row) = operation.name, value
+        function = function_steps(name, operation.settings)
+        if function is None or operands[0] < 0:
+            raise _UnfitError
+        table, settings = function.table, operation.settings
+        if table is not None and draw < 0:
+            self._append(_RowStep(
+                row_steps.TABLE, operands, number, by_row, name, settings, table=table
+            ))
+            return
+        what = row_steps.FUNCTION if table is None else row_steps.WIDE_TABLE
+        self._append(_RowStep(what, operands, -1, by_row, name, function=function, table=table))
+        self._append(_RowStep(
+            row_steps.ROUND, (), number, by_row, "convert", function.conversion, draw
+        ))
 
     def _source(self, carrier: Carrier) -> int:
         """What is summed along rows."""
@@ -326,7 +346,6 @@ class RowProgram:
         self._n_arrays = len(numbers) + len(results)
         slots = {number: i for i, number in enumerate(numbers)}
         slots |= {number: len(numbers) + i for i, number in enumerate(results)}
-        self._by_row = [where == ROW for _, where in self._readings]
         steps_of = {FULL: self.geometry.columns, ROW: 1, COLUMN: 0}
         row_results = {s.result for s in builder.steps if s.by_row}
         self._steps_of = np.array(
@@ -379,53 +398,27 @@ class RowProgram:
         return max(1, n_rooms)
 
     def _compile(self, steps: Sequence[_RowStep], slots: dict[int, int]) -> None:
-        """Addresses of kernels, and what they are given."""
-        n = len(steps)
-        table_of_steps = np.zeros((n, 10), np.int64)
+        """Addresses of kernels, and what they are kernel."""
+        n, first_constant = len(steps), self._n_arrays + self._n_rooms
+        table_of_steps = np.zeros((n, 11), np.int64)
         narrow, wide = (np.zeros((n, len(FIELDS)), kind) for kind in (np.uint32, np.uint64))
         words, reals = np.zeros((n, 2), np.uint64), np.zeros((n, 5))
         self._kernels = table_of_steps, narrow, wide, words, reals
         self._draws = np.array([step.draw for step in steps], np.int64)
         self._settings = [step.settings for step in steps]
-        #: Kernels and tables, which stay in memory.
-        self._alive: list[Any] = []
-        first_constant = self._n_arrays + self._n_rooms
-        for o, step in enumerate(steps):
-            places = [
-                slots[x] if x >= 0 else first_constant - 1 - x for x in step.operands
-            ] or [0]
-            x, y, z = (*places, places[0], places[0])[:3]
-            out = slots.get(step.result, 0)
-            address, is_wide, table = 0, False, np.empty(0)
-            if step.what in (row_steps.OPERATION, row_steps.ROUND):
-                assert step.settings is not None
-                is_from_wide = step.what == row_steps.ROUND
-                call = KernelCall(
-                    step.name, step.settings, 8 if is_from_wide else 4, FLAGS_STICKY,
-                    supplied=False,
-                )
-                is_wide = call.constants.dtype == np.uint64
-                (wide if is_wide else narrow)[o] = call.constants
-                address = address_of(call.loop, is_wide=is_wide, is_from_wide=is_from_wide)
-                self._alive.append(call)
-            elif step.what == row_steps.FUNCTION:
-                assert step.function is not None
-                kernel = step.function.kernel
-                address, table = _address_of(kernel.loop, _OF_FUNCTION), kernel.table
-                words[o] = kernel.half, kernel.mask
-                reals[o] = (
-                    kernel.least, kernel.end, *step.function.infinities, step.function.is_odd
-                )
-                self._alive.append(kernel)
-            elif step.what in (row_steps.SUM, row_steps.SQUARES):
-                address = _address_of(spread_sums, _OF_SUMS)
-            elif step.what == row_steps.LARGEST:
-                assert step.settings is not None
-                if step.settings.subnormals == "flush_both":
-                    least = np.float32(step.settings.format.smallest_normal)
-                    words[o, 0] = least.view(np.uint32)
+        #: Kernels and tables stay in memory.
+        self._step_kernels = [_kernel_of(step) for step in steps]
+        for o, (step, kernel) in enumerate(zip(steps, self._step_kernels, strict=True)):
+            is_wide = kernel.constants is not None and kernel.constants.dtype == np.uint64
+            if kernel.constants is not None:
+                (wide if is_wide else narrow)[o] = kernel.constants
+            words[o, : len(kernel.words)] = kernel.words
+            reals[o, : len(kernel.reals)] = kernel.reals
+            places = [slots[x] if x >= 0 else first_constant - 1 - x for x in step.operands]
+            x, y, z = (*places, *places[:1] * 2, 0, 0, 0)[:3]
             table_of_steps[o] = (
-                step.what, address, is_wide, x, y, z, out, step.by_row, _address(table), table.size
+                step.what, kernel.address, is_wide, x, y, z, slots.get(step.result, 0), step.by_row,
+                _address(kernel.table), kernel.table.size, _address(kernel.marks),
             )
 
     def run(
@@ -436,29 +429,31 @@ class RowProgram:
         numbers    of the operations that round stochastically, in order.
         """
         columns, tile = self.geometry.columns, self._tile
-        arrays = []
+        arrays: list[Carrier] = []
         for i, where in self._readings:
-            array = np.ascontiguousarray(inputs[i]).reshape(-1)
-            if where == COLUMN:
-                array = np.tile(array, tile)
+            array = inputs[i]
+            if where == COLUMN and tile > 1:
+                array = _repeated(array, tile)
+            elif not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
             arrays.append(array)
         results = [np.empty(size, np.float32) for size in self._result_sizes]
         starts = np.array([_address(array) for array in arrays + results], np.int64)
         drawn = np.zeros(self.n_draws + 1, np.uint64)
         drawn[: self.n_draws] = numbers
-        kernels = (*self._kernels, drawn[self._draws])
+        kernels, word = (*self._kernels, drawn[self._draws]), np.uint64(seed)
         raised: list[NDArray[np.int64]] = []
+        pool = _pool(self._n_rooms, tile, columns)
 
         def work(begin: int, end: int) -> int:
-            flags, size = np.zeros(len(self._settings), np.int64), tile * columns
-            rooms = np.empty(size), np.empty(size, np.uint8), NO_WORDS, sum_rooms(tile, columns)
+            room, rooms = pool.pop() if pool else _rooms(self._n_rooms, tile, columns)
+            flags = np.zeros(len(self._settings), np.int64)
             outcome: int = row_steps.run_rows(
-                kernels, np.uint64(seed),
-                (starts, self._steps_of, np.empty((self._n_rooms, size), np.float32),
-                 self._constants),
-                rooms, columns, tile, flags, begin, end,
+                kernels, word, (starts, self._steps_of, room, self._constants), rooms, columns,
+                tile, flags, begin, end,
             )
             raised.append(flags)
+            pool.append((room, rooms))
             return outcome
 
         smallest = -(-_SMALLEST // columns)
@@ -468,12 +463,86 @@ class RowProgram:
 
     def _flags(self, raised: Sequence[NDArray[np.int64]]) -> dict[int, tuple[Settings, int]]:
         together: dict[int, tuple[Settings, int]] = {}
-        flags = np.bitwise_or.reduce(raised).tolist()
-        for settings, flag in (*zip(self._settings, flags, strict=True), *self._single_flags):
+        flags = raised[0] if len(raised) == 1 else np.bitwise_or.reduce(raised)
+        for settings, flag in (
+            *zip(self._settings, flags.tolist(), strict=True), *self._single_flags
+        ):
             if flag and settings is not None:
                 _, before = together.get(id(settings), (settings, 0))
                 together[id(settings)] = settings, before | flag
         return together
+
+
+# Rooms ----------------------------------------------------------------------------------------
+
+
+def _repeated(column: Carrier, times: int) -> Carrier:
+    """A column for each of so many rows."""
+    repeated: Carrier = np.empty((times, column.size), column.dtype)
+    repeated[...] = column.reshape(-1)
+    return repeated
+
+
+#: Rooms of the kernel: those of values between steps, and the others.
+_Rooms = tuple[Carrier, tuple[Any, ...]]
+
+
+def _rooms(n: int, tile: int, columns: int) -> _Rooms:
+    size = tile * columns
+    others = np.empty(size), np.empty(size, np.uint8), NO_WORDS, sum_rooms(tile, columns)
+    return np.empty((n, size), np.float32), others
+
+
+@lru_cache(maxsize=64)
+def _pool(n: int, tile: int, columns: int) -> list[_Rooms]:
+    """Rooms that no thread is using: new memory costs as much as a small operation."""
+    return []
+
+
+# Kernels --------------------------------------------------------------------------------------
+
+
+class _StepKernel(NamedTuple):
+    """The kernel of a step, by its address, and what it is given beside arrays."""
+
+    address: int = 0
+    kernel: Any = None
+    constants: NDArray[Any] | None = None
+    words: tuple[int, ...] = ()
+    reals: tuple[float, ...] = ()
+    table: NDArray[Any] = _NO_TABLE
+    marks: NDArray[np.uint8] = _NO_MARKS
+
+
+def _kernel_of(step: _RowStep) -> _StepKernel:
+    if step.table is not None:
+        shift, values, marks = step.table
+        end = step.function.kernel.end if step.function is not None else 0.0
+        address = _address_of(look_up, _OF_TABLES[values.dtype.itemsize])
+        return _StepKernel(address, None, None, (shift,), (0.0, end), values, marks)
+    if step.function is not None:
+        kernel = step.function.kernel
+        return _StepKernel(
+            _address_of(kernel.loop, _OF_FUNCTION), kernel.loop, None,
+            (int(kernel.half), int(kernel.mask)),
+            (kernel.least, kernel.end, *step.function.infinities, step.function.is_odd),
+            kernel.table,
+        )
+    if step.what in (row_steps.SUM, row_steps.SQUARES):
+        return _StepKernel(_address_of(spread_sums, _OF_SUMS))
+    if step.what in (row_steps.SPREAD, row_steps.CHECK):
+        return _StepKernel()
+    assert step.settings is not None
+    if step.what == row_steps.LARGEST:
+        is_flushing = step.settings.subnormals == "flush_both"
+        least = np.float32(step.settings.format.smallest_normal if is_flushing else 0)
+        return _StepKernel(words=(int(least.view(np.uint32)),))
+    is_from_wide = step.what == row_steps.ROUND
+    size = 8 if is_from_wide else 4
+    call = KernelCall(step.name, step.settings, size, FLAGS_STICKY, supplied=False)
+    is_wide = call.constants.dtype == np.uint64
+    address = address_of(call.loop, is_wide=is_wide, is_from_wide=is_from_wide)
+    return _StepKernel(address, call, call.constants)
 
 
 # Addresses --------------------------------------------------------------------------------------
@@ -486,6 +555,13 @@ _AXES = types.UniTuple(_INTEGERS, 2)
 _OF_FUNCTION = (
     _NARROW, _WIDE, _BYTES, types.uint64, types.uint64, types.float64, types.float64, _WIDE,
 )
+#: By bytes of a value.
+_OF_TABLES = {
+    size: (
+        types.Array(types.uint32, 1, "C"), types.uint32, values, _BYTES, values, _BYTES,
+        types.boolean,
+    ) for size, values in ((4, _NARROW), (8, _WIDE))
+}
 _OF_SUMS = (
     _NARROW, _AXES, _AXES,
     types.Tuple((types.int64, types.int64, types.boolean, types.boolean, types.int64)),

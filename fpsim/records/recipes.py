@@ -257,6 +257,16 @@ def _four_or_six(x: OperandRule) -> OperandRule:
     return replace(x, block=block)
 
 
+def _with_four_or_six(recipe: Recipe) -> Recipe:
+    changed = _changed(recipe, every=_four_or_six)
+    if changed == recipe:
+        raise ValueError(
+            "46 chooses between two scales with digits of e2m1fn without a transform, of which "
+            "this recipe has none; use it with nvfp4 or nvfp4-plain"
+        )
+    return changed
+
+
 def _turned(size: int) -> Change:
     if size in _FRESH:
         transform = Transform(f"rht{size}", size)
@@ -284,7 +294,7 @@ _SIMPLE: dict[str, Callable[[Recipe], Recipe]] = {
     "rht16": lambda r: _changed(r, wgrad=_turned(16)),
     **{f"rht{n}": lambda r, n=n: _changed(r, backward=_turned(n)) for n in _FRESH},  # type: ignore[misc]
     "2d": lambda r: _changed(r, weights=_square),
-    "46": lambda r: _changed(r, every=_four_or_six),
+    "46": lambda r: _with_four_or_six(r),
 }
 _WITHOUT: dict[str, Callable[[Recipe], Recipe]] = {
     "-sr": lambda r: _changed(r, every=_to_nearest),

@@ -10,7 +10,7 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -24,13 +24,13 @@ from fpsim.records.formats import (
     Format,
     find_number_format,
 )
-from fpsim.records.recipes import Recipe, find_recipe, is_recipe
+from fpsim.records.recipes import Recipe, find_recipe, is_addition, is_recipe
 from ipu.learn.patterns import check_patterns, is_by_order, matches, meant
 from ipu.machine.reference import wide
 
 __all__ = [
     "BF16_MIXED", "FP8", "FP16", "FP32", "FP64", "MIXED", "LayerPolicies", "Policy", "PolicyLike",
-    "find_policy", "recipe_policy",
+    "find_policy", "recipe_policy", "with_addition", "with_additions", "with_layer",
 ]
 
 _SHORT = {BINARY16: "f16", BINARY32: "f32", BINARY64: "f64", BFLOAT16: "bf16", F143: "f8"}
@@ -344,9 +344,67 @@ def recipe_policy(recipe: Recipe | str) -> Policy:
     return Policy(param=BINARY32, compute=BFLOAT16, recipe=find_recipe(recipe))
 
 
-def find_policy(policy: PolicyLike | str) -> PolicyLike:
-    """A policy as it is, by its name, or from its string form.
+#: How a recipe's name goes on.
+_HINT = "use RECIPE[+ADDITION][+LAYER=f32|bf16|RECIPE], as in nvfp4+wgrad=bf16+head=bf16"
 
+
+def with_layer(
+    policy: Policy | LayerPolicies, pattern: str, of_layer: Policy = FP32
+) -> LayerPolicies:
+    """A policy with another one for the layers of a pattern, before all others."""
+    layers = policy.layers if isinstance(policy, LayerPolicies) else ()
+    return LayerPolicies(policy.default, ((pattern, of_layer), *layers))
+
+
+def with_addition(
+    policy: Policy | LayerPolicies, addition: str, text: str, find: Callable[[str], object]
+) -> Policy | LayerPolicies:
+    """A policy with an addition to its recipe, or with LAYER=POLICY.
+
+    Beside a recipe, LAYER=bf16 leaves parameters as they are and its products out of blocks. LAYER
+    may be last2: the last two blocks, or layers (`ipu.learn.patterns`).
+
+    text      that the addition stands in, for errors.
+    find      the policy that a text means.
+    Raises    ValueError for an addition that is neither.
+    """
+    recipe = policy.default.recipe
+    if recipe is not None and is_addition(addition):
+        changed = replace(policy.default, recipe=find_recipe(f"{recipe}+{addition}"))
+        is_one = not isinstance(policy, LayerPolicies)
+        return changed if is_one else LayerPolicies(changed, policy.layers)  # type: ignore[union-attr]
+    key, _, value = addition.rpartition("=")
+    if not (key and value):
+        raise ValueError(f"policy={text!r}: {addition!r} is not known; {_HINT}")
+    if recipe is not None and value == "bf16" and policy.default.compute == BFLOAT16:
+        return with_layer(policy, key, replace(policy.default, recipe=None))
+    of_layer = find(value)
+    if not isinstance(of_layer, Policy):
+        raise ValueError(f"policy={text!r}: {value!r} is not a policy of one layer; {_HINT}")
+    return with_layer(policy, key, of_layer)
+
+
+def with_additions(text: str, find: Callable[[str], object]) -> Policy | LayerPolicies:
+    """The policy of a recipe's name and what is added to it; see `with_addition`."""
+    name, *additions = text.split("+")
+    result: Policy | LayerPolicies = recipe_policy(name.strip())
+    for addition in additions:
+        result = with_addition(result, addition.strip(), text, find)
+    return result
+
+
+def _of_one_layer(text: str) -> PolicyLike:
+    """The policy behind LAYER=, also by the short name of a format."""
+    if text in _LONG:
+        return Policy.parse(f"c={text}" if text == "f8" else f"p={text},c={text}")
+    return find_policy(text)
+
+
+def find_policy(policy: PolicyLike | str) -> PolicyLike:
+    """A policy as it is, by its name, from its string form, or a recipe with additions.
+
+    >>> find_policy("nvfp4+output=bf16").of("output").recipe is None
+    True
     >>> find_policy("fp16") is FP16, str(find_policy("p=f16,c=f16;output:p=f32"))
     (True, 'p=f16,c=f16,part=f32;output:p=f32,c=f32,part=f32')
     >>> find_policy(16)  # doctest: +ELLIPSIS
@@ -359,7 +417,7 @@ def find_policy(policy: PolicyLike | str) -> PolicyLike:
         if named is not None:
             return named
         if is_recipe(policy):
-            return recipe_policy(policy)
+            return with_additions(policy, _of_one_layer)
         if "=" in policy:
             return LayerPolicies.parse(policy) if ";" in policy else Policy.parse(policy)
     elif all(hasattr(policy, name) for name in ("default", "all", "of", "check")):

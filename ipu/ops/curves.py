@@ -13,6 +13,7 @@ import numpy as np
 from fpsim.array import Array
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive, Saved
 from ipu.ops.rules import steps
 from ipu.ops.tabulated import Function, tabulated
@@ -44,9 +45,11 @@ def curve(name: str, function: Function, slope: Function, **verbs: int) -> Primi
     verbs    operations of each kind for an element, for the cost.
     """
 
+    @in_one_call
     def forward(device: Device, x: Array) -> tuple[Array, Saved]:
         return rounded_curve(device, x, function), (x,)
 
+    @in_one_call
     def vjp(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
         return sloped(device, gradient, saved[0], slope)
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise.codes import from_codes, to_codes
+from fpsim.elementwise.code_tables import CodeTable, all_values, tabulate
+from fpsim.elementwise.recording import TABLE
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import ElementFlags
 from fpsim.state.counts import Counts
@@ -58,19 +59,22 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     table = _table(
         function, x.format, device.target, device.control, options.f32_denormals, options.max_nan
     )
-    codes = to_codes(x.carrier, x.format)
-    flags = int(np.bitwise_or.reduce(table.flags.take(codes), axis=None))
+    values = np.empty(x.shape, np.float32)
+    flags = table.codes.read(np.ascontiguousarray(x.carrier), values)
     if flags:
         context.core.raise_flags(flags)
     device.vector_cycles += table.cycles * -(-x.size // 2)
-    return Array(table.values.take(codes), context)
+    if device.recording is not None:
+        device.recording.note(
+            "table", context.core.settings, [x.carrier], values, flags, TABLE, table=table.codes
+        )
+    return Array(values, context)
 
 
 class _Table(NamedTuple):
     """By code: values in binary32, and all flags of the steps; thread cycles of two elements."""
 
-    values: NDArray[np.float32]
-    flags: ElementFlags
+    codes: CodeTable
     cycles: int
 
 
@@ -95,7 +99,7 @@ def _table(
     """The function of every value of the format, computed on a device of the same choices."""
     device = Device(target, control, f32_denormals=f32_denormals, max_nan=max_nan)
     flags = device.counts = _Flags()
-    codes = np.arange(_CODES, dtype=fmt.code_dtype)
-    x = Array(from_codes(codes, fmt), device.context(fmt))
+    x = Array(all_values(fmt), device.context(fmt))
     values = function(device, device.cast(x, BINARY32)).carrier
-    return _Table(values, flags.flags, device.vector_cycles // (_CODES // 2))
+    codes_and_flags = tabulate(fmt, values, flags.flags)
+    return _Table(codes_and_flags, device.vector_cycles // (_CODES // 2))

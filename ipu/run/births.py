@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.kernels.elementwise.tally import largest_magnitude
 from fpsim.records.formats import Format
+from fpsim.state.memory import flat_in_memory
 
 __all__ = [
     "ABSORBED", "CONSTANT", "DIVISION", "INFINITY", "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth",
@@ -271,11 +273,13 @@ class _Result:
     def origins(self) -> dict[str, Birth]:
         """What its elements come from: births here, or those of operands."""
         origins: dict[str, Birth] = {}
-        division = self._division()
+        division, is_usual = self._division(), _is_usual(self.values, self.fmt)
         for kind, is_of in _TESTS.items():
-            mask = is_of(self.values, self.fmt)
-            n = int(np.count_nonzero(mask))
             before = self._before(kind)
+            n, mask = 0, _NOWHERE
+            if not is_usual:
+                mask = is_of(self.values, self.fmt)
+                n = int(np.count_nonzero(mask))
             if not n:
                 if before is not None:
                     self._read(kind, before)
@@ -397,8 +401,7 @@ class _Result:
     def _hidden_overflow(self, origins: Mapping[str, Birth]) -> None:
         """An overflow inside of the operation that its result does not show."""
         n = self.flags.get("OVERFLOW", 0)
-        is_shown = origins or self.flags.get("DIVBYZERO") or self._holds_excursions()
-        if n and not is_shown:
+        if n and not (origins or self.flags.get("DIVBYZERO") or self._holds_excursions()):
             birth = self.births._born(
                 SATURATED, self.where, self.operation, self.fmt, n, self.values.size, (), "inside",
             )
@@ -426,6 +429,14 @@ class _Result:
         return before
 
 
+def _is_usual(values: NDArray[Any], fmt: Format) -> bool:
+    """Whether all values are known to be numbers smaller than the largest one."""
+    if values.dtype != np.float32:
+        return False
+    largest = largest_magnitude(flat_in_memory(values).view(np.uint32))
+    return bool(largest < int(np.float32(fmt.max).view(np.uint32)))
+
+
 def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
     """Whether operands of a shape broadcast to the result."""
     try:
@@ -434,6 +445,8 @@ def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
         return False
 
 
+#: The mask of what no element is.
+_NOWHERE = np.zeros((), np.bool_)
 _TESTS: dict[str, Callable[[NDArray[Any], Format], NDArray[np.bool_]]] = {
     NAN: lambda values, fmt: np.isnan(values),
     INFINITY: lambda values, fmt: np.isinf(values),

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fpsim.records.recipes import Recipe, find_recipe
-from ipu.learn.policy import LayerPolicies
-from ipu.run.policies import with_layer
+from ipu.learn.policy import LayerPolicies, with_layer
 from ipu.run.ways import Way
 
 __all__ = ["BlockItem", "find_block_advice"]

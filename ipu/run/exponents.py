@@ -7,7 +7,6 @@ values are counted, each for those that it stands for; its largest magnitude is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,26 +18,13 @@ from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
-__all__ = ["Exponents", "Histogram", "biased_exponents", "count_exponents"]
+__all__ = ["Exponents", "Histogram", "count_exponents"]
 
 _BIAS = 127
 #: Biased exponents of binary32; the first bin holds zeros, the last infinities and NaN.
 _BINS = 256
-#: Which half of a 32-bit word holds the exponent.
-_HIGH = 1 if sys.byteorder == "little" else 0
-_FRACTION_BITS = 7
 #: Values of an array that are counted; of a larger one, every so many-th.
 _SAMPLE = 1 << 14
-
-
-def biased_exponents(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """The biased exponent of each binary32 value, flat; 0 for zero, 255 for infinity and NaN.
-
-    >>> biased_exponents(np.float32([0.0, -1.0, 0.75, np.inf])).tolist()
-    [0, 127, 126, 255]
-    """
-    words = np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint16)[_HIGH::2]
-    return np.asarray((words >> _FRACTION_BITS) & (_BINS - 1), np.uint16)
 
 
 @usual_arithmetic

@@ -3,7 +3,7 @@
 What a user writes becomes a policy of `ipu.learn.policy`: a `Policy`, its text, the short name of
 one format (`f16` stands for `p=f16,c=f16`), a preset's name, or a mapping from patterns to these.
 A text with a format that those policies lack (`c=e4m3fn,out=f16`, `e5m6`) becomes a `FormatPolicy`.
-The name of a recipe (`nvfp4`, `mxfp4+sr34+rht64`, `nvfp4+head=bf16`) is its `recipe_policy`.
+The name of a recipe (`nvfp4`, `mxfp4+sr34+rht64`, `nvfp4+head=bf16`) is its policy with additions.
 The pattern `""` or `"*"` in a mapping holds for every layer that no other pattern matches.
 
 Source    docs/semantics.md §6.
@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import replace
 
-from fpsim.records.formats import BFLOAT16, BINARY64, Format
-from fpsim.records.recipes import RECIPES, Recipe, find_recipe, is_addition, is_recipe
+from fpsim.records.formats import BINARY64, Format
+from fpsim.records.recipes import RECIPES, Recipe, is_recipe
 from ipu.learn.policy import (
     BF16_MIXED,
     FP8,
@@ -26,13 +25,12 @@ from ipu.learn.policy import (
     LayerPolicies,
     Policy,
     PolicyLike,
-    recipe_policy,
+    with_additions,
 )
 from ipu.run.format_policies import FormatPolicy, named_format
 
 __all__ = [
     "PRESETS", "PolicyArgument", "find_policy", "formats_of", "has_recipe", "recipes_of",
-    "with_addition", "with_layer",
 ]
 
 PolicyArgument = str | Policy | LayerPolicies | Mapping[str, "str | Policy"]
@@ -65,10 +63,7 @@ def find_policy(policy: PolicyArgument) -> Policy | LayerPolicies:
     elif isinstance(policy, LayerPolicies):
         result = policy
     elif isinstance(policy, str) and is_recipe(policy):
-        name, *additions = policy.split("+")
-        result = recipe_policy(name.strip())
-        for addition in additions:
-            result = with_addition(result, addition.strip(), policy)
+        result = with_additions(policy, find_policy)
     elif isinstance(policy, str) and (";" in policy or ":" in policy):
         result = LayerPolicies.parse(policy)
     else:
@@ -93,45 +88,6 @@ def recipes_of(policy: PolicyLike) -> list[Recipe]:
 def has_recipe(policy: PolicyArgument) -> bool:
     """Whether a policy has a product in blocks."""
     return bool(recipes_of(find_policy(policy)))
-
-
-def with_layer(
-    policy: Policy | LayerPolicies, pattern: str, of_layer: Policy = FP32
-) -> LayerPolicies:
-    """A policy with another one for the layers of a pattern, before all others."""
-    layers = policy.layers if isinstance(policy, LayerPolicies) else ()
-    return LayerPolicies(policy.default, ((pattern, of_layer), *layers))
-
-
-def with_addition(
-    policy: Policy | LayerPolicies, addition: str, text: str
-) -> Policy | LayerPolicies:
-    """A policy with an addition to its recipe, or with LAYER=POLICY.
-
-    Beside a recipe, LAYER=bf16 leaves parameters as they are and its products out of blocks. LAYER
-    may be last2: the last two blocks, or layers (`ipu.learn.patterns`).
-
-    text      that the addition stands in, for errors.
-    Raises    ValueError for an addition that is neither.
-    """
-    recipe = policy.default.recipe
-    if recipe is not None and is_addition(addition):
-        changed = replace(policy.default, recipe=find_recipe(f"{recipe}+{addition}"))
-        is_one = not isinstance(policy, LayerPolicies)
-        return changed if is_one else LayerPolicies(changed, policy.layers)  # type: ignore[union-attr]
-    key, _, value = addition.rpartition("=")
-    if not (key and value):
-        raise ValueError(f"policy={text!r}: {addition!r} is not known; {_HINT}")
-    if recipe is not None and value == "bf16" and policy.default.compute == BFLOAT16:
-        return with_layer(policy, key, replace(policy.default, recipe=None))
-    of_layer = find_policy(value)
-    if not isinstance(of_layer, Policy):
-        raise ValueError(f"policy={text!r}: {value!r} is not a policy of one layer; {_HINT}")
-    return with_layer(policy, key, of_layer)
-
-
-#: How a recipe's name goes on.
-_HINT = "use RECIPE[+ADDITION][+LAYER=f32|bf16|RECIPE], as in nvfp4+wgrad=bf16+head=bf16"
 
 
 def _single(policy: object) -> Policy:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.elementwise.tally import tally_moves
 from fpsim.records.formats import Format
+from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic_in
-from ipu.run.exponents import Exponents, Histogram, biased_exponents
+from ipu.run.exponents import Exponents, Histogram
 
 __all__ = ["Updates"]
 
@@ -52,24 +54,15 @@ class Updates:
         """
         term = np.broadcast_to(np.asarray(term, np.float32), before.shape)
         self._exponents.add(layer, fmt, term)
-        moves = (term != 0) & ~np.isnan(term)
-        self._nonzero[layer] = self._nonzero.get(layer, 0) + int(np.count_nonzero(moves))
-        swallowed = int(np.count_nonzero(moves & (before == after)))
+        sizes = self._in_ulps.get(layer)
+        if sizes is None:
+            sizes = self._in_ulps[layer] = np.zeros(2 * _REACH + 1, np.int64)
+        words = [
+            flat_in_memory(np.asarray(x, np.float32)).view(np.uint32) for x in (before, term, after)
+        ]
+        moves, swallowed = tally_moves(*words, fmt.emin + _BIAS, fmt.precision - 1, sizes)
+        self._nonzero[layer] = self._nonzero.get(layer, 0) + moves
         self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed
-        sizes = self._sizes(fmt, before, term)
-        if layer in self._in_ulps:
-            self._in_ulps[layer] += sizes
-        else:
-            self._in_ulps[layer] = sizes
-
-    @staticmethod
-    def _sizes(fmt: Format, before: NDArray[Any], term: NDArray[Any]) -> NDArray[np.int64]:
-        """Terms other than zero by the exponent of their size in units in the last place."""
-        exponent = biased_exponents(term).astype(np.int16)
-        unit = np.maximum(biased_exponents(before).astype(np.int16), fmt.emin + _BIAS)
-        size = exponent - unit + np.int16(fmt.precision - 1)
-        size = np.clip(size[(exponent > 0) & (exponent < 255)], -_REACH, _REACH)
-        return np.bincount(size + _REACH, minlength=2 * _REACH + 1)
 
     def histograms(self) -> list[Histogram]:
         """Exponents of the updates of each layer."""

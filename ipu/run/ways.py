@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
-from ipu.learn.policy import FP32, LayerPolicies, Policy
+from ipu.learn.policy import FP32, LayerPolicies, Policy, with_addition, with_layer
 from ipu.run.changes import NONE, Changes, scale_text
-from ipu.run.policies import PRESETS, find_policy, with_addition, with_layer
+from ipu.run.policies import PRESETS, find_policy
 
 __all__ = ["Way", "parse_ways"]
 
@@ -64,7 +64,7 @@ class Way:
         if addition == "halves":
             return self.with_policies
         if self.policy.default.recipe is not None and is_addition(addition):
-            return replace(self, policy=with_addition(self.policy, addition, text))
+            return replace(self, policy=with_addition(self.policy, addition, text, find_policy))
         key, _, value = addition.rpartition("=")
         if not (key and value):
             raise ValueError(f"way={text!r}: {addition!r} is not known; {_HINT}")
@@ -82,7 +82,7 @@ class Way:
         if _is_number(key) and _is_number(value):
             constants = (*self.changes.constants, (float(key), float(value)))
             return replace(self, changes=replace(self.changes, constants=constants))
-        return replace(self, policy=with_addition(self.policy, addition, text))
+        return replace(self, policy=with_addition(self.policy, addition, text, find_policy))
 
     def with_layer(self, pattern: str, policy: Policy = FP32) -> Way:
         """This way, with another policy for the layers of a pattern, before all others."""

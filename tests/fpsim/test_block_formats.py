@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fpsim as fp
+from fpsim.block_layouts import from_codes
 from fpsim.records.blocks import find_block
 
 RECIPES = pytest.mark.source(
@@ -119,3 +121,23 @@ def test_square_blocks_are_those_of_the_transposed_matrix():
     assert (along.T.along(1).codes == turned.codes).all()
     plain, other = fp.quantize(w, "nvfp4"), fp.quantize(w, "nvfp4", axis=0)
     assert (plain.values != other.values).mean() > 0.5
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-60, 1e60, 2.0**-140, float("nan")])
+def test_a_factor_that_binary32_or_its_inverse_does_not_hold_is_refused(factor):
+    with pytest.raises(ValueError, match=re.escape(f"factor={factor} is out of range")):
+        fp.quantize(np.ones((4, 32)), "e4m3-tensor", factor=factor)
+
+
+@pytest.mark.parametrize(("name", "most"), [("mxfp6", 63), ("mxfp6-e3m2", 63)])
+def test_codes_beyond_those_of_the_element_are_refused(name, most):
+    scales = np.full((1, 1), 127, np.uint8)
+    codes = np.full((1, 32), most, np.uint8)
+    assert np.isfinite(from_codes(codes, scales, name).values).all()
+    with pytest.raises(ValueError, match=f"codes reach {most + 1}; elements of {name} have 6 bits"):
+        from_codes(codes + np.uint8(1), scales, name)
+
+
+def test_numpy_is_told_what_to_take_of_blocks():
+    with pytest.raises(TypeError, match=r"BlockArray of nvfp4; give numpy x\.values"):
+        np.asarray(fp.quantize(np.ones(16), "nvfp4"))

@@ -23,13 +23,17 @@ from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.enclosures import IN_DOUBT
 
 __all__ = [
-    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "run_rows",
+    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "TABLE",
+    "WIDE_TABLE", "run_rows",
 ]
 
 #: What a step is: an operation of one kernel; a conversion of what a function left in binary64; a
 #: function; a sum of each row, or of its squares; the largest number of each; the number of each
-#: row written out; nothing but a look for NaNs.
-OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK = range(8)
+#: row written out; nothing but a look for NaNs; results read from a table of codes; the same in
+#: binary64, to be converted.
+(
+    OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK, TABLE, WIDE_TABLE,
+) = range(10)
 
 
 @intrinsic
@@ -143,72 +147,96 @@ def _sum(address, x, squared, rows, columns, rooms, out):
 
 
 @njit(**INLINE)
-def _along(step, word, x, out, columns, sums):
+def _along(o, kernels, x, out, columns, sums):
     """A step from whole rows to a number of each, or back; its flags, or -1 without a result."""
-    what = step[0]
+    steps, words = kernels[0], kernels[3]
+    what = steps[o, 0]
     if what == SPREAD:
         _spread(x, out)
         return 0
     if what == LARGEST:
         if _has_nan(x):
             return -1
-        _largest(x, out, np.int32(word))
+        _largest(x, out, np.int32(words[o, 0]))
         return 0
-    return _sum(step[1], x, what == SQUARES, out.shape[0], columns, sums, out)
+    return _sum(steps[o, 1], x, what == SQUARES, out.shape[0], columns, sums, out)
 
 
 @njit(**INLINE)
-def _function(step, words, reals, x, wide_room, doubts):
+def _function(o, kernels, x, wide_room, doubts):
     """A function of all numbers to odd; whether each has a value."""
-    m = x.shape[0]
-    table = carray(_at(step[8], 0.0), (step[9],))
-    events = _call(step[1], (
-        x, wide_room[:m], doubts[:m], words[0], words[1], reals[0], reals[1], table,
+    m, steps, words, reals = x.shape[0], kernels[0], kernels[3], kernels[4]
+    table = carray(_at(steps[o, 8], 0.0), (steps[o, 9],))
+    events = _call(steps[o, 1], (
+        x, wide_room[:m], doubts[:m], words[o, 0], words[o, 1], reals[o, 0], reals[o, 1], table,
     ))
-    return not events & IN_DOUBT and (events == 0 or _edges(x, wide_room, reals))
+    return not events & IN_DOUBT and (events == 0 or _edges(x, wide_room, reals[o]))
 
 
 @njit(**INLINE)
-def _operation(step, narrow, wide, x, y, z, out, unused, at, seed, number):
+def _look_up(o, kernels, x, out, marks):
+    """Values of all numbers from a table of codes in the type of the result; the marks, joined."""
+    steps, shift = kernels[0], np.uint32(kernels[3][o, 0])
+    values = carray(_at(steps[o, 8], out[0]), (steps[o, 9],))
+    all_marks = carray(_at(steps[o, 10], np.uint8(0)), (steps[o, 9],))
+    by_element = steps[o, 0] < 0  # never
+    return _call(steps[o, 1], (
+        x.view(np.uint32), shift, values, all_marks, out, marks, by_element,
+    ))
+
+
+@njit(**INLINE)
+def _is_within(x, end):
+    """Whether all are numbers beyond the end of a function, as far as it has one."""
+    outside = 0
+    for i in range(x.shape[0]):
+        outside |= not (x[i] > end or end == -np.inf) or x[i] != x[i]
+    return outside == 0
+
+
+@njit(**INLINE)
+def _operation(o, kernels, x, y, z, out, element_flags, no_words, at, seed):
     """The flags of an operation of one kernel."""
-    element_flags, no_words = unused
-    is_large = step[0] < 0  # never: the blocks stay in the caches
-    if step[2]:
-        return _call(step[1], (
-            x, y, z, out, element_flags, no_words, wide, at, seed, number, is_large
+    steps, number = kernels[0], kernels[5][o]
+    is_large = at < 0  # never: the blocks stay in the caches
+    if steps[o, 2]:
+        return _call(steps[o, 1], (
+            x, y, z, out, element_flags, no_words, kernels[2][o], at, seed, number, is_large
         ))
-    return _call(step[1], (
-        x, y, z, out, element_flags, no_words, narrow, at, seed, number, is_large
+    return _call(steps[o, 1], (
+        x, y, z, out, element_flags, no_words, kernels[1][o], at, seed, number, is_large
     ))
 
 
 @njit(**INLINE)
 def _step(o, kernels, seed, memory, rooms, first, rows, columns):
     """Step o on some rows from the first on; its flags, or -1 without a result."""
-    steps, narrow, wide, words, reals, numbers = kernels
-    wide_room, doubts, no_words, sums = rooms
-    step, what, full = steps[o], steps[o, 0], rows * columns
+    steps, (wide_room, doubts, no_words, sums) = kernels[0], rooms
+    what, full = steps[o, 0], rows * columns
     if what in (SPREAD, SUM, SQUARES, LARGEST):
         n, m = (rows, full) if what == SPREAD else (full, rows)
-        x, out = _block(step[3], first, n, memory), _block(step[6], first, m, memory)
-        return _along(step, words[o, 0], x, out, columns, sums)
-    m, at = (rows, first) if step[7] else (full, first * columns)
-    x = _block(step[3], first, m, memory)
+        x, out = _block(steps[o, 3], first, n, memory), _block(steps[o, 6], first, m, memory)
+        return _along(o, kernels, x, out, columns, sums)
+    m, at = (rows, first) if steps[o, 7] else (full, first * columns)
+    x = _block(steps[o, 3], first, m, memory)
     if what == CHECK:
         return -1 if _has_nan(x) else 0
     if what == FUNCTION:
-        return 0 if _function(step, words[o], reals[o], x, wide_room, doubts) else -1
-    out, unused = _block(step[6], first, m, memory), (doubts, no_words)
+        return 0 if _function(o, kernels, x, wide_room, doubts) else -1
+    if what == WIDE_TABLE:
+        marks = _look_up(o, kernels, x, wide_room[:m], doubts)
+        return 0 if not marks or _is_within(x, kernels[4][o, 1]) else -1
+    out = _block(steps[o, 6], first, m, memory)
+    if what == TABLE:
+        return _look_up(o, kernels, x, out, doubts)
     if what == ROUND:
         w = wide_room[:m]
-        return _operation(
-            step, narrow[o], wide[o], w, w, w, out, unused, at, seed, numbers[o]
-        )
+        return _operation(o, kernels, w, w, w, out, doubts, no_words, at, seed)
     # A constant that is not the first operand is one number.
     first_constant = memory[0].shape[0] + memory[2].shape[0]
-    y = _block(step[4], first, 1 if step[4] >= first_constant else m, memory)
-    z = _block(step[5], first, 1 if step[5] >= first_constant else m, memory)
-    return _operation(step, narrow[o], wide[o], x, y, z, out, unused, at, seed, numbers[o])
+    y = _block(steps[o, 4], first, 1 if steps[o, 4] >= first_constant else m, memory)
+    z = _block(steps[o, 5], first, 1 if steps[o, 5] >= first_constant else m, memory)
+    return _operation(o, kernels, x, y, z, out, doubts, no_words, at, seed)
 
 
 @compiled
@@ -217,9 +245,9 @@ def run_rows(kernels, seed, memory, rooms, columns, tile, flags, begin, end):
 
     kernels    steps: of each what it is; the address of its kernel; whether the constants of that
                are wide; slots of three operands and of the result; whether it has one number a row;
-               the address of a function's table and its length. Then narrow and wide constants of
-               operations, integers and numbers that functions (and LARGEST) are given, and the
-               numbers of steps for random bits.
+               of a table that it reads the address, the length and where marks are. Then narrow and
+               wide constants of operations, integers and numbers that other kernels are given, and
+               the numbers of steps for random bits.
     memory     where the arrays begin; how much further the next row of each is; rooms for values
                between steps; constants. Slots are counted in that order.
     rooms      of numbers of `tile` rows: binary64 values, doubts; words that are none; and those of

@@ -6,7 +6,7 @@ divisor asks what the rules say, and one that overflows in other operations than
 
 from __future__ import annotations
 
-from fpsim.kernels.elementwise.cut import cut_sum
+from fpsim.kernels.elementwise.cut import cut_quotient, cut_root, cut_sum
 from fpsim.kernels.elementwise.native import native_step
 from fpsim.kernels.elementwise.special import (
     ADD,
@@ -54,24 +54,25 @@ N_OPERANDS = {CONVERT: 1, SQRT: 1, FMA: 3}
 def _exact(op, mode, x, y, z, sign):
     """Bits of the exact result of finite operands, rounded to odd, and a mark of what is lost.
 
-    Only sums in narrow lanes that SR rounds are cut and lose something (see `cut_sum`).
+    Only what SR rounds in narrow lanes is cut and loses something (see `cut_sum`).
     """
     none = sign ^ sign
+    is_cut = mode == SR and width_of(x) == 32
     if op == CONVERT:
         return as_bits(x), none
     if op == MULTIPLY:
         return as_bits(x * y), none
     if op == DIVIDE:
-        return divide_to_odd(x, y), none
+        return cut_quotient(x, y) if is_cut else (divide_to_odd(x, y), none)
     if op == SQRT:
-        return root_to_odd(x), none
+        return cut_root(x) if is_cut else (root_to_odd(x), none)
     if op == FMA:
         a, b = x * y, z  # the product of two short significands is exact
     elif op == SUBTRACT:
         a, b = x, as_float(as_bits(y) ^ sign)
     else:
         a, b = x, y
-    if mode == SR and op != FMA and width_of(a) == 32:
+    if is_cut and op != FMA:
         return cut_sum(a, b)
     s = sum_to_odd(a, b, width_of(a))
     if has_minus_zero(mode):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fpsim.kernels.compiling import compiled
 
-__all__ = ["count_fields", "tally_flags", "tally_numbers"]
+__all__ = ["count_fields", "largest_magnitude", "tally_flags", "tally_moves", "tally_numbers"]
 
 #: Elements that are counted in bytes.
 _BYTES = 128
@@ -63,3 +63,41 @@ def count_fields(bits, stride, counts):
     for i in range(0, n, stride):
         counts[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
     return np.int64(largest >> _FRACTION) if largest > 0 else np.int64(-1)
+
+
+@compiled
+def largest_magnitude(bits):
+    """Bits of the largest binary32 magnitude; above those of infinity where there is a NaN."""
+    largest = np.uint32(0)
+    for word in bits:
+        largest = max(largest, word & _MAGNITUDE)
+    return np.int64(largest)
+
+
+@compiled
+def tally_moves(before, terms, after, least, digits, sizes):
+    """Terms that are numbers other than zero, and those that leave what they are added to.
+
+    The arrays are bits of binary32 numbers. sizes[r + e] += 1 for each finite normal term of
+    2**e units in the last place of what was before, with r in the middle; others count at the ends.
+
+    least     exponent field of the format's smallest normal number.
+    digits    of the format after the first one.
+    """
+    moves = swallowed = 0
+    reach = (sizes.shape[0] - 1) // 2
+    for i in range(terms.shape[0]):
+        term = terms[i] & _MAGNITUDE
+        if term == 0 or term > _INFINITY:
+            continue
+        moves += 1
+        x, y = before[i], after[i]
+        if x == y:
+            swallowed += (x & _MAGNITUDE) <= _INFINITY
+        else:
+            swallowed += (x | y) & _MAGNITUDE == 0  # zeros of both signs
+        if term >= np.uint32(1) << _FRACTION and term < _INFINITY:
+            unit = max(np.int64((x & _MAGNITUDE) >> _FRACTION), least)
+            size = np.int64(term >> _FRACTION) - unit + digits
+            sizes[reach + min(max(size, -reach), reach)] += 1
+    return moves, swallowed

@@ -23,8 +23,8 @@ import torch
 
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.session import Session, _make
+from ipu.learn.policy import with_layer
 from ipu.run.options import RunOptions
-from ipu.run.policies import with_layer
 from ipu.run.ways import Way
 
 __all__ = ["Evaluation", "evaluate", "evaluate_layers"]

@@ -121,6 +121,7 @@ class Session(Run):
             options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
         )
+        self._step_rows = StepRows(self)
         #: What measures the program's first step; see `measure`.
         self.meter: LayerMeter | None = None
         self._form = OneByOne()
@@ -185,7 +186,7 @@ class Session(Run):
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.enter_context(scalers_unscale())
-            stack.enter_context(StepRows(self).naming())
+            stack.enter_context(self._step_rows.naming())
             stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))

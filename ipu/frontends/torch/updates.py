@@ -18,6 +18,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
+from weakref import ref
 
 import torch
 from torch.autograd.graph import increment_version
@@ -33,9 +34,9 @@ from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.observing import WeightObserver
 from ipu.frontends.torch.shadowing import Shadowing
-from ipu.frontends.torch.values import HALVES, Memory, stored
+from ipu.frontends.torch.values import HALVES, Memory, TensorMap, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
-from ipu.ops.updates.together import UpdateRequest, together_on
+from ipu.ops.updates.together import Changed, UpdateRequest, together_on
 from ipu.run.account import Account
 
 __all__ = ["LISTS", "StepRows"]
@@ -79,6 +80,19 @@ class Stepping(Protocol):
     def failed(self) -> None: ...
 
 
+class _Held(NamedTuple):
+    """A parameter and its slots as arrays on their own memory.
+
+    tensors  those that live as long as the program lets them.
+    spots    where each was when it was read (`StepRows._spot`).
+    """
+
+    names: Sequence[str]
+    tensors: tuple[ref[torch.Tensor] | None, ...]
+    spots: tuple[Any, ...]
+    arrays: tuple[Array | None, ...]
+
+
 class _Turn(NamedTuple):
     """The update of one parameter: its tensors, and what they hold as arrays.
 
@@ -101,6 +115,9 @@ class StepRows:
 
     def __init__(self, program: Stepping) -> None:
         self._program, self._memory = program, program.memory
+        self._held = TensorMap[_Held | None]()
+        #: Of the parameters of the step that is asked about; see `_held_by`.
+        self._again: list[_Held | None] = []
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -151,6 +168,7 @@ class StepRows:
         if options - _UNUSUAL != set(row.numbers):
             return False
         call = self._program.call(f"torch.optim.{name}")
+        self._again = []
         rows = zip(*(arguments[x] or [None] * len(arguments["params"]) for x in lists), strict=True)
         return call.is_update and all(
             self._takes_tensors(call.policy.param, LISTS[name], *tensors) for tensors in rows
@@ -160,12 +178,17 @@ class StepRows:
         self, fmt: Format, names: Sequence[str], parameter: Any, gradient: Any, *slots: Any
     ) -> bool:
         """Whether one parameter's tensors are numbers of the machine side by side."""
-        both = (parameter, gradient)
-        if not all(map(self._is_plain, both)) or parameter.dtype not in _DTYPES:
+        if not self._is_plain(gradient):
             return False
         if (gradient.shape, gradient.dtype) != (parameter.shape, parameter.dtype):
             return False
-        formats = {self._memory.format_of(x) for x in both}
+        held = self._held_by(names, parameter, slots)
+        self._again.append(held)
+        if held is not None:
+            return self._memory.format_of(gradient) is not None
+        if not self._is_plain(parameter) or parameter.dtype not in _DTYPES:
+            return False
+        formats = {self._memory.format_of(x) for x in (parameter, gradient)}
         if None in formats:
             return False
         for name, x in zip(names, slots, strict=True):
@@ -184,6 +207,22 @@ class StepRows:
                     return False
         return True
 
+    def _spot(self, x: torch.Tensor | None) -> Any:
+        """Where a tensor is, and what it holds: all that may change about it."""
+        return x if x is None else (x.data_ptr(), x.dtype, x.shape, self._memory.format_of(x))
+
+    def _held_by(
+        self, names: Sequence[str], parameter: Any, slots: Sequence[Any]
+    ) -> _Held | None:
+        """A parameter and its slots as they were read in a step before, if they are the same."""
+        held = self._held.get(parameter, None)
+        if held is None or held.names is not names:
+            return None
+        for x, before, spot in zip((parameter, *slots), held.tensors, held.spots, strict=True):
+            if x is not (before and before()) or self._spot(x) != spot:
+                return None
+        return held
+
     @staticmethod
     def _is_plain(x: Any) -> bool:
         is_dense = type(x) in _TENSORS and not is_foreign(x) and not x.is_neg()
@@ -194,20 +233,25 @@ class StepRows:
     @usual_arithmetic
     def _run(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> None:
         numbers = {option: arguments[option] for option in row.numbers}
+        account = self._program.account
         lists = [arguments[x] for x in LISTS[name]]
         operation, waiting = f"torch.optim.{name}", list[tuple[int, _Turn, Updated]]()
+        call, line = self._program.call(operation), ""
         if (together := together_on(self._memory.device)) is not None:
             together.forget()  # what a step that was stopped has left
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
                 zip(arguments["params"], arguments["grads"], strict=True)
             ):
-                call = self._program.call(operation)
                 tensors = [slots[i] if slots else None for slots in lists]
-                turn = self._turn(call, parameter, gradient, LISTS[name], tensors)
-                updated = self._joined(row, call, turn, numbers)
+                turn = self._turn(call, parameter, gradient, LISTS[name], tensors, self._again[i])
+                updated, changed = self._joined(row, call, turn, numbers) or (None, ())
+                for fmt, value, change in changed:
+                    line = line or call.line
+                    account.constant(call.layer, call.direction, fmt, value, change, line)
                 if updated is None:
                     self._finish(lists, waiting)
+                    call = self._program.call(operation)
                     try:
                         updated = self._updated(row, call, turn, numbers)
                     except Exception as error:
@@ -216,29 +260,52 @@ class StepRows:
                     self._take(lists, i, turn, updated)
                 else:
                     waiting.append((i, turn, updated))
-                self._program.account.add("machine", operation, parameter.numel())
+                account.add("machine", operation, parameter.numel())
             self._finish(lists, waiting)
 
     def _turn(
         self, call: Call, parameter: Any, gradient: Any, names: Sequence[str],
-        tensors: Sequence[Any],
+        tensors: Sequence[Any], held: _Held | None,
     ) -> _Turn:
         """One parameter's tensors, as arrays too."""
         memory = self._memory
+        g = memory.read(gradient, memory.format_of(gradient) or BINARY32)
+        if held is not None and memory.watch is None:
+            w, *before = held.arrays
+            assert w is not None
+            memories = [x if x is None else x.carrier for x in held.arrays]
+            return _Turn(parameter, gradient, names, tensors, w, g, before, memories)
         slots: list[Array | None] = []
         places: list[Carrier | None] = []
         for name, x in zip(names, tensors, strict=True):
             slot, place = None, None
             if x is not None:
-                held = memory.format_of(x)
+                fmt = memory.format_of(x)
                 is_single = name in _COUNTED or name in _OF_HOST
-                slot = memory.read(x, held or (BINARY32 if is_single else call.policy.param))
+                slot = memory.read(x, fmt or (BINARY32 if is_single else call.policy.param))
                 # What holds no format was rounded into other memory.
-                place = slot.carrier if held is not None else None
+                place = slot.carrier if fmt is not None else None
             slots.append(slot)
             places.append(place)
-        w, g = (memory.read(x, memory.format_of(x) or BINARY32) for x in (parameter, gradient))
+        w = memory.read(parameter, memory.format_of(parameter) or BINARY32)
+        self._hold(names, parameter, tensors, (w, *slots))
         return _Turn(parameter, gradient, names, tensors, w, g, slots, [w.carrier, *places])
+
+    def _hold(
+        self, names: Sequence[str], parameter: Any, slots: Sequence[Any],
+        arrays: tuple[Array | None, ...],
+    ) -> None:
+        """Remember arrays that are the memory of their tensors."""
+        tensors = parameter, *slots
+        for x, array in zip(tensors, arrays, strict=True):
+            if x is not None and (
+                self._memory.format_of(x) is None or array is None
+                or array.carrier.__array_interface__["data"][0] != x.data_ptr()
+            ):
+                return
+        spots = tuple([self._spot(x) for x in tensors])
+        refs = tuple([None if x is None else ref(x) for x in tensors])
+        self._held[parameter] = _Held(names, refs, spots, arrays)
 
     def _is_told(self, parameter: torch.Tensor) -> bool:
         """Whether the observer hears of the sums that move a parameter."""
@@ -247,7 +314,7 @@ class StepRows:
 
     def _joined(
         self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
-    ) -> Updated | None:
+    ) -> tuple[Updated, Changed] | None:
         """An update that is computed with the others, in the memory of the tensors; or None."""
         together = together_on(call.device)
         if (
@@ -258,13 +325,7 @@ class StepRows:
         request = UpdateRequest(
             row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant
         )
-        joined = together.add(request, turn.places)
-        if joined is None:
-            return None
-        updated, changed = joined
-        for fmt, value, change in changed:
-            call.note_constant(fmt, value, change)
-        return updated
+        return together.add(request, turn.places)
 
     def _finish(self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]]) -> None:
         """Compute what waits; parameters take their steps."""

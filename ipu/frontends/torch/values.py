@@ -138,6 +138,8 @@ class TensorMap(Generic[V]):
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[ref[torch.Tensor], V]] = {}
+        #: With so many rows those of tensors that are gone are dropped.
+        self._limit = 64
 
     def get(self, x: Any, default: V) -> V:
         """The value of a tensor."""
@@ -150,6 +152,9 @@ class TensorMap(Generic[V]):
 
     def __setitem__(self, x: torch.Tensor, value: V) -> None:
         self._rows[id(x)] = ref(x), value
+        if len(self._rows) > self._limit:
+            self._rows = {i: row for i, row in self._rows.items() if row[0]() is not None}
+            self._limit = 64 + 2 * len(self._rows)
 
     def clear(self) -> list[V]:
         """Forget all; the values there were."""

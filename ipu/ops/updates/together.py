@@ -26,10 +26,12 @@ from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
-__all__ = ["UpdateRequest", "Together", "at_once", "together_on"]
+__all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
+#: Arrays whose addresses are remembered.
+_KEPT_ADDRESSES = 4096
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
 
@@ -69,9 +71,9 @@ class UpdateRequest(NamedTuple):
     fmt: Format | None = None
     constant: Constant | None = None
 
-    def key(self) -> tuple[Any, ...] | None:
-        """All that its program depends on; None for a request that has none."""
-        key: list[Any] = [self.row.name, id(self.fmt)]
+    def key_of_arrays(self) -> tuple[Any, ...]:
+        """Formats of the arrays, and the single numbers among them."""
+        key: list[Any] = [id(self.fmt)]
         for x in (self.w, self.g, *self.slots):
             if x is None:
                 key.append(None)
@@ -80,6 +82,11 @@ class UpdateRequest(NamedTuple):
             carrier = x.carrier
             if carrier.shape == ():
                 key.append(carrier.tobytes())
+        return tuple(key)
+
+    def key_of_numbers(self) -> tuple[Any, ...] | None:
+        """The row and its numbers; None where one of them is no single number."""
+        key: list[Any] = [self.row.name]
         for name, number in self.numbers.items():
             if isinstance(number, Array):
                 carrier = number.carrier
@@ -116,6 +123,12 @@ class Together:
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
+        #: Single numbers, and the memory that they are written to.
+        self._singles: list[tuple[Carrier, Carrier]] = []
+        #: Numbers that wait, and their key: those of many tensors are one mapping.
+        self._numbers: tuple[Mapping[str, Number] | None, tuple[Any, ...] | None] = None, None
+        #: Where arrays begin that were seen before: numpy takes long to tell.
+        self._addresses: dict[int, tuple[ref[Carrier], int]] = {}
 
     def draws(self) -> bool:
         """Whether operations may take random bits, so that their numbers count."""
@@ -131,6 +144,7 @@ class Together:
         nothing has happened then.
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
+                The numbers of a request stay what they are until `run`.
         """
         device = self._device()
         assert device is not None
@@ -142,7 +156,7 @@ class Together:
         for x in slots:
             if x is not None and x.carrier.shape != ():
                 inputs += (x.carrier,)
-        arrays, after = list(inputs), []
+        arrays, after, singles = list(inputs), [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if isinstance(output, int):
@@ -150,13 +164,19 @@ class Together:
                 arrays.append(np.empty(shape, np.float32) if memory is None else memory)
                 before = Array(arrays[-1], w.context)
             elif output is not None and before is not None:
-                before = Array(output.copy(), before.context)
+                memory = into[i] if i < len(into) else None
+                single = np.empty((), np.float32) if memory is None else memory
+                singles.append((single, output))
+                before = Array(single, before.context)
             after.append(before)
-        starts = []
+        addresses: dict[int, int] = {}
         for carrier in arrays:
+            if id(carrier) in addresses:
+                continue
             if carrier.shape != shape or not carrier.flags.c_contiguous:
                 return None
-            starts.append(carrier.__array_interface__["data"][0])  # ctypes takes three calls
+            addresses[id(carrier)] = self._address(carrier)
+        starts = [addresses[id(carrier)] for carrier in arrays]
         n, size = len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
@@ -165,11 +185,22 @@ class Together:
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         self._waiting.setdefault(id(program), (program, []))[1].append(job)
         self._arrays += arrays
+        self._singles += singles
         return Updated(after[0], tuple(after[1:])), changed
+
+    def _address(self, carrier: Carrier) -> int:
+        row = self._addresses.get(id(carrier))
+        if row is None or row[0]() is not carrier:
+            if len(self._addresses) >= _KEPT_ADDRESSES:
+                self._addresses.clear()
+            address: int = carrier.__array_interface__["data"][0]  # ctypes takes three calls
+            row = self._addresses[id(carrier)] = ref(carrier), address
+        return row[1]
 
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""
-        self._waiting, self._arrays = {}, []
+        self._waiting, self._arrays, self._singles = {}, [], []
+        self._numbers = None, None
 
     def run(self) -> None:
         """Compute what waits; raise its flags and count its cycles."""
@@ -190,7 +221,9 @@ class Together:
                     continue
                 for size, times in sizes.items():
                     device.vector_cycles += times * cycles * -(-size // elements)
-        self._arrays = []
+        for memory, number in self._singles:
+            memory[...] = number
+        self.forget()
 
     # Programs -------------------------------------------------------------------------------
 
@@ -200,9 +233,14 @@ class Together:
             self._control = self._twin.control = device.control
             self._equations.clear()
             self._refused.clear()
-        key, carrier = request.key(), request.w.carrier
-        if key is None or carrier.shape == () or carrier.size == 0:
+        numbers, of_numbers = self._numbers
+        if numbers is not request.numbers:
+            of_numbers = request.key_of_numbers()
+            self._numbers = request.numbers, of_numbers
+        carrier = request.w.carrier
+        if of_numbers is None or carrier.shape == () or carrier.size == 0:
             return None
+        key = (*of_numbers, *request.key_of_arrays())
         if key not in self._equations:
             name = request.row.name
             if self._refused[name] >= _TRIES:

@@ -157,3 +157,26 @@ def test_more_last_layers_than_a_network_has_are_refused():
     training = Trainer(blocks, SGD(0.1), policy=FP16.override({"last4": FP32}))
     with pytest.raises(ValueError, match="'last4' asks for 4 of 3 blocks"):
         training.step(np.ones((4, 16)), np.arange(4))
+
+
+@pytest.mark.parametrize("addition", ["last2=bf16", "output=f32", "block0/*=mxfp8", "wgrad=bf16"])
+def test_a_trainer_takes_the_text_that_a_run_takes(addition):
+    x, labels = np.random.default_rng(1).standard_normal((8, 16)), np.arange(8) % 4
+    text = f"nvfp4-plain+{addition}"
+    alone = Trainer(blocks, SGD(0.1), policy=text, seed=3, target="hypothetical")
+    of_run = Trainer(blocks, SGD(0.1), run=machine(text, seed=3))
+    plain = Trainer(blocks, SGD(0.1), policy="nvfp4-plain", seed=3, target="hypothetical")
+    steps = [[training.step(x, labels) for _ in range(2)] for training in (alone, of_run, plain)]
+    assert steps[0] == steps[1]
+    assert steps[0] != steps[2]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("nvfp4+foo", "policy='nvfp4.foo': 'foo' is not known; use RECIPE"),
+    ("nvfp4+output=foo", "policy='foo' is not a policy"),
+    ("nvfp4+output=fp16+last9=bf16", "'last9' asks for 9 of 3 blocks"),
+])
+def test_a_trainer_refuses_additions_that_mean_nothing(text, message):
+    with pytest.raises(ValueError, match=message):
+        Trainer(blocks, SGD(0.1), policy=text, target="hypothetical").step(
+            np.ones((4, 16)), np.arange(4))

@@ -49,9 +49,11 @@ CASES = {
     "softmax": MarkedRow(ops.softmax, {}, alone),
     "log_softmax": MarkedRow(ops.log_softmax, {}, alone),
     "gelu": MarkedRow(ops.gelu, {}, alone),
+    "gelu by erf": MarkedRow(ops.gelu_erf, {}, alone),
+    "silu": MarkedRow(ops.silu, {}, alone),
 }
 #: Of these the forward rules ask for more than is noted.
-FORWARD_ALONE = {"layer norm of squares", "gelu"}
+FORWARD_ALONE = {"layer norm of squares"}
 LAYOUTS = ("whole", "turned", "apart", "repeated")
 
 
@@ -281,3 +283,74 @@ def test_results_have_memory_of_their_own():
     x = halves(device, 1.0, 3.0)
     first, second = [shifted(device, x) for _ in range(3)][1:]
     assert not any(np.shares_memory(a.carrier, b.carrier) for a in first for b in second)
+
+
+def both_ways(rule, data, **how) -> None:
+    """Two calls on these arrays, given as values and formats, are those of the rule alone."""
+    outcomes = []
+    for joined in (False, True):
+        device = Device(**how)
+        device.in_one_call = joined
+        told_of = []
+        for values, fmt in data:
+            y = rule(device, *(device.from_host(x, fmt) for x in values))
+            told_of.append(told((y, state(device))))
+            device.clear_status()
+        outcomes.append(told_of)
+    assert outcomes[0] == outcomes[1]
+
+
+@in_one_call
+def _largest_and_rest(device: Device, x: Array) -> tuple[Array, Array]:
+    largest = device.reduce_max(x, -1)
+    return largest, device.subtract(largest, x)
+
+
+@pytest.mark.parametrize("f32_denormals", ["flush", "ieee"])
+def test_the_largest_number_is_read_as_the_device_reads(runs, f32_denormals):
+    ordinary, tiny = [[1.0, 2.0], [3.0, 0.5]], [[1e-40, -1e-40], [-2e-40, -1e-39]]
+    both_ways(
+        _largest_and_rest, [((x,), BINARY32) for x in (ordinary, tiny)],
+        f32_denormals=f32_denormals,
+    )
+    assert len(runs) == 1
+    assert runs[0] is not None
+
+
+@in_one_call
+def _sum_of(device: Device, x: Array, y: Array) -> Array:
+    return device.add(device.multiply(x, 2.0), y)
+
+
+def test_one_array_in_two_places_is_another_signature():
+    device = Device()
+    x, y = halves(device, 1.0, 3.0), halves(device, 5.0, 7.0)
+    assert [
+        _sum_of(device, *pair).values.tolist() for pair in ((x, x), (x, y), (y, x), (x, x))
+    ] == [[[3, 9]], [[7, 13]], [[11, 17]], [[3, 9]]]
+
+
+@in_one_call
+def _log_plus_one(device: Device, x: Array) -> Array:
+    return device.add(device.log(x), 1.0)
+
+
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("fmt", [BINARY16, BINARY32])
+@pytest.mark.parametrize("number", [0.0, -1.0, np.inf, np.nan])
+def test_poles_and_what_lies_beyond_them_are_those_of_the_function(fmt, esr, number):
+    ordinary = np.linspace(0.1, 9, 9000)
+    special = ordinary.copy()
+    special[8999] = number
+    both_ways(
+        _log_plus_one, [((x,), fmt) for x in (ordinary, special, ordinary)],
+        control=FpCtl(esr=esr),
+    )
+
+
+def test_flags_of_all_rows_are_raised():
+    """The first rows overflow, the last ones are exact."""
+    ordinary = np.full((40, 1000), 0.5)
+    large = ordinary.copy()
+    large[0] = 60000.0
+    both_ways(_sum_of, [((x, x), BINARY16) for x in (ordinary, large, ordinary)])

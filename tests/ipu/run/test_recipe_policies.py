@@ -81,6 +81,7 @@ def test_what_additions_do_to_an_operand(name, product, side, expected):
     ("nvfp4+wgrad=f16", "recipe='nvfp4.wgrad=f16': wgrad=f16 is not known; use wgrad=bf16"),
     ("nvfp4+dy=rne", "dy=rne is not known; use dy=sr"),
     ("mxfp8+rule=mae46", "does not give scales in e8m0"),
+    ("mxfp8+46", "recipe='mxfp8.46': 46 chooses between .* use it with nvfp4"),
     ("mxfp8+headroom=a", "'a' is no number; use one as 17/16"),
     ("fp8-current+2d", "has whole axes"),
     ("p=f32,c=f8,recipe=nvfp4", "products in blocks read f16, bf16 or f32"),

@@ -56,3 +56,22 @@ def test_layers_add_up_and_terms_broadcast():
     assert (summary["a"]["swallowed"], summary["a"]["share"]) == (12, 1.0)
     assert summary["b"]["in_ulps"] == {}
     assert {h.name: h.counts for h in updates.histograms()}["a"] == {-17: 12}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_bits_are_counted_as_numpy_counts_them(seed):
+    rng = np.random.default_rng(seed)
+    before, term, after = (rng.integers(0, 1 << 32, 5000, np.uint32) for _ in range(3))
+    after[:4000] = before[:4000]
+    term[::7], before[::5], after[::5] = 0x80000000, 0, 0x80000000
+    before, term, after = (x.view(np.float32) for x in (before, term, after))
+    updates = Updates()
+    updates.add("w", BINARY16, before, term, after)
+    moves = (term != 0) & ~np.isnan(term)
+    fields, of_before = (np.int64(x.view(np.uint32) >> 23 & 255) for x in (term, before))
+    sizes = fields - np.maximum(of_before, BINARY16.emin + 127) + BINARY16.precision - 1
+    sizes = np.clip(sizes[(fields > 0) & (fields < 255)], -40, 40)
+    row = updates.summary()["w"]
+    assert row["nonzero"] == moves.sum()
+    assert row["swallowed"] == (moves & (before == after)).sum()
+    assert row["in_ulps"] == {int(size): int((sizes == size).sum()) for size in sorted(set(sizes))}

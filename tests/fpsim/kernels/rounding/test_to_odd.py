@@ -45,27 +45,36 @@ def test_a_sum_remembers_the_least_addend(fmt, width):
         assert is_odd_or_exact(s, Fraction(float(u)) + Fraction(float(v)), width), (u, v)
 
 
-def test_quotients_of_short_operands():
+DIGITS = {32: (np.float32, 11), 64: (np.float64, 26)}
+
+
+@pytest.mark.parametrize("width", DIGITS)
+def test_quotients_of_short_operands(width):
+    dtype, digits = DIGITS[width]
     rng = np.random.default_rng(2)
-    x = rng.integers(1, 1 << 26, 512).astype(float)
-    y = rng.integers(1, 1 << 26, 512).astype(float)
-    x[:256] *= y[:256] // 2**13 + 1  # many of these are exact, or close
-    x[:256] = np.minimum(x[:256], 2.0**26 - 1)
+    x = rng.integers(1, 1 << digits, 512).astype(float)
+    y = rng.integers(1, 1 << digits, 512).astype(float)
+    x[:256] *= y[:256] // 2 ** (digits // 2) + 1  # many of these are exact, or close
+    x[:256] = np.minimum(x[:256], 2.0**digits - 1)
     x[::2] *= -1
-    actual = on_floats(divide_to_odd, x, y).view(np.float64)
+    actual = on_floats(divide_to_odd, dtype(x), dtype(y)).view(dtype)
     for u, v, q in zip(x, y, actual, strict=True):
-        assert is_odd_or_exact(q, Fraction(u) / Fraction(v), 64), (u, v)
+        assert is_odd_or_exact(q, Fraction(u) / Fraction(v), width), (u, v)
 
 
-def test_roots_of_short_operands():
-    n = np.concatenate([np.arange(1, 129), np.arange(2**13 - 64, 2**13)])
-    x = np.concatenate([n.astype(float) ** 2, n.astype(float) ** 2 + 1, n.astype(float) ** 2 - 1])
-    actual = on_floats(root_to_odd, x).view(np.float64)
+@pytest.mark.parametrize("width", DIGITS)
+def test_roots_of_short_operands(width):
+    dtype, digits = DIGITS[width]
+    half = digits // 2
+    n = np.concatenate([np.arange(1, 1 << 5), np.arange(2**half - (1 << 4), 2**half)]).astype(float)
+    x = np.concatenate([n**2, n**2 + 1, n**2 - 1, n, 2 * n])
+    x = dtype(np.concatenate([x, np.ones(-x.size % 16)]))
+    actual = on_floats(root_to_odd, x).view(dtype)
     for u, s in zip(x, actual, strict=True):
-        square, root = Fraction(u), Fraction(float(s))
+        square, root = Fraction(float(u)), Fraction(float(s))
         if root * root == square:
             continue
-        bits = int(np.float64(s).view(np.uint64))
-        low, high = (Fraction(float(np.nextafter(s, to))) for to in (0, np.inf))
+        bits = int(s.view(f"u{width // 8}"))
+        low, high = (Fraction(float(np.nextafter(s, dtype(to)))) for to in (0, np.inf))
         assert bits & 1
         assert low * low < square < high * high
