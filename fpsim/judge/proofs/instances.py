@@ -48,7 +48,7 @@ def two_sum(formula: Any, x: Any, y: Any) -> list[Any]:
         read_as_bits.append(value)
         return 0
 
-    names = {"as_bits": as_bits, "select": lambda *_: 0, "_to_odd": lambda *_: 0}
+    names = {"as_bits": as_bits, "_cut": lambda *_: 0, "_to_odd": lambda *_: 0}
     operands = x, y, 0  # the last one is the width of the lanes, for which nothing is done here
     text = formula._defn.__wrapped__.__code__
     FunctionType(text, names)(*operands[: text.co_argcount])
