@@ -93,6 +93,13 @@ OPERATIONS: dict[str, Operation] = {
     "gelu": Operation(
         ((256, 512),), ((4, 8),), _with_gradient(lambda torch, x: torch.nn.functional.gelu(x[0]))
     ),
+    "LSTM": Operation(
+        ((32, 8, 64), (1, 8, 64), (1, 8, 64), (256, 64), (256, 64)),
+        ((2, 1, 2), (1, 1, 2), (1, 1, 2), (8, 2), (8, 2)),
+        _with_gradient(lambda torch, x: torch.lstm(
+            x[0], (x[1], x[2]), x[3:], False, 1, 0.0, True, False, False
+        )[0]),
+    ),
     "tanh": Operation(((256, 512),), ((4, 8),), _with_gradient(lambda torch, x: x[0].tanh())),
 }
 

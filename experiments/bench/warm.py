@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,20 +14,42 @@ from fpsim.context import Context
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2, Format
 from fpsim.records.rounding import RNE, SR
 from ipu import ops
 from ipu.experiments.bench import gemm, train
 from ipu.experiments.bench.timing import Call
+from ipu.machine import FpCtl
 from ipu.machine.device import Device
+from ipu.ops.updates import UPDATES
+from ipu.ops.updates.together import at_once
+from ipu.run.exponents import count_exponents
+from ipu.run.updates import Updates
 
-__all__ = ["ADDERS", "calls", "make_calls"]
+__all__ = ["ADDERS", "ROWS", "RULES", "calls", "make_calls"]
 
 #: Modules that ask whether the processor adds on ports of its own, which kernels are given.
 ADDERS = (rules, task)
 
 #: Units that most programs multiply by.
 UNITS = ("AMP_F16_F32", "AMP_F16_F32.exact", "V100_F16_F32", "A100_F16_F32", "H100_F16_F32")
+
+#: Rows of the table that run in one call, and the shapes of their operands.
+ROWS = {
+    ops.layer_norm: ((4, 8), (8,), (8,)), ops.softmax: ((4, 8),), ops.log_softmax: ((4, 8),),
+    ops.gelu: ((4, 8),), ops.tanh: ((4, 8),), ops.sigmoid: ((4, 8),), ops.relu: ((4, 8),),
+}
+#: Updates, how many slots of the variable's shape they have, and their numbers.
+RULES = {
+    "native sgd": (1, {
+        "rate": 0.1, "momentum": 0.9, "nesterov": False, "weight_decay": 0.01, "dampening": 0.0,
+        "maximize": False,
+    }),
+    "native adamw": (2, {
+        "rate": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-4, "weight_decay": 0.01,
+        "left1": 0.1, "left2": 0.01,
+    }),
+}
 
 _FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "rsqrt", "erf")
 
@@ -68,8 +92,56 @@ def _verbs(device: Device) -> None:
         device.reduce_sum(device.multiply(x, x), (0,))
         device.maximum(x, x)
         device.reduce_max(x, 1)
-        for _ in range(2):  # the second call runs as one
-            ops.softmax.value(device, x)
+
+
+def _values(device: Device, fmt: Format, shape: tuple[int, ...]) -> Any:
+    return device.from_host(np.linspace(0.1, 0.9, math.prod(shape)).reshape(shape), fmt)
+
+
+def _rows(device: Device, fmt: Format) -> None:
+    """Forward and backward, twice: what the first time has noted is one call the second time."""
+    for row, shapes in [*ROWS.items()] * 2:
+        y, saved = row.forward(device, *(_values(device, fmt, shape) for shape in shapes))
+        for argument in range(len(row.vjps)):
+            row.pull(argument, device, y, saved)
+
+
+def _folds(device: Device) -> None:
+    """Results so far, and rows that are added to others."""
+    x = _values(device, BINARY32, (4, 8))
+    for row in (ops.cumulative_sum, ops.cumulative_product):
+        row.value(device, x, axis=1)
+    ops.scatter_add.value(device, x, x, rows=np.arange(4) % 2)
+    one = x.like(x.carrier[:, 0].copy())
+    ops.scatter_add.value(device, one, one, rows=np.arange(4) % 2)
+
+
+def _updates(device: Device, fmt: Format) -> None:
+    for name, (n_slots, numbers) in RULES.items():
+        w, g, *slots = (_values(device, fmt, (8,)) for _ in range(2 + n_slots))
+        at_once(UPDATES[name], device, w, g, slots, numbers)
+
+
+def _counts(device: Device, fmt: Format) -> None:
+    """What is counted beside operations, and the operations with flags of every element."""
+    _rows(device, fmt)
+    _updates(device, fmt)
+    x = _values(device, fmt, (8,)).carrier
+    count_exponents(x)
+    Updates().add("", fmt, x, x, x)
+
+
+def _machine() -> Iterator[tuple[str, Call]]:
+    """What training steps ask of a device, beside products."""
+    for esr in (False, True):
+        for fmt in (BINARY16, BINARY32):
+            device = Device(control=FpCtl(esr=esr), seed=0)
+            counting = Device(control=FpCtl(esr=esr), seed=0, count=True)
+            how = f"{fmt.name}, {'SR' if esr else 'RNE'}"
+            yield f"rows in one call, {how}", partial(_rows, device, fmt)
+            yield f"updates in one call, {how}", partial(_updates, device, fmt)
+            yield f"counted operations, {how}", partial(_counts, counting, fmt)
+    yield "running sums and rows by index", partial(_folds, Device())
 
 
 def calls() -> Iterator[tuple[str, Call]]:
@@ -90,6 +162,7 @@ def calls() -> Iterator[tuple[str, Call]]:
     for unit in UNITS:
         yield f"products through {unit}", partial(_products, Context(BINARY16), unit)
     yield "a device", partial(_verbs, Device())
+    yield from _machine()
     for network in train.NETWORKS:
         for preset in ("exact", "window"):
             yield f"training: {network}, {preset}", train.step_of(network, preset, 2)

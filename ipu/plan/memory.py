@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -252,14 +251,14 @@ class _Tally:
     """The loads of one callable, walked through the slots."""
 
     def __init__(self, plan: Plan, entry: Entry) -> None:
-        self._plan, self._stage, self._key = plan, entry.stage, (entry.stage, entry.branch)
+        self._plan, self._stage, self._branch = plan, entry.stage, entry.branch
         self._recomputed = bool(plan.recomputation) and entry.stage < plan.n_stages - 1
         self._held = self._tapes = 0
 
     def slot(self, work: Sequence[Program], updates: bool) -> Load:
-        """The load of a slot with these programs, of all IPUs."""
+        """The load of a slot with these programs of the stage, of all its branches."""
         comes, leaves = _fed(self._plan, work, self._stage)
-        mine = [p for p in work if (p.stage, p.branch) == self._key and p.phase not in _IO]
+        mine = [p for p in work if p.branch == self._branch and p.phase not in _IO]
         held, tapes = self._held, self._tapes
         for program in mine:
             if program.phase is Phase.FORWARD:
@@ -280,8 +279,8 @@ _IO = (Phase.INFEED, Phase.OUTFEED)
 
 
 def _fed(plan: Plan, slot: Sequence[Program], stage: int) -> tuple[int, int]:
-    """Elements of the feeds in a slot: of its programs, and of transfers on I/O tiles beside."""
-    mine = [p for p in slot if p.stage == stage and not p.branch]
+    """Elements of the feeds in a slot: of a stage's programs, and of transfers on I/O tiles."""
+    mine = [p for p in slot if not p.branch]
     comes = sum(p.phase in (Phase.FORWARD, Phase.INFEED) for p in mine)
     leaves = sum(p.phase in (Phase.OUTFEED, Phase.FORWARD) and plan.sends(p) for p in mine)
     return comes, leaves * (stage == plan.n_stages - 1)
@@ -289,10 +288,15 @@ def _fed(plan: Plan, slot: Sequence[Program], stage: int) -> tuple[int, int]:
 
 def loads(plan: Plan) -> tuple[dict[tuple[int, int], Load], ...]:
     """The loads of every stage and branch, slot by slot; the last is the update's, in training."""
-    slots = {slot: tuple(work) for slot, work in groupby(plan.programs, key=lambda p: p.slot)}
+    work: dict[tuple[int, int], list[Program]] = {}
+    for program in plan.programs:
+        work.setdefault((program.slot, program.stage), []).append(program)
     tallies = {(entry.stage, entry.branch): _Tally(plan, entry) for entry in plan.entries}
     return tuple(
-        {key: tally.slot(slots.get(slot, ()), slot == plan.slots) for key, tally in tallies.items()}
+        {
+            key: tally.slot(work.get((slot, key[0]), ()), slot == plan.slots)
+            for key, tally in tallies.items()
+        }
         for slot in range(plan.slots + plan.training)
     )
 

@@ -29,6 +29,7 @@ from ipu.plan.chain import ChainRanges, Integers, LayerChain
 from ipu.plan.cycles import Rates, update_time
 from ipu.plan.memory import Load, StageFigures, capacity, code_bytes, loaded_bytes, loads
 from ipu.plan.plan import Plan
+from ipu.plan.schedule import required_multiple
 
 __all__ = ["POPTORCH", "TENSORFLOW", "PlanRow", "PlanSpace", "Search", "front", "search"]
 
@@ -215,9 +216,23 @@ def evaluate(
 Asked = Sequence[tuple[list[int], set[tuple[Load, ...]]]]
 
 
+def _shortened(plan: Plan) -> Plan:
+    """The plan with fewer micro-batches whose slots ask the same of the memory.
+
+    A pipeline of N stages is full after 2N micro-batches; what follows repeats.
+    """
+    if plan.output_period not in (1, plan.count):
+        return plan
+    step = required_multiple(plan.schedule, plan.n_stages, plan.mapping)
+    count = -(-4 * plan.n_stages // step) * step
+    if count >= plan.count:
+        return plan
+    return replace(plan, count=count, output_period=1 if plan.output_period == 1 else count)
+
+
 def asked_of(plan: Plan) -> Asked:
     """What the slots of a plan ask of each IPU's memory, each once."""
-    rows, asked = loads(plan), []
+    rows, asked = loads(_shortened(plan)), []
     for ipu in plan.ipus:
         numbers = [entry.stage for entry in plan.entries if entry.ipu == ipu]
         asked.append((numbers, {tuple(row[number, 0] for number in numbers) for row in rows}))

@@ -9,6 +9,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
                  (`ipu.run.causes`): what never reaches the loss counts too.
     necessary    sites that must be given back together for the harm to go: none can be left out.
     sufficient   sites that bring it on by themselves, everything else in binary32.
+    responses    in which steps the necessary sites must be given back, which of them interact, and
+                 how many bits must be (`ipu.run.responses`).
     control      results of a necessary site moved by a unit in the last place, in place of being
                  given back. Where that cures the program too, the site is no cause.
     remedy       what the report advises, and the layers of the necessary sites in binary32: each
@@ -36,7 +38,18 @@ from ipu.run.advice import find_advice
 from ipu.run.causes import Cause, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
+from ipu.run.responses import (
+    Dose,
+    SitePair,
+    doses_above,
+    harm_text,
+    pair_responses,
+    smallest_window,
+)
 from ipu.run.restoring import (
+    BACKWARD,
+    FORWARD,
+    LAYER,
     NOTHING_RESTORED,
     SUMS,
     UPDATE,
@@ -61,8 +74,10 @@ _BY_SHADOW = "drift"
 _HARM = 0.05
 #: Remedies that are tried, at most.
 _REMEDIES = 8
-#: Layers of necessary sites that are offered as a policy, at most.
-_LAYERS = 6
+#: Layers of necessary sites that are offered as a policy, and sites that are paired, at most.
+_LAYERS, _PAIRED = 6, 4
+#: Roles whose results may be rounded to a dose; windows of steps are of the first two.
+_OF_RESULTS = (FORWARD, BACKWARD, LAYER)
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ class TriedRemedy:
             verdict = "cures"
         elif self.harm <= _HARM:
             verdict = "the losses are binary32's, and a symptom of the report stays"
-        return f"{self.way}: {verdict}, harm {_percent(self.harm)}. {self.what}"
+        return f"{self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
 
 
 @dataclass
@@ -96,6 +111,9 @@ class Diagnosis:
     sentence    the first cause, in words.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
+    window      steps in which the necessary sites must be given back, and the one behind the last;
+                None: all, or it was not looked for.
+    pairs       of necessary sites; `doses`: of bits given back to them.
     chance      necessary sites whose control cured the program too.
     remedies    those that cure first.
     runs        of the program, and the seconds that they took.
@@ -111,6 +129,9 @@ class Diagnosis:
     necessary: list[PrecisionSite] = field(default_factory=list)
     sufficient: list[PrecisionSite] = field(default_factory=list)
     is_smallest: bool = True
+    window: tuple[int, int] | None = None
+    pairs: list[SitePair] = field(default_factory=list)
+    doses: list[Dose] = field(default_factory=list)
     chance: list[PrecisionSite] = field(default_factory=list)
     remedies: list[TriedRemedy] = field(default_factory=list)
     n_sites: int = 0
@@ -130,7 +151,7 @@ class Diagnosis:
         yield f"{self.way}, the first {self.steps} steps beside binary32: {self.answer}"
         yield f"  {self.sentence}"
         yield (
-            f"  harm {_percent(self.harm)} of what binary32's losses go through; loss "
+            f"  harm {harm_text(self.harm)} of what binary32's losses go through; loss "
             f"{_losses(self.losses)}, binary32 {_losses(self.reference)}"
         )
         if self.answer == "ill":
@@ -144,6 +165,7 @@ class Diagnosis:
             yield from (f"  {site}" for site in self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
+            yield from self._responses()
         else:
             yield (
                 f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
@@ -159,8 +181,18 @@ class Diagnosis:
             yield "no remedy is known that could be tried"
 
 
-def _percent(harm: float) -> str:
-    return f"{harm:.1%}" if math.isfinite(harm) else "infinite"
+    def _responses(self) -> Iterator[str]:
+        if self.window is not None:
+            first, behind = self.window
+            which = f"step {first}" if behind == first + 1 else f"steps {first} to {behind - 1}"
+            yield f"  in {which} alone; in the others they may stay low"
+        for pair in self.pairs:
+            if pair.interacts:
+                neither, one, other, both = map(harm_text, pair.harms)
+                yield (f"pair {pair.first} and {pair.second}: harm {neither} with neither given "
+                       f"back, {one} and {other} with one, {both} with both")
+        for dose in self.doses:
+            yield f"dose {dose}"
 
 
 def _losses(losses: Sequence[float]) -> str:
@@ -246,7 +278,7 @@ class _Experiments:
 
 def diagnose(
     replay: Replay, way: Way, steps: int, seconds: float = 60.0, sites: Sites | None = None,
-    check: Callable[[Way], object] = str,
+    check: Callable[[Way], object] = str, *, has_windows: bool = False,
 ) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
@@ -254,6 +286,7 @@ def diagnose(
     seconds    after which no further run begins.
     sites      that a run with a report can give back; None: `sites_of` of the way's policy.
     check      raises ValueError for a way in which the program cannot be run.
+    has_windows    sites may be given back in some of the steps alone.
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.reference.losses)
@@ -270,6 +303,7 @@ def diagnose(
         _try(_together(result.remedies, runs), runs, result.remedies)
         _find_sites(result, runs)
         _try(_with_wide_layers(result, runs), runs, result.remedies)
+        _find_responses(result, runs, has_windows=has_windows)
         # Those that cure in the order of the advice, the others by the harm that they leave.
         result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
     elif not (runs.base.losses or runs.reference.losses):
@@ -316,6 +350,30 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
     ]
+
+
+def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool) -> None:
+    """The window, the pairs and the doses of the necessary sites, as far as there is time."""
+    sites = frozenset(result.necessary)
+    if not sites or not result.is_smallest:
+        return
+
+    def restored(**choices: Any) -> Outcome:
+        return runs.outcome(runs.way, Restoring(sites, **choices))
+
+    roles = {site.role for site in sites}
+    if has_windows and roles <= {FORWARD, BACKWARD} and runs.has_time():
+        result.window = smallest_window(
+            result.steps, lambda steps: not runs.is_ill(restored(steps=steps)))
+    if len(sites) <= _PAIRED:
+        result.pairs = list(pair_responses(
+            result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
+            runs.has_time))
+    low = runs.way.policy.default.activations
+    for fmt in doses_above(low) if roles <= set(_OF_RESULTS) else ():
+        if runs.has_time():
+            outcome = restored(dose=fmt)
+            result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_ill(outcome)))
 
 
 def _one_role(
@@ -384,9 +442,9 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
     for way, what in proposed.items():
         if str(way) not in tried and runs.can_run(way) and runs.has_time():
             outcome = runs.outcome(way)
-            remedies.append(
-                TriedRemedy(what, way, runs.harm(outcome), not runs.is_ill(outcome))
-            )
+            if not outcome.error:  # as of a layer that no policy can name
+                harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
+                remedies.append(TriedRemedy(what, way, harm, cures))
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -444,6 +502,11 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],
+        "window": diagnosis.window,
+        "pairs": [{"first": p.first._asdict(), "second": p.second._asdict(), "harms": p.harms,
+                   "interacts": p.interacts} for p in diagnosis.pairs],
+        "doses": [{"exponent_bits": d.format.exponent_bits, "digits": d.format.precision,
+                   "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures}
                      for r in diagnosis.remedies],

@@ -40,7 +40,6 @@ from ipu.run.restoring import (
     UPDATE,
     PrecisionSite,
     Restoring,
-    nudged,
 )
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.ways import Way
@@ -63,6 +62,8 @@ class NativeRun(Run):
     The `step` of `advise` takes the run of the trial: `step(run)` makes `Trainer(…, run=run)`,
     trains, and returns the losses or None. Initial values and random bits follow `run.seed`.
     """
+
+    has_shadows = False
 
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
@@ -167,9 +168,9 @@ class NativeRun(Run):
     def _note_result(self, row: Primitive, array: Array, operands: Sequence[Array]) -> None:
         """A row of the table, or its gradient, has this result, of these operands."""
         kind = "exact" if row.unit == "none" else "host" if row.name in HOST else "machine"
-        restoring, name = self.options.restoring, self.device.counted_as
-        if kind != "exact" and restoring.moves_layer(split_name(name)[0]):
-            np.copyto(array.carrier, nudged(array.carrier, array.format))
+        alter = self.options.restoring.altering(*split_name(self.device.counted_as))
+        if kind != "exact" and alter is not None:
+            np.copyto(array.carrier, alter(array.carrier, array.format))
         self.account.add(kind, row.name, array.size)
         if kind != "exact" and self.is_watched:
             self.result(self.device.counted_as, row.name, array, operands)

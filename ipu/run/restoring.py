@@ -10,31 +10,40 @@ A site is a layer and a role there:
     layer        all of a layer, where a front end computes it in one format.
 
 A site that is restored computes in binary32; everything else keeps the policy, its places and its
-random bits. The control of a site moves every second number there by a unit in the last place: a
-harm that goes away by that was cured by chance.
+random bits. It may be restored in a window of steps alone (forward, backward and sums, where a
+front end asks for the formats in each step), and by a *dose*: its results are then rounded to a
+format between its own and binary32, so that some of the bits are given back. The control of a site
+moves every second number there by a unit in the last place: a harm that goes away by that was cured
+by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy, PolicyLike
 
 __all__ = ["BACKWARD", "FORWARD", "LAYER", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
-           "PrecisionSite", "Restoring", "nudged", "sites_of"]
+           "Alter", "PrecisionSite", "Restoring", "nudged", "sites_of"]
 
 FORWARD, BACKWARD, PARAMETERS = "forward", "backward", "parameters"
 UPDATE, SUMS, LAYER = "update", "sums", "layer"
 #: The role of operations by direction; those of optimisers have the formats of their tensors.
 _ROLES = {"forward": FORWARD, "evaluation": FORWARD, "other": FORWARD, "recompute": FORWARD,
           "backward": BACKWARD}
+
+
+#: Results of a site, of a format, as others.
+Alter = Callable[[NDArray[np.float32], Format], NDArray[np.float32]]
 
 
 class PrecisionSite(NamedTuple):
@@ -55,6 +64,9 @@ class PrecisionSite(NamedTuple):
 class Restoring:
     """The sites of a run that compute in binary32, and those that are moved by a unit.
 
+    steps    the first of them in which they are restored, and the one behind the last; None: all.
+    dose     what results of restored sites are rounded to; None: they stay binary32.
+
     >>> restoring = Restoring(frozenset([PrecisionSite("fc1", FORWARD)]))
     >>> low = Policy.parse("p=f16,c=f16,part=f32")
     >>> print(restoring.policy(low, "fc1", "forward"), restoring.policy(low, "fc1", "backward"))
@@ -63,32 +75,38 @@ class Restoring:
 
     sites: frozenset[PrecisionSite] = frozenset()
     moved: frozenset[PrecisionSite] = frozenset()
+    steps: tuple[int, int] | None = None
+    dose: Format | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether the run is as its policy says."""
         return not (self.sites or self.moved)
 
-    def policy(self, policy: Policy, layer: str, direction: str) -> Policy:
-        """The policy of operations of a layer and direction."""
+    def policy(self, policy: Policy, layer: str, direction: str, step: int = 0) -> Policy:
+        """The policy of operations of a layer and direction in a step."""
         wide_parameters = PrecisionSite(layer, PARAMETERS) in self.sites or (
             direction == "optimizer" and self.widens_updates)
         param = BINARY32 if wide_parameters else policy.param
-        role = _ROLES.get(direction)
+        role = _ROLES.get(direction) if self._is_in_window(step) else None
         if role is not None and PrecisionSite(layer, role) in self.sites:
             return FP32  # parameters keep their format, and are read as they are
-        if PrecisionSite(layer, SUMS) in self.sites and policy.partials == BINARY16:
+        has_sums = role is not None and PrecisionSite(layer, SUMS) in self.sites
+        if has_sums and policy.partials == BINARY16:
             return replace(policy, param=param, partials=BINARY32)
         return replace(policy, param=param) if wide_parameters else policy
 
-    def moves(self, layer: str, direction: str) -> bool:
-        """Whether results of a layer and direction are moved."""
-        role = _ROLES.get(direction, UPDATE)
-        return bool(self.moved) and PrecisionSite(layer, role) in self.moved
+    def _is_in_window(self, step: int) -> bool:
+        return self.steps is None or self.steps[0] <= step < self.steps[1]
 
-    def moves_layer(self, layer: str) -> bool:
-        """Whether all results of a layer are moved."""
-        return bool(self.moved) and PrecisionSite(layer, LAYER) in self.moved
+    def altering(self, layer: str, direction: str, step: int = 0) -> Alter | None:
+        """What is done to the results of a layer and direction in a step; None: nothing."""
+        sites = {PrecisionSite(layer, _ROLES.get(direction, UPDATE)), PrecisionSite(layer, LAYER)}
+        if self.moved and sites & self.moved:
+            return nudged
+        if self.dose is not None and sites & self.sites and self._is_in_window(step):
+            return partial(_rounded, self.dose)
+        return None
 
     @property
     def widens_updates(self) -> bool:
@@ -98,6 +116,14 @@ class Restoring:
 
 #: A run as its policy says.
 NOTHING_RESTORED = Restoring()
+
+
+def _rounded(
+    dose: Format, values: NDArray[np.float32], fmt: Format
+) -> NDArray[np.float32]:
+    """Numbers to nearest in a dose, its largest ones where they are beyond."""
+    rounded: NDArray[np.float32] = Context(dose, overflow="saturate").array(values).carrier
+    return rounded
 
 
 @usual_arithmetic

@@ -213,6 +213,9 @@ class Run(ABC):
         if self.device.counts is not None:
             self.recorder.step_done(step, self.device.counts)
 
+    #: Whether the policy is asked in each step, so that some of them can be given back.
+    has_formats_by_step = False
+
     def stop_after(self, steps: int) -> None:
         """The program is stopped by `EnoughError` after so many steps of an optimiser."""
         self._enough = steps
@@ -227,13 +230,21 @@ class Run(ABC):
 
     # Shadows --------------------------------------------------------------------------------
 
+    #: Whether values in binary64 can be carried beside the machine's.
+    has_shadows = True
+
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside those of the next steps; it moves no bit.
 
         The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
 
-        Raises    TypeError for steps that are no whole number, ValueError for fewer than one.
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
+                  NotImplementedError of a training by `ipu.learn`.
         """
+        if not self.has_shadows:
+            raise NotImplementedError(
+                "trainings by ipu.learn have no shadow; train with policy=\"f64\" on "
+                "target=\"reference\" beside them")
         self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
         return self._shadow
 
@@ -389,7 +400,10 @@ class Run(ABC):
     ) -> Diagnosis:
         """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`."""
         replay = replaying(self, steps, body, stops)
-        return diagnose(replay, self.way, steps, seconds, self.sites, self.check_way)
+        return diagnose(
+            replay, self.way, steps, seconds, self.sites, self.check_way,
+            has_windows=self.has_formats_by_step,
+        )
 
     def afresh(self) -> AbstractContextManager[object]:
         """Inside, a program begins that finds nothing of those before it in the framework."""

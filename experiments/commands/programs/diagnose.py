@@ -49,7 +49,7 @@ _FRONT_ENDS = {
               help="No run begins after so many; sites may then be more than are needed.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
-              help="Folder for diagnosis.txt, diagnosis.json and remedy.patch.")
+              help="Folder for index.html, diagnosis.txt, diagnosis.json and remedy.patch.")
 def command(
     program: str, arguments: tuple[str, ...], is_module: bool, policy: str, framework: str | None,
     tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, out: Path | None,
@@ -62,6 +62,7 @@ def command(
     binary32 itself does not train, or the program begins no backward pass.
     """
     from ipu.run.diagnosis import patch_of, plain_diagnosis
+    from ipu.run.pages.sheet import write_sheet
     from ipu.run.ways import Way
 
     with bad_input():
@@ -93,6 +94,7 @@ def command(
         for file, content in (("diagnosis.txt", f"{diagnosis}\n"), ("diagnosis.json", data),
                               ("remedy.patch", f"{patch}\n")):
             write_whole(out / file, content.encode())
+        write_sheet(out / "index.html", diagnosis, patch, Path(program).name)
     return _status(diagnosis)
 
 

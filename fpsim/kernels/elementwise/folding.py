@@ -25,25 +25,19 @@ __all__ = ["folding_kernel", "running_kernel"]
 _CHAINS = 8
 
 
-@cache
-def _step(operation: int) -> Any:
+@njit(**INLINE)
+def _step(is_sum, x, y, nan, has_nan):
     """One operation: the result, and whether it is a NaN, or one was before."""
-    IS_SUM = operation == ADD
-
-    @njit(**INLINE)
-    def step(x, y, nan, has_nan):
-        result = x + y if IS_SUM else x * y
-        is_nan = result != result
-        return nan if is_nan else result, has_nan | is_nan
-
-    return step
+    result = x + y if is_sum else x * y
+    is_nan = result != result
+    return nan if is_nan else result, has_nan | is_nan
 
 
 @cache
 def running_kernel(operation: int) -> Any:
     """flags = running(x, out, shape, reverse, exclusive, start, status, nan, nan_flags)."""
-    step = _step(operation)
-    CHAINS = _CHAINS
+    # Only numbers are captured, so that another process recognises the kernel.
+    IS_SUM, CHAINS = operation == ADD, _CHAINS
 
     @compiled
     def running(x, out, shape, reverse, exclusive, start, status, nan, nan_flags):
@@ -73,7 +67,7 @@ def running_kernel(operation: int) -> Any:
                     out[first + ahead + j] = total
                     for i in range(1, many):
                         at = first + i * by + j
-                        total, has_nan = step(total, x[at], nan, has_nan)
+                        total, has_nan = _step(IS_SUM, total, x[at], nan, has_nan)
                         out[at + ahead] = total
                 continue
             before = out[first + ahead : first + ahead + inner]
@@ -84,7 +78,7 @@ def running_kernel(operation: int) -> Any:
                 at = first + i * by
                 row, after = x[at : at + inner], out[at + ahead : at + ahead + inner]
                 for j in range(inner):
-                    after[j], has_nan = step(before[j], row[j], nan, has_nan)
+                    after[j], has_nan = _step(IS_SUM, before[j], row[j], nan, has_nan)
                 before = after
         flags = flags_of(raised())
         return np.int64(flags | nan_flags) if has_nan else np.int64(flags)
@@ -95,7 +89,7 @@ def running_kernel(operation: int) -> Any:
 @cache
 def folding_kernel(operation: int) -> Any:
     """flags = folding(total, values, rows, before, status, nan, nan_flags)."""
-    step = _step(operation)
+    IS_SUM = operation == ADD
 
     @compiled
     def folding(total, values, rows, before, status, nan, nan_flags):
@@ -114,7 +108,7 @@ def folding_kernel(operation: int) -> Any:
                 for k in range(width):
                     before[p, k] = old[k]
             for k in range(width):
-                old[k], has_nan = step(old[k], value[k], nan, has_nan)
+                old[k], has_nan = _step(IS_SUM, old[k], value[k], nan, has_nan)
         flags = flags_of(raised())
         return np.int64(flags | nan_flags) if has_nan else np.int64(flags)
 

@@ -9,6 +9,8 @@ import json
 import os
 from pathlib import Path
 
+from ipu.frontends.poptorch.dictionary import once
+
 __all__ = ["UNMODELLED", "folder_of_reports"]
 
 _NO_TIMES = "nothing is timed here; writeProfile(folder) has the cycles of a declared model"
@@ -26,6 +28,8 @@ UNMODELLED = {
 def folder_of_reports() -> Path | None:
     """Where POPLAR_ENGINE_OPTIONS asks for reports: {"autoReport.all": "true"}; else None.
 
+    Its other options are told, once each: they steer Poplar and the threads of its host.
+
     Raises    ValueError for a variable that is no JSON object.
     """
     text = os.environ.get("POPLAR_ENGINE_OPTIONS", "")
@@ -39,4 +43,11 @@ def folder_of_reports() -> Path | None:
             f"POPLAR_ENGINE_OPTIONS={text!r} is no JSON object; write "
             '{"autoReport.all": "true", "autoReport.directory": "FOLDER"}'
         ) from error
+    for name in sorted(engine_options):
+        if not name.startswith("autoReport."):
+            once(
+                f"POPLAR_ENGINE_OPTIONS: {name}",
+                "nothing is compiled by Poplar, and the account of a plan has one host that feeds "
+                "all replicas at once",
+            )
     return Path(engine_options.get("autoReport.directory", ".")) if wanted else None

@@ -82,6 +82,7 @@ class Session(Run):
     """
 
     _open: Session | None = None
+    has_formats_by_step = True
 
     def __init__(
         self, device: Device, options: RunOptions, *, unit: MatrixUnit | str | None = None,
@@ -247,13 +248,15 @@ class Session(Run):
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
         device.tensor = name
-        self.memory.is_moved = call.is_moved
+        self.memory.alter = call.alter
         return call
 
     def policy_of(self, layer: str, direction: str) -> Policy:
         """The policy of operations of a layer and direction; see `ipu.run.restoring`."""
         restoring, policy = self.options.restoring, self.policy.of(layer)
-        return policy if restoring.is_empty else restoring.policy(policy, layer, direction)
+        if restoring.is_empty:
+            return policy
+        return restoring.policy(policy, layer, direction, self.step - self.first_step)
 
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
@@ -262,7 +265,7 @@ class Session(Run):
             self.layer_names.add(layer)
         policy = self.policy_of(layer, direction)
         call = Call(self, policy, layer, direction, self.memory)
-        call.is_moved = self.options.restoring.moves(layer, direction)
+        call.alter = self.options.restoring.altering(layer, direction, self.step - self.first_step)
         shown = "recompute" if is_replaying else direction
         place = Place(self.step, micro_batch, replica, layer, direction)
         return call, place, counted_name(layer, shown)

@@ -44,7 +44,7 @@ from fpsim.records.formats import (
 from ipu.machine.device import Device
 from ipu.run.account import fit
 from ipu.run.births import Birth, Births, Origins
-from ipu.run.restoring import nudged
+from ipu.run.restoring import Alter
 
 __all__ = [
     "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
@@ -188,8 +188,8 @@ class Memory:
         self.births: Births | None = None
         #: Formats that backward passes computed in since the last step.
         self.of_passes: set[Format] = set()
-        #: Results of the operation that runs now are moved, as the control of a diagnosis.
-        self.is_moved = False
+        #: What a diagnosis does to results of the operation that runs now; None: nothing.
+        self.alter: Alter | None = None
         #: A gradient scaler multiplies a loss.
         self.is_scaling = False
         #: The operation that runs now belongs to a backward pass.
@@ -383,8 +383,8 @@ class Memory:
             array = self.device.cast(array, FORMATS[dtype])
         if self.in_pass:
             self.of_passes.add(array.format)
-        if self.is_moved:
-            array = Array(nudged(array.carrier, array.format), array.context)
+        if self.alter is not None:
+            array = Array(self.alter(array.carrier, array.format), array.context)
         if self.watch is not None:
             self.watch(array, self.operands)
         carrier = array.carrier

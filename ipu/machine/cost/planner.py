@@ -4,7 +4,8 @@ Modelled                                     evidence
 multiply-adds per cycle and tile             DOCUMENTED  of the instruction
 a load of weights before each pass           DOCUMENTED  poplibs, PerformanceEstimation.hpp
 split over tiles, the cheapest one           ASSUMED     positions × columns; K stays on a tile
-steps when temporary memory is short         ASSUMED     each step loads the weights again
+steps when temporary memory is short         ASSUMED     each step loads the weights again; where
+                                                         none fits, the smallest split is taken
 exchange, 4 bytes per cycle and tile         INFERRED    of the target
 
 A product is `positions` × `blocks` of columns that share weights × `passes` over K; every pass of
@@ -111,6 +112,8 @@ def price(
 ) -> Price:
     """The cheapest split of a product over at most so many tiles (default: all of the target).
 
+    Of those that need no more temporary memory than the planner allows; if none, the smallest.
+
     >>> from ipu.machine.target import MK2
     >>> from fpsim.records.units import find_unit
     >>> wide = MK2.instruction(find_unit("AMP_F16_F16"))  # 64 cycles to load, 4 per position
@@ -128,9 +131,10 @@ def price(
     loads = blocks * work.passes * steps * (instruction.weights.value > 0)
     load = instruction.weights.value / LOAD_BYTES[planner.use_128bit_conv_unit_load].value
     cycles = np.ceil(blocks * work.passes * positions * instruction.cycles + loads * load)
-    used = down * across
-    best = np.lexsort((used, cycles))[0]
-    at_once = np.ceil(temporary / steps)
+    used, at_once = down * across, np.ceil(temporary / steps)
+    # Where no split fits into its share of memory, the smallest is taken (ASSUMED).
+    excess = np.where(at_once > np.ceil(budget), at_once, 0)
+    best = np.lexsort((used, cycles, excess))[0]
     columns = used, loads, steps, cycles, at_once, np.ceil(operands)
     return Price(*(int(of_split[best]) for of_split in columns))
 

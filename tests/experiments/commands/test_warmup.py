@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fpsim.elementwise import folding, recording
+from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.levels import LEVELS, host_features
 from ipu.experiments.bench import gemm, train, warm
 from ipu.experiments.cli import main
 from ipu.experiments.commands import warmup
+from ipu.run import exponents, updates
 from tests.tiers import reaches
 
 HERE = [name for name, needs in LEVELS.items() if host_features().issuperset(needs)]
@@ -18,6 +21,27 @@ def test_every_kind_of_product_and_network_is_called():
     assert {f"products: {row.kind}" for row in gemm.ROWS} < set(names)
     assert {f"products through {unit}" for unit in warm.UNITS} < set(names)
     assert {f"training: {name}, exact" for name in train.NETWORKS} < set(names)
+    assert {f"{kind} in one call, binary16, SR" for kind in ("rows", "updates")} < set(names)
+
+
+def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
+    """Rows and updates run as programs, running sums by the processor."""
+    programs = []
+    for module, name in (
+        (recording, "run_sequence"), (row_steps, "run_rows"), (folding, "running_kernel"),
+        (folding, "folding_kernel"), (updates, "tally_moves"), (exponents, "count_fields"),
+    ):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *arguments, name=name, function=function: (
+            programs.append(name) or function(*arguments)
+        ))
+    for name, call in warm._machine():
+        if "binary32, SR" not in name:
+            call()
+    assert set(programs) == {
+        "run_sequence", "run_rows", "running_kernel", "folding_kernel", "tally_moves",
+        "count_fields",
+    }
 
 
 def test_calls_are_made_and_counted(monkeypatch, capsys):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import shutil
 import subprocess
+import symtable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from numba import njit
 from fpsim.kernels import keeping
 from tests.fpsim.kernels.test_compiling import IMPORT, ROOT, SUM, run
 
+KERNELS = ROOT / "fpsim" / "kernels"
 RIGHT = "0.0999755859375\n"
 
 #: Compiled into a kernel as an address.
@@ -106,3 +109,35 @@ def test_a_cache_can_be_switched_off_and_emptied(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     kernel._cache.flush()
     assert not list(tmp_path.iterdir())
+
+
+def captured(path):
+    """Kernels of a module that are made in functions, and the names that they take from there."""
+    text = path.read_text()
+    kernels = {
+        node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)
+        and "compiled" in map(ast.unparse, node.decorator_list)
+    }
+    tables = [symtable.symtable(text, str(path), "exec")]
+    for table in tables:
+        tables += table.get_children()
+        if table.get_type() == "function" and table.get_name() in kernels:
+            yield table.get_name(), table.get_frees()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(KERNELS.rglob("*.py")), ids=lambda path: str(path.relative_to(KERNELS))
+)
+def test_kernels_capture_numbers_alone(path):
+    """A function among them has another hash in each process, which then compiles the kernel anew.
+
+    Numbers that are known when a kernel is compiled have names in capitals.
+    """
+    for kernel, names in captured(path):
+        assert all(name.isupper() for name in names), (kernel, names)
+
+
+def test_what_kernels_capture_is_seen():
+    assert dict(captured(KERNELS / "elementwise/folding.py")) == {
+        "running": ("CHAINS", "IS_SUM"), "folding": ("IS_SUM",),
+    }

@@ -18,9 +18,17 @@ from ipu.machine.target import MK2
 from ipu.plan.binding import bounds
 from ipu.plan.chain import ChainLayer, ChainRanges, LayerChain
 from ipu.plan.cycles import Rates
-from ipu.plan.memory import Holding, code_bytes
+from ipu.plan.memory import Holding, code_bytes, loads
 from ipu.plan.plan import Plan
-from ipu.plan.search import POPTORCH, TENSORFLOW, PlanSpace, evaluate, front, search
+from ipu.plan.search import (
+    POPTORCH,
+    TENSORFLOW,
+    PlanSpace,
+    asked_of,
+    evaluate,
+    front,
+    search,
+)
 from ipu.plan.trainer import PlanTrainer
 from ipu.plan.written import HEADS, cells, evidence, search_lines, times, verdict
 from tests.ipu.plan.chains import chain_of, costs, faster_by_chance
@@ -40,6 +48,16 @@ def test_all_plans_at_once_cost_what_each_costs(shared):
         expected = costs(plan, chain.stages(cuts))
         assert cycles == pytest.approx(expected[0], rel=1e-12)
         assert size == expected[1]
+
+
+@pytest.mark.parametrize("sends_all", [False, True])
+def test_what_many_micro_batches_ask_of_the_memory_is_what_few_ask(sends_all):
+    both = {**TENSORFLOW, **POPTORCH}
+    space = PlanSpace(4, 48, both, offloads=((), ("activations",)), sends_all=sends_all)
+    for plan in space.plans(chain_of(5, shared=True)):
+        rows = loads(plan)
+        for numbers, slots in asked_of(plan):
+            assert slots == {tuple(row[number, 0] for number in numbers) for row in rows}
 
 
 def test_the_front_of_a_small_chain_is_that_of_all_plans():

@@ -158,3 +158,23 @@ def test_one_remedy_that_cures_is_not_joined_with_others(monkeypatch):
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
     assert "the losses are binary32's, and a symptom of the report stays" in text
+
+
+def test_the_window_and_the_dose_of_a_site_are_told():
+    """A program that is ill without 6 bits of exponent in step 2."""
+
+    def replay(way, restoring, has_shadow):
+        is_given = at(3) in restoring.sites and (
+            restoring.steps is None or restoring.steps[0] <= 2 < restoring.steps[1]
+        ) and (restoring.dose is None or restoring.dose.exponent_bits >= 6)
+        ill = way.policy != FP32 and not is_given
+        losses = [4.0] * 4 if ill else GOOD
+        return Outcome(losses, report_of(losses))
+
+    result = diagnose(replay, WAY, 4, has_windows=True)
+    assert (result.necessary, result.window) == ([at(3)], (2, 3))
+    assert [dose.cures for dose in result.doses] == [False] * 4 + [True] * 3
+    text = str(result)
+    assert "in step 2 alone" in text
+    assert "dose 6 bits of exponent, 11 digits: cures, harm 0.0%" in text
+    assert diagnose(replay, WAY, 4).window is None

@@ -32,6 +32,7 @@ from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.shadow import Shadow
 from ipu.run.ways import Way
 
 __all__ = [
@@ -62,6 +63,8 @@ class TensorFlowRun(Run):
         self.check_way(options.way)
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
+        #: Shadows in binary64, where they are asked for.
+        self.shadows: Any = None
         #: Layers of the sites that were asked for.
         self._layers: frozenset[str] = frozenset()
         #: The run that goes on after this one, and its configuration.
@@ -155,6 +158,22 @@ class TensorFlowRun(Run):
         super().watch(see)
         self._machine.plans.clear()  # they were made for a run that nobody watched
 
+    def shadow(self, steps: int = 1) -> Shadow:
+        """Carry the values in binary64 beside those of the next steps; it moves no bit.
+
+        The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
+
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
+                  RuntimeError after a launch.
+        """
+        if self.machine.launches:
+            raise RuntimeError("shadow(steps) is asked for before the first launch")
+        account = super().shadow(steps)
+        from ipu.frontends.tensorflow.reports.shadowing import GraphShadows
+
+        self.shadows = GraphShadows(account, self.machine.step + steps)
+        return account
+
     # Report ---------------------------------------------------------------------------------
 
     def _plan_lines(self) -> Iterator[str]:
@@ -192,6 +211,8 @@ class TensorFlowRun(Run):
         overlap       of its latest step: the account of sums over workers beside the program, and
                       when this host did what; None without one.
         """
+        if self.shadows is not None:
+            self.shadows.finish()
         machine = self.machine
         outgoing, moved = machine.outgoing, machine.host_call
         return {

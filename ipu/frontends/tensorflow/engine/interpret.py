@@ -48,7 +48,6 @@ from ipu.frontends.tensorflow.reports.observing import observed
 from ipu.learn.policy import FP32
 from ipu.plan.memory import OutOfMemoryError
 from ipu.run.places import ReplayStart
-from ipu.run.restoring import nudged
 
 __all__ = ["FramePlan", "Leaving", "check_nodes", "plan_of"]
 
@@ -131,9 +130,14 @@ class FramePlan:
         list_sites(sites)
         for site, entry in zip(sites, entries, strict=True):
             run = _kernel(site, entry)
+            shadows = self.machine.shadows
             if site.node.type == "Const":
-                self._template[self._slot(site.node.outputs[0])] = run()
+                value = self._template[self._slot(site.node.outputs[0])] = run()
+                if shadows is not None and isinstance(value, Array):
+                    shadows.attach(value, tf.make_ndarray(site.attr("value")))
                 continue
+            if shadows is not None:
+                run = shadows.beside(site, entry, run)
             step = FrameStep(site, entry, observed(site, entry, run))
             step.inputs = tuple(self._slot(tensor) for tensor in site.node.inputs)
             step.outputs = tuple(self._slot(tensor) for tensor in site.node.outputs)
@@ -440,7 +444,7 @@ def _obey_marks(site: NodeSite, entry: KernelEntry) -> Run:
 
 def _cast_operands(site: NodeSite, entry: KernelEntry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
-    run = _moving(site, _narrowing(site, entry.build(site)), entry)
+    run = _altering(site, _narrowing(site, entry.build(site)), entry)
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
     if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
         return run
@@ -476,23 +480,20 @@ def _narrowing(site: NodeSite, run: Run) -> Run:
     return narrowed_run
 
 
-def _moving(site: NodeSite, run: Run, entry: KernelEntry) -> Run:
-    """The kernel of a node whose results a diagnosis moves by a unit in the last place."""
-    is_moved = site.machine.choices.restoring.moves(site.layer, site.direction)
-    if not is_moved or entry.keeps or entry.is_joint:
+def _altering(site: NodeSite, run: Run, entry: KernelEntry) -> Run:
+    """The kernel of a node whose results a diagnosis moves, or rounds to some of their bits."""
+    alter = site.machine.altering(site.layer, site.direction)
+    if alter is None or entry.keeps or entry.is_joint:
         return run
 
-    def moved_run(*values: Any) -> Any:
+    def altered(x: Any) -> Any:
+        return x.like(alter(x.carrier, x.format)) if isinstance(x, Array) else x
+
+    def altered_run(*values: Any) -> Any:
         results = run(*values)
-        if isinstance(results, tuple):
-            return tuple(_nudged(x) for x in results)
-        return _nudged(results)
+        return tuple(map(altered, results)) if isinstance(results, tuple) else altered(results)
 
-    return moved_run
-
-
-def _nudged(x: Any) -> Any:
-    return x.like(nudged(x.carrier, x.format)) if isinstance(x, Array) else x
+    return altered_run
 
 
 def _widest(values: Sequence[Array]) -> Format:

@@ -321,8 +321,10 @@ def _argument(
         dtype = tf.as_dtype(data.shape_and_type[0].dtype)
         read = partial(_read, outer, dtype)
         is_number = is_constant and not data.shape_and_type[0].shape.dim
-        return _variable(machine, name or "variable", dtype, read, metric,
-                         is_constant=is_constant, is_state=is_state or is_number)
+        variable = _variable(machine, name or "variable", dtype, read, metric,
+                             is_constant=is_constant, is_state=is_state or is_number)
+        variable.key = id(outer)
+        return variable
     return IteratorHandle(outer)
 
 

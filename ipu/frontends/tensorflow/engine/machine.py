@@ -24,7 +24,7 @@ from ipu.plan.plan import replica_count
 from ipu.run.options import RunOptions
 from ipu.run.places import Place, PlaceClock
 from ipu.run.policies import find_policy
-from ipu.run.restoring import PARAMETERS, PrecisionSite
+from ipu.run.restoring import PARAMETERS, Alter, PrecisionSite
 from ipu.run.run import Run
 
 __all__ = ["EVALUATION", "Choices", "Machine", "replicas_on"]
@@ -165,6 +165,10 @@ class Machine:
             return policy
         return restoring.policy(policy, self._restored_part(layer), direction)
 
+    def altering(self, layer: str, direction: str) -> Alter | None:
+        """What a diagnosis does to the results of a layer and direction."""
+        return self.choices.restoring.altering(self._restored_part(layer), direction)
+
     def _restored_part(self, layer: str) -> str:
         """The layer of a diagnosis that a scope without counts of its own is a part of."""
         owners = (name for name in self.choices.layers if f"{layer}/".startswith(f"{name}/"))
@@ -193,6 +197,11 @@ class Machine:
         if layers:
             self.run.order(layers)
             self.policy = self.run.policy
+
+    @property
+    def shadows(self) -> Any:
+        """The shadows of the run (`reports.shadowing`), or None."""
+        return getattr(self.run, "shadows", None)
 
     @property
     def lines(self) -> list[str]:

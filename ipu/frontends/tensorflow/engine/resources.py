@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ class Variable:
         self, name: str, dtype: Any, fmt: Format | None, read: Callable[[], Any], device: Device
     ) -> None:
         self.name, self.dtype, self.fmt = name, dtype, fmt
+        #: The same in every launch, and no other variable's.
+        self.key: Hashable = name
         self._read, self._device = read, device
         self._value: Any = None
         #: Told of sums: the value before, the term, the value after.

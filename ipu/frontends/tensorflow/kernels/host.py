@@ -69,6 +69,8 @@ def own_kernel(
 
 
 def _mapped(value: Any, kinds: Mapping[Any, Any]) -> Any:
+    if isinstance(value, list):
+        return [_mapped(item, kinds) for item in value]
     return kinds.get(value, value) if isinstance(value, tf.DType) else value
 
 

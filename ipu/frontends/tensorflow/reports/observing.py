@@ -112,16 +112,24 @@ class _Followed:
 
     def take(self, leaf: tuple[str, int], value: Any) -> None:
         """A tensor was computed; of several replicas one after the other."""
-        self._waiting[leaf].append(np.float64(numbers(value)))
+        shadows = self._machine.shadows
+        shadow = None if shadows is None else shadows.of(value)
+        self._waiting[leaf].append((np.float64(numbers(value)), shadow))
         if not all(self._waiting.values()):
             return
-        values = {k: waiting.popleft() for k, waiting in self._waiting.items()}
-        with np.errstate(all="ignore"):
-            number = float(np.reshape(self._formula.value(values), ()))
+        rows = {k: waiting.popleft() for k, waiting in self._waiting.items()}
+        number = self._number({k: row[0] for k, row in rows.items()})
         self._recorder.loss(self._machine.step, number)
+        if shadows is not None:
+            shadows.loss(
+                self._machine, number, self._number({k: row[1] for k, row in rows.items()}))
         fmt = FORMATS.get(self._loss.tensor.dtype)
         if fmt is not None and fmt.bits < BINARY32.bits:
             self._note_root(fmt, number)
+
+    def _number(self, values: dict[tuple[str, int], Any]) -> float:
+        with np.errstate(all="ignore"):
+            return float(np.reshape(self._formula.value(values), ()))
 
     def _note_root(self, fmt: Format, number: float) -> None:
         """A loss in a narrow format: loss times scale and the root are numbers of it."""

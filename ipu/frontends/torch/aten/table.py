@@ -21,6 +21,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.values import FORMATS, Memory, widest
 from ipu.ops.functions import HOST
 from ipu.ops.primitive import Primitive
+from ipu.run.restoring import Alter
 from ipu.run.site import Site
 
 __all__ = ["TABLE", "AtenEntry", "Call", "NoFormatError", "Operand", "aten", "result_dtype"]
@@ -91,8 +92,8 @@ class Call(Site):
     memory: Memory
     #: Data type of the result.
     dtype: torch.dtype = torch.float32
-    #: Results are moved by a unit in the last place, as the control of a diagnosis.
-    is_moved: bool = False
+    #: What a diagnosis does to results: moves them by a unit, or rounds them to some of their bits.
+    alter: Alter | None = None
     #: What `result` rounds into, where operands were taken in binary32 by `terms`.
     narrow: Format | None = None
 

@@ -38,6 +38,9 @@ def test_status_files_and_patch(tmp_path, capsys, eps, status, answer):
     data = json.loads((out / "diagnosis.json").read_text())
     assert (data["answer"], data["steps"]) == (answer, 3)
     assert "the program's own output" not in printed
+    page = (out / "index.html").read_text()
+    assert f"{data['way']}: {answer}</h1>" in page
+    assert page.count("cures</td>") == len(data["remedies"]) + len(data["doses"])
     patch = (out / "remedy.patch").read_text()
     assert any(row.startswith("+") for row in patch.splitlines()) == (answer == "ill")
     assert (out / "diagnosis.txt").read_text().strip() in printed

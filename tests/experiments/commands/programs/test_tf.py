@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 
+import numpy as np
 import pytest
 
 from ipu.experiments.cli import main
@@ -231,3 +232,41 @@ def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capfd):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "Mend what stopped the program: " in page
     assert "peaks for a change" not in page
+
+
+NUMBERS = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 1
+config.configure_ipu_system()
+w = tf.Variable([1.0, 1.0, -2.0, -2.0, 0.0], name="net/w")
+strategy = ipu.ipu_strategy.IPUStrategyV1()
+program = tf.function(lambda: w * 4.0)
+for _ in range(2):
+    print(np.array(strategy.run(program) / 4.0).view(np.int32).tolist())
+"""
+
+
+@needs_tensorflow
+def test_parameters_are_perturbed_once_and_neighbours_apart(tmp_path, capsys):
+    """By a unit in the last place of binary32, to opposite sides; formats below hide that."""
+    program = tmp_path / "program.py"
+    program.write_text(NUMBERS)
+
+    def codes(*options):
+        assert main(["tf", *options, str(program)]) == 0
+        first, second = map(json.loads, capsys.readouterr().out.splitlines()[-2:])
+        return np.array(first), np.array(second)
+
+    before, _ = codes()
+    moved, again = codes("--perturb")
+    steps = moved - before
+    assert np.array_equal(moved, again)
+    assert abs(steps[:4]).tolist() == [1, 1, 1, 1]
+    assert steps[0] == -steps[1]
+    assert steps[2] == -steps[3]
+    assert steps[4] == 0
+    narrow, _ = codes("--perturb", "--policy", "fp16")
+    assert np.array_equal(narrow, codes("--policy", "fp16")[0])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.ipu.frontends.poptorch.framework import STRATEGIES, options, train
 
+from ipu.frontends.poptorch import dictionary  # isort: skip
 from ipu.frontends.poptorch.profile import folder_of_reports  # isort: skip
 
 
@@ -43,3 +44,13 @@ def test_the_environment_asks_for_reports_too(monkeypatch, tmp_path):
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", "all")
     with pytest.raises(ValueError, match="POPLAR_ENGINE_OPTIONS='all' is no JSON object"):
         folder_of_reports()
+
+
+@pytest.mark.source("S3-24")
+def test_options_of_poplars_host_threads_are_told_once(monkeypatch):
+    monkeypatch.setattr(dictionary, "_told", set())
+    asked = {"streamCallbacks.multiThreadMode": "collaborative", "autoReport.all": "false"}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(asked))
+    with pytest.warns(UserWarning, match=r"multiThreadMode is accepted and has no"):
+        assert folder_of_reports() is None
+    assert folder_of_reports() is None  # a warning would be an error here

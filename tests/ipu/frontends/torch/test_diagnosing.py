@@ -37,6 +37,20 @@ def test_all_sites_given_back_are_binary32_bit_for_bit(tmp_path):
     assert before != wide
 
 
+def test_a_window_of_steps_is_given_back(tmp_path):
+    """Outside of it the run is as it was; a window of all steps is none."""
+    path = tmp_path / "train.py"
+    path.write_text(program_text("mlp", HEALTHY["plain"], ""))
+    low = machine("mixed", count=True)
+    before = losses_of(path, low)
+    sites = frozenset(sites_of(low.report(), low.policy))
+    wide = losses_of(path, low.again(low.way, 0, Restoring(sites)))
+    assert losses_of(path, low.again(low.way, 0, Restoring(sites, steps=(0, 99)))) == wide
+    late = losses_of(path, low.again(low.way, 0, Restoring(sites, steps=(2, 4))))
+    assert late[:2] == before[:2]
+    assert late[2] not in (before[2], wide[2])
+
+
 def test_a_constant_of_the_optimiser(tmp_path):
     """The remedy's patch is the program that is well."""
     result = diagnosed(tmp_path, ILLNESSES["eps"], "mlp")
@@ -51,6 +65,7 @@ def test_a_layer_whose_squares_overflow(tmp_path):
     assert {site.layer for site in result.necessary} == {"stage"}
     assert "stage=f32" in str(result.cure.way)
     assert result.cure.harm < 0.05
+    assert [dose.cures for dose in result.doses] == [False] * 4 + [True] * 3  # a harm of range
 
 
 def test_a_healthy_program(tmp_path):

@@ -75,6 +75,18 @@ def test_more_temporary_memory_means_fewer_steps():
     assert price(work, memory, WIDE, MK2, Planner(0.6), tiles=4).steps == 1
 
 
+@pytest.mark.source("S3-01")
+def test_less_memory_never_takes_more_temporary_bytes_also_where_no_split_fits():
+    """With a thousandth of a tile no split fits; the fastest of all would need the most."""
+    unit = MK2.instruction(find_unit("AMP_F32_F32"))
+    work, memory = Work(64, 8, 64, 0), ProductMemory(131_072, 1_048_576, 131_072)
+    got = [price(work, memory, unit, MK2, Planner(share)) for share in (1e-3, 5e-3, 0.05, 0.6)]
+    needed = [p.tiles * p.temporary for p in got]
+    assert needed == sorted(needed)
+    assert needed[0] < needed[-1]
+    assert [p.cycles for p in got] == sorted((p.cycles for p in got), reverse=True)
+
+
 def _known(fact):
     return fact.evidence, fact.source
 

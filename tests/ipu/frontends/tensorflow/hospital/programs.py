@@ -40,7 +40,7 @@ with strategy.scope():
     def step(x, y):
         with tf.GradientTape() as tape:
             loss = objective(y, net(x, training=True)){weight}
-        gradients = tape.gradient(loss, net.trainable_variables)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, net.trainable_variables)]
         {update}
         optimiser.apply_gradients(zip(gradients, net.trainable_variables))
         {after}
@@ -184,6 +184,7 @@ ILLNESSES = {
     "eps": Illness(
         ("eps|1e-0?\\d", "zero", "divi"), policy="fp16", sizes=("1e-8", "1e-9", "1e-10"),
         optimiser="tf.keras.optimizers.Adam(0.01, epsilon={a})", remedy="fp16+eps=1e-4",
+        stage="h = h * tf.cast(tf.range(h.shape[-1]) > 0, h.dtype)",  # whose gradients are zero
     ),
     "scale too high": Illness(
         ("scale|gradient", "high|overflow"), optimiser=_WIDE_EPS, weight=" * {a}",
@@ -199,7 +200,7 @@ ILLNESSES = {
     ),
     "variance of a norm": Illness(
         (_STAGE, "mul|pow|square|\\*", "overflow|satur|largest"), optimiser=_ADAM,
-        stage=_stage("h = h * {a}", "square = tf.reduce_mean(h * h, -1, keepdims=True)",
+        stage=_stage("h = {a} * (1.0 + h * h)", "square = tf.reduce_mean(h * h, -1, keepdims=True)",
                      "h = h / tf.sqrt(square + 1e-3)"),
         sizes=("900.0", "1500.0", "1200.0"), well="1.0",
     ),

@@ -1,0 +1,98 @@
+"""Shadows of TensorFlow programs beside TensorFlow's own float64 (differential, law)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.ipu.frontends.tensorflow.framework import ipu, tf
+
+from fpsim.tf import machine  # isort: skip
+
+STEPS, RATE = 3, np.float32(0.1)
+RNG = np.random.default_rng(3)
+START = RNG.normal(size=(6, 4)).astype(np.float32)
+X = RNG.normal(size=(STEPS, 8, 6)).astype(np.float32)
+Y = RNG.normal(size=(8, 4)).astype(np.float32)
+
+
+def step_of(w, velocity, decay):
+    """A step of a training by momentum, in the data type of its variables."""
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            with tf.name_scope("net/dense/"):
+                h = tf.tanh(tf.matmul(x, w))
+            loss = tf.reduce_mean(tf.square(h - tf.cast(Y, h.dtype)))
+        (slope,) = tape.gradient(loss, [w])
+        velocity.assign(tf.cast(decay, h.dtype) * velocity + slope)
+        w.assign_sub(tf.cast(RATE, h.dtype) * velocity)
+        return loss
+
+    return step
+
+
+def variables(dtype):
+    w = tf.Variable(tf.cast(START, dtype), name="net/dense/kernel")
+    return w, tf.Variable(tf.zeros_like(w), trainable=False, name="velocity")
+
+
+def trained(policy, shadow=None):
+    with machine(policy, count=True, unconfigured=True) as run:
+        if shadow:
+            run.shadow(shadow)
+        w, velocity = variables(tf.float32)
+        program = tf.function(step_of(w, velocity, np.float32(0.9)))
+        losses = [
+            float(ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant(x)])) for x in X
+        ]
+    return losses, w.numpy(), run.report()["shadow"]
+
+
+@pytest.mark.parametrize("policy", ["fp32", "fp16"])
+def test_losses_of_the_shadow_are_those_of_tensorflow_in_float64(policy):
+    """Also over launches, between which variables lie on the host in float32."""
+    _, _, shadow = trained(policy, STEPS)
+    step = step_of(*variables(tf.float64), np.float32(0.9))
+    expected = [float(step(tf.cast(x, tf.float64))) for x in X]
+    rows = shadow["losses"]
+    first = 1e-12 if policy == "fp32" else 1e-3  # the data come in rounded
+    np.testing.assert_allclose([row["shadow"] for row in rows], expected, rtol=first)
+    assert [row["step"] for row in rows] == list(range(STEPS))
+    assert shadow["rejoined"] == []
+
+
+def test_it_moves_no_bit_and_tells_where_errors_are_born():
+    losses, w, shadow = trained("fp16", 2)
+    assert (losses, w.tolist()) == (trained("fp16")[0], trained("fp16")[1].tolist())
+    (row,) = [r for r in shadow["operations"] if r["operation"] == "MatMul"
+              and r["direction"] == "forward"]
+    assert (row["layer"], row["calls"], row["elements"]) == ("net/dense", 2, 64)
+    assert 2.0**-13 < row["born"] < 2.0**-11  # one rounding to binary16
+    assert row["line"].startswith(__file__)
+    assert len(shadow["losses"]) == 2
+
+
+def test_a_variable_that_stands_still_is_told():
+    """Terms of an average that binary16 absorbs: its shadow moves."""
+    with machine("fp16", count=True, unconfigured=True) as run:
+        run.shadow(6)
+        w = tf.Variable(tf.zeros(3), name="net/w")
+        average = tf.Variable(tf.ones(4), trainable=False, name="average")
+        program = tf.function(
+            lambda x: (w.assign_add(x[:3]), average.assign(average + x)) and tf.reduce_sum(x))
+        for _ in range(6):
+            ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant(1e-4 * np.ones(4, "f"))])
+    still, moving = run.report()["shadow"]["motions"]
+    assert (still["shape"], still["steps"], still["arrived"]) == ([4], 6, 0.0)
+    assert (moving["name"], moving["shape"]) == ("net", [3])
+    assert moving["arrived"] == pytest.approx(1.0, abs=1e-2)
+
+
+def test_wrong_kinds_of_shadows_are_refused():
+    with pytest.raises(TypeError, match="no number of steps"):
+        machine().shadow(True)
+    with machine(unconfigured=True) as run:
+        ipu.ipu_strategy.IPUStrategyV1().run(tf.function(lambda: tf.constant(1.0) + 1.0))
+        with pytest.raises(RuntimeError, match="before the first launch"):
+            run.shadow(1)
