@@ -107,7 +107,8 @@ wheel: $(VENV)/has-base
 	$(VENV)/bin/fpsim warmup --pack fpsim/kernels/packs
 	$(RUN) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-# Without a network; a warning is an error. FPSIM_RECORD=1 records what pages print anew.
+# Without a network; a warning is an error. It computes every experiment, which takes minutes, so it
+# is no part of the tests. FPSIM_RECORD=1 records anew what pages print and experiments compute.
 site:
 	$(MAKE) --no-print-directory VENV=.venv-site .venv-site/has-site
 	.venv-site/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html

@@ -28,6 +28,7 @@ extensions = [
     "recorded_outputs",
     "operator_table",
     "formats_for_scripts",
+    "experiment_pages",
 ]
 exclude_patterns = ["_build", "extensions"]
 nitpicky = True
@@ -61,6 +62,6 @@ copybutton_prompt_is_regexp = True
 html_theme = "furo"
 html_title = f"fpsim {release}"
 html_static_path = ["static"]
-html_css_files = ["fpsim.css"]
+html_css_files = ["figure.css", "fpsim.css"]
 html_copy_source = False
 html_show_copyright = False

@@ -59,8 +59,8 @@ class Page:
 
     @property
     def short_answer(self) -> str:
-        """The first sentence of the answer, for the table of questions."""
-        return first_sentence(self.result.answer)
+        """How the answer begins, for the table of questions."""
+        return beginning(self.result.answer)
 
     @property
     def image(self) -> str:
@@ -99,14 +99,16 @@ class Page:
         return text
 
 
-def first_sentence(text: str) -> str:
-    """The text up to the first full stop that ends a sentence.
+def beginning(text: str, least: int = 40) -> str:
+    """The first sentences of a text, as many as say something.
 
-    >>> first_sentence("It stalls at 0.25 (n = 2). FP32 does not.")
-    'It stalls at 0.25 (n = 2).'
+    >>> beginning("Yes. It stalls at 0.25 (n = 2), and FP32 does not. More seeds were run.")
+    'Yes. It stalls at 0.25 (n = 2), and FP32 does not.'
     """
-    match = re.match(r".+?[.!?](?=\s+[^a-z\s])", text, re.DOTALL)
-    return match[0] if match else text
+    for match in re.finditer(r"[.!?](?=\s+[^a-z\s])", text):
+        if match.end() >= least:
+            return text[: match.end()]
+    return text
 
 
 def in_words(seconds: float) -> str:

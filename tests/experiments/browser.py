@@ -79,6 +79,11 @@ def _prepared(page: Path, width: int, folder: Path, script: str) -> Path:
     return folder / "frame.html"
 
 
+def dump(url: str, folder: Path) -> str:
+    """The page at an address once its scripts have run, as HTML."""
+    return _chromium(folder, "--virtual-time-budget=8000", "--dump-dom", url)
+
+
 def print_page(page: Path, folder: Path) -> bytes:
     """The page as a PDF."""
     target = folder / "page.pdf"

@@ -101,15 +101,16 @@ def test_a_forwarded_page_carries_its_data(out):
 
 def test_the_first_screen_is_a_table_of_questions_and_short_answers(out):
     result, meta = store.load(out / "dice")
-    answer = "It shows 3 (n = 30). Other dice show less."
+    short = "Yes. It shows 3 (n = 30), by the thirtieth roll."
+    answer = f"{short} Other dice show less."
     told = Result(result.rows, answer, result.policy, {}, result.units)
     store.save_data(out / "dice", told, meta)
     write_report(out)
     for name in ("index.html", "index.md"):
         page = (out / name).read_text()
-        assert page.count("It shows 3 (n = 30).") == 2
+        assert page.count(short) == 2
         assert page.count(answer) == 1, "the whole answer is read once, in its section"
-        assert page.index("It shows 3") < page.index(answer)
+        assert page.index(short) < page.index(answer)
         question = '<a href="#dice">' if name == "index.html" else "[What does a die show?](#dice)"
         assert question in page
 

@@ -182,7 +182,7 @@ def _stage(*lines: str) -> str:
 
 ILLNESSES = {
     "eps": Illness(
-        ("eps|1e-0?\\d", "zero", "divi"), policy="fp16", sizes=("1e-8", "1e-9", "1e-10"),
+        ("constant 1e-", "zero"), policy="fp16", sizes=("1e-8", "1e-9", "1e-10"),
         optimiser="tf.keras.optimizers.Adam(0.01, epsilon={a})", remedy="fp16+eps=1e-4",
         stage="h = h * tf.cast(tf.range(h.shape[-1]) > 0, h.dtype)",  # whose gradients are zero
     ),
@@ -272,7 +272,7 @@ HEALTHY = {
     "masked twice": Illness(("^No ",), optimiser=_ADAM, stage=_MASKS,
                             sizes=("-1e9", "-6e4", "-1e30")),
     "half optimiser": Illness(
-        ("^No ",), policy="fp16", sizes=("1e-3", "1e-2", "2e-3"),
+        ("^No ",), policy="fp16", sizes=("1e-3", "7e-4", "5e-4"),
         optimiser="tf.keras.optimizers.Adam(0.01, epsilon={a})",
     ),
     "dropout": Illness(("^No ",), optimiser=_ADAM, stage="h = tf.nn.dropout(h, {a})",

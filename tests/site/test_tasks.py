@@ -1,0 +1,84 @@
+"""A newcomer's tasks: search and navigation of the built site lead to the answer (golden)."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urldefrag
+
+import pytest
+
+from tests.experiments.browser import dump
+
+SITE = Path(os.environ.get("FPSIM_SITE", ""))
+pytestmark = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site builds it")
+
+
+class Task(NamedTuple):
+    """What a newcomer wants to know, what they type, and where the answer stands."""
+
+    words: str
+    page: str
+    answer: str
+
+
+#: Questions in a newcomer's words, as they would be asked of a colleague.
+TASKS = {
+    "What are the bits of 0.1 in FP8?": Task("bits of a number", "bits", "Type a number"),
+    "Which loss scale do I take?": Task("loss scale", "recipes/loss-scale", "the largest one"),
+    "Would my model train in NVFP4?": Task("NVFP4", "tutorials/pytorch-in-nvfp4", "nvfp4"),
+    "What does acc= in a policy mean?": Task("policy acc", "glossary", "acc="),
+    "How does a V100 add?": Task("V100 unit", "reference/units", "V100 tensor core"),
+    "How do I cite a result?": Task("citation", "recipes/into-a-paper", "BibTeX"),
+    "How do I run a sweep under Slurm?": Task("cluster", "recipes/cluster-sweep", "Slurm"),
+    "Does it run on macOS, or with JAX?": Task("macOS", "platforms", "JAX: no"),
+    "How is the gradient of gelu rounded?": Task("gelu", "reference/operators", "gelu"),
+    "Can I have a rounding mode of my own?": Task("rounding own", "recipes/own-format", "RNU"),
+    "Does stochastic rounding rescue a long sum?": Task(
+        "stochastic rounding sum", "gallery/stochastic_accumulation", "ten thousand"),
+    "How do I cut my model over four IPUs?": Task("plan IPUs", "recipes/which-plan", "--ipus 4"),
+}
+#: Results of a search that a reader looks at.
+LOOKED_AT = 8
+
+
+def text_of(page: str) -> str:
+    content = (SITE / f"{page}.html").read_text(encoding="utf-8")
+    return html.unescape(re.sub(r"<[^>]+>", "", content))
+
+
+@pytest.mark.parametrize("question", TASKS)
+def test_the_answer_stands_on_its_page(question):
+    assert TASKS[question].answer in text_of(TASKS[question].page)
+
+
+@pytest.mark.parametrize("question", TASKS)
+def test_search_finds_it_without_a_server(question, tmp_path):
+    task = TASKS[question]
+    page = dump(f"{(SITE / 'search.html').resolve().as_uri()}?q={quote(task.words)}", tmp_path)
+    results = re.search(r'class="search">.*', page, re.DOTALL)
+    assert results, "the search has run"
+    links = re.findall(r'<a href="([^"]+)"', results[0])
+    pages = list(dict.fromkeys(unquote(urldefrag(link).url).partition("?")[0] for link in links))
+    assert f"{task.page}.html" in pages[:LOOKED_AT]
+
+
+def test_every_page_is_three_clicks_from_the_first():
+    start = (SITE / "index.html").resolve()
+    clicks, waiting = {start: 0}, deque([start])
+    while waiting:
+        page = waiting.popleft()
+        text = page.read_text(encoding="utf-8")
+        for link in re.findall(r'<a\b[^>]*href="([^"#:?]+\.html)', text):
+            target = (page.parent / unquote(link)).resolve()
+            if target not in clicks and target.exists():
+                clicks[target] = clicks[page] + 1
+                waiting.append(target)
+    pages = {page.resolve() for page in SITE.rglob("*.html") if "_static" not in page.parts}
+    alone = {"search.html", "genindex.html", "py-modindex.html"}
+    assert {page.name for page in pages - set(clicks)} <= alone
+    assert max(clicks.values()) <= 3
