@@ -50,12 +50,13 @@ def meant(pattern: str, layers: Sequence[str]) -> list[str]:
     side, count = _BY_ORDER.fullmatch(pattern).groups()  # type: ignore[union-attr]
     blocks, n = _blocks(layers), int(count)
     units = blocks or list(dict.fromkeys(layers))
+    if not units:
+        raise ValueError(f"pattern {pattern!r} finds no layer with weights here; name layers")
     if n > len(units):
         kind = "blocks" if blocks else "layers with weights"
         raise ValueError(
             f"pattern {pattern!r} asks for {n} of {len(units)} {kind} ({', '.join(units)}); use "
-            f"{side}1 to {side}{len(units)}, or name layers" if units else
-            f"pattern {pattern!r} finds no layer with weights in this program; name layers"
+            f"{side}1 to {side}{len(units)}, or name layers"
         )
     return units[-n:] if side == "last" else units[:n]
 

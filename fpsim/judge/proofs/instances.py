@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FunctionType
+from typing import Any
 
 from fpsim.judge.proofs.exact import ExactNumber, decoded, signed_sum
 from fpsim.judge.proofs.specification import Magnitude
-from fpsim.judge.proofs.terms import EXPONENT_BITS, Real, Theory, Word, both
+from fpsim.judge.proofs.terms import EXPONENT_BITS, Theory, Word, both
 from fpsim.judge.proofs.theorem import SolverClaim, Theorem
+from fpsim.kernels.elementwise.cut import cut_sum
+from fpsim.kernels.rounding.to_odd import sum_to_odd
 
 __all__ = ["theorems"]
 
@@ -36,28 +40,38 @@ def _finite(code: Word) -> Word:
     return code.cut(code.width - 2, digits - 1)
 
 
-def two_sum(x: Real, y: Real) -> tuple[Real, Real]:
-    """The sum, and what Moller's and Knuth's six operations say that it has lost."""
-    s = x.plus(y)
-    part = s.minus(x)
-    return s, x.minus(s.minus(part)).plus(y.minus(part))
+def two_sum(formula: Any, x: Any, y: Any) -> list[Any]:
+    """The sum, and what it has lost by the text of a formula of the kernels, of any floats."""
+    read_as_bits: list[Any] = []
+
+    def as_bits(value: Any) -> int:
+        read_as_bits.append(value)
+        return 0
+
+    names = {"as_bits": as_bits, "_cut": lambda *_: 0, "_to_odd": lambda *_: 0}
+    operands = x, y, 0  # the last one is the width of the lanes, for which nothing is done here
+    text = formula._defn.__wrapped__.__code__
+    FunctionType(text, names)(*operands[: text.co_argcount])
+    return read_as_bits
 
 
 def _two_sum(digits: int) -> SolverClaim:
     theory = Theory()
     codes = [theory.variable(name, 5 + digits) for name in "xy"]
-    s, error = two_sum(*(theory.real(code) for code in codes))
+    s, error = two_sum(cut_sum, *(theory.real(code) for code in codes))
+    again, error_again = two_sum(sum_to_odd, *(theory.real(code) for code in codes))
     x, y, total, lost = (_number(code) for code in (*codes, s.bits, error.bits))
     left, _ = signed_sum(x, y)
     right, _ = signed_sum(total, lost)
     goal = (left.magnitude.units == right.magnitude.units) & (
         (left.magnitude.units == 0) | left.negative.same(right.negative)
-    )
+    ) & s.same(again) & error.same(error_again)
     finite = [_finite(code) != 31 for code in (*codes, s.bits)]
     # Of the largest number of the type an operation in between may overflow.
     largest = (31 << (digits - 1)) - 1
     smaller = [(code & ((16 << digits) - 1)) != largest for code in codes]
-    return SolverClaim(theory, goal, finite + smaller)
+    cases = [_finite(codes[0]) == field for field in range(31)]
+    return SolverClaim(theory, goal, finite + smaller, cases=cases)
 
 
 def _product(digits: int) -> SolverClaim:
@@ -82,8 +96,8 @@ def _product(digits: int) -> SolverClaim:
 def theorems() -> Iterator[Theorem]:
     """TwoSum and exact products of few digits."""
     families: tuple[tuple[str, Callable[[int], SolverClaim], tuple[int, ...], str], ...] = (
-        ("TwoSum", _two_sum, (4,), "s + error = x + y, s finite and no operand the largest"),
-        ("exact product", _product, (4, 5), "the product has every digit"),
+        ("TwoSum", _two_sum, (4, 5, 6), "s + error = x + y, s finite and no operand the largest"),
+        ("exact product", _product, (4, 5, 6), "the product has every digit"),
     )
     for name, claim, sizes, statement in families:
         for digits in sizes:

@@ -12,9 +12,12 @@ Source    Boldo, Melquiond, "Emulation of FMA and correctly rounded sums: proved
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from fpsim.judge.oracle import OracleSettings, convert, operate
 from fpsim.judge.proofs.contracts import IEEE, PRODUCT, TWO_SUM, Contracts
 from fpsim.judge.proofs.elementwise import replayed
 from fpsim.judge.proofs.exact import ExactNumber, HeldNumber, held, hidden_digit
@@ -24,12 +27,15 @@ from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.scaled import ScaledNumber, float_of, placed, product_of, scaled, sum_of
 from fpsim.judge.proofs.specification import Magnitude, grid_of, magnitude_of
 from fpsim.judge.proofs.terms import EXPONENT_BITS, Theory, Truth, Word, both, choose
-from fpsim.judge.proofs.theorem import SolverClaim, Theorem
+from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
+from fpsim.kernels.compiling import compiled
 from fpsim.kernels.elementwise.cut import cut_sum
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.kernels.lanes.vectors import widen
 from fpsim.kernels.rounding.to_odd import sum_to_odd
-from fpsim.records.formats import BFLOAT16
-from fpsim.records.rounding import RNE, RTN, SR
+from fpsim.records.formats import BFLOAT16, BINARY32, BINARY64
+from fpsim.records.rounding import RNE, RTN, RTO, SR
 from fpsim.records.settings import Settings
 
 __all__ = ["theorems"]
@@ -38,6 +44,8 @@ _ODD, _SUM = "rounding to odd", "sum to odd"
 
 _GRID = grid_of(BFLOAT16)
 _QUANTUM = _GRID.emin - _GRID.precision + 1
+
+_OVERFLOW = 4
 
 #: Lanes of the operations: their sums are these floats.
 _WIDTHS = {"add": 32, "fma": 64}
@@ -105,6 +113,16 @@ def _is_multiple(code: Word, unit: int) -> Truth:
 # What the lanes give --------------------------------------------------------------------------
 
 
+def _in_lanes(operation: str, cut: bool, x: Any, y: Any, z: Any = None) -> tuple[Any, Any]:
+    """The formulas of a sum: its bits, and lanes that are not zero where it is cut."""
+    a, b = (x * y, z) if operation == "fma" else (x, y)
+    if cut:
+        bits, lost = cut_sum(a, b)
+        return bits, lost
+    bits = sum_to_odd(a, b, _WIDTHS[operation])
+    return bits, bits ^ bits
+
+
 def _lanes_claim(operation: str, cut: bool) -> SolverClaim:
     """The formula of a sum gives the odd sum, or the cut one and what is lost."""
     theory, width = Theory(), _WIDTHS[operation]
@@ -114,13 +132,9 @@ def _lanes_claim(operation: str, cut: bool) -> SolverClaim:
     floats: list[Any] = [builder.floats(theory.real(code)) for code in operands.codes]
     if width == 64:
         floats = [widen(x) for x in floats]
-    x, y = (floats[0] * floats[1], floats[2]) if operation == "fma" else floats
-    if cut:
-        bits, lost = (builder.word(lanes) for lanes in cut_sum(x, y))
-        code = choose(lost != 0, bits | 1, bits)
-        plain = (lost == 0) | (lost == 1)
-    else:
-        code, plain = builder.word(sum_to_odd(x, y, width)), theory.truth(True)
+    bits, lost = (builder.word(lanes) for lanes in _in_lanes(operation, cut, *floats))
+    code = choose(lost != 0, bits | 1, bits)
+    plain = (lost == 0) | (lost == 1)
     a, b = operands.addends
     digits = EXPONENT_BITS[width][1]
     total = sum_of(a, b, digits, a.negative & b.negative).number
@@ -128,6 +142,44 @@ def _lanes_claim(operation: str, cut: bool) -> SolverClaim:
     is_odd = code == expected
     goal = plain & _may_be(code, operands) & (~operands.are_finite | is_odd)
     return SolverClaim(theory, goal, operands.premises)
+
+
+@cache
+def _lanes_kernel(operation: str, cut: bool) -> Any:
+    @formula
+    def lanes(x, y, z):  # type: ignore[no-untyped-def]
+        return _in_lanes(operation, cut, x, y, z)
+
+    @compiled
+    def loop(x, y, z, sums, lost):  # type: ignore[no-untyped-def]
+        like = load(sums, 0)
+        bits, cut_off = lanes(
+            load_float(x, 0, like), load_float(y, 0, like), load_float(z, 0, like)
+        )
+        store(sums, 0, bits)
+        store(lost, 0, cut_off)
+
+    return loop
+
+
+def _lanes_check(operation: str, cut: bool, point: Point) -> Finding:
+    """The compiled formula and the oracle's sum to odd; what is cut off counts as an odd digit."""
+    width = _WIDTHS[operation]
+    codes = [point[name] for name in ("xyz" if operation == "fma" else "xy")]
+    arrays = [np.full(16, code, np.uint32).view(np.float32) for code in (*codes, 0)[:3]]
+    sums, lost = (np.zeros(512 // width, f"u{width // 8}") for _ in "sl")
+    _lanes_kernel(operation, cut)(*arrays, sums, lost)
+    bits = int(sums[0]) | int(lost[0])
+    if any(code & 0x7F800000 == 0x7F800000 for code in codes):
+        finite = bits & _infinity(width) != _infinity(width)
+        return Finding(f"{bits:#x}" if finite else "not finite", "not finite")
+    lane_format = BINARY64 if width == 64 else BINARY32
+    to_odd = OracleSettings(rounding=RTO)
+    wide = tuple(convert(code, BINARY32, lane_format, to_odd)[0] for code in codes)
+    expected, flags = operate(operation, wide, lane_format, to_odd)
+    if int(flags) & _OVERFLOW:  # a sum beyond the lanes is infinite
+        expected = expected >> width - 1 << width - 1 | _infinity(width)
+    return Finding(f"{bits:#x}", f"{expected:#x}")
 
 
 # What the step makes of it --------------------------------------------------------------------
@@ -188,7 +240,8 @@ def theorems() -> Iterator[Theorem]:
         yield Theorem(
             f"sum {how} {operation} bfloat16", "sums in lanes",
             "the exact sum, cut to the digits of the lanes, and whether something is lost",
-            partial(_lanes_claim, operation, cut), None, granted[operation],
+            partial(_lanes_claim, operation, cut), partial(_lanes_check, operation, cut),
+            granted[operation],
             quick=operation == "add" and not cut,
             about="the formulas of sums give the exact sum cut, with an odd last digit where it is "
             "not whole",

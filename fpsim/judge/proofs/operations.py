@@ -27,7 +27,7 @@ from fpsim.judge.proofs.exact import (
 from fpsim.judge.proofs.outcomes import ExpectedResult, agrees, not_a_number, result_of
 from fpsim.judge.proofs.replay import TermBuilder
 from fpsim.judge.proofs.scaled import ScaledNumber, placed, product_of, scaled, sum_of
-from fpsim.judge.proofs.specification import Magnitude, grid_of
+from fpsim.judge.proofs.specification import Magnitude, ValueGrid, grid_of
 from fpsim.judge.proofs.terms import Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.records.formats import BFLOAT16, BINARY16, E5M2, Format
@@ -169,6 +169,18 @@ def expected_of(
     return no_number.where(nan | invalid, result)
 
 
+def _flushed(x: HeldNumber, grid: ValueGrid) -> HeldNumber:
+    """The operand as `flush_both` reads it: a subnormal number is a zero of its sign."""
+    magnitude, digits = x.number.magnitude, x.significand
+    units = magnitude.units
+    small = x.is_finite & (units < 1 << (grid.precision - 1))
+    zero = magnitude._replace(units=choose(small, units ^ units, units))
+    return x._replace(
+        number=x.number._replace(magnitude=zero),
+        significand=choose(small, digits ^ digits, digits), is_zero=x.is_zero | small,
+    )
+
+
 def _claim(operation: str, settings: Settings, contracts: bool) -> SolverClaim:
     theory = Theory()
     names = _NAMES.get(operation, ("x", "y"))
@@ -182,6 +194,8 @@ def _claim(operation: str, settings: Settings, contracts: bool) -> SolverClaim:
     granted = Contracts(theory, held_operands, grid) if contracts else None
     builder = TermBuilder(theory, granted)
     step = replayed(builder, operation, settings, codes, word)
+    if settings.subnormals == "flush_both":
+        numbers = [_flushed(number, grid) for number in numbers]
     if operation == "subtract":
         x, y = numbers
         numbers = [x, y._replace(number=y.number._replace(negative=~y.negative))]
@@ -219,11 +233,12 @@ _OPERATIONS = ("add", "subtract", "multiply", "divide", "sqrt", "fma")
 
 
 def _operation(
-    operation: str, fmt: Format, rounding: Any, contracts: tuple[str, ...] = ()
+    operation: str, fmt: Format, rounding: Any, contracts: tuple[str, ...] = (),
+    subnormals: str | None = None,
 ) -> Theorem:
-    settings = Settings(fmt, rounding)
+    settings = Settings(fmt, rounding, subnormals=subnormals or "keep")
     mode = repr(settings.rounding).replace("bits=", "")
-    name = f"{operation} {fmt.name} {mode}"
+    name = f"{operation} {fmt.name} {mode}" + (f" subnormals={subnormals}" if subnormals else "")
     return Theorem(
         name, "operation, under contracts" if contracts else "operation",
         f"{operation} of all {fmt.name} numbers is rounded once, with its flags",
@@ -239,6 +254,8 @@ def theorems() -> Iterator[Theorem]:
     for operation in _OPERATIONS:
         for rounding in ("RNE", "RTN", "RTO", SR(8)):
             yield _operation(operation, E5M2, rounding)
+    for operation, rounding in (("multiply", "RNE"), ("add", "RTN")):
+        yield _operation(operation, E5M2, rounding, subnormals="flush_both")
     granted = {"add": (IEEE, TWO_SUM), "multiply": (PRODUCT,), "fma": (PRODUCT, IEEE, TWO_SUM)}
     for operation, contracts in granted.items():
         for rounding in ("RNE", "RTN", SR(8)):

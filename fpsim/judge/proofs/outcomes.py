@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fpsim.judge.proofs.exact import decoded
 from fpsim.judge.proofs.specification import (
     Chance,
     Magnitude,
     ValueGrid,
     grid_of,
-    magnitude_of,
     rounded,
 )
 from fpsim.judge.proofs.terms import Truth, Word, choose
@@ -158,15 +158,10 @@ def agrees(code: Word, flags: Word, outcome: ExpectedResult) -> Truth:
     top = 1 << (code.width - 1)
     body = code & (top - 1)
     infinity, quiet = _SPECIAL[code.width]
-    held, expected = _alike(magnitude_of(code), outcome.magnitude)
-    is_finite = (body < infinity) & (held == expected)
+    expected = outcome.magnitude
+    units, fits = decoded(code, expected.unit, expected.units.width)
+    is_finite = (body < infinity) & fits & (units == expected.units)
     signed = code.is_negative.same(outcome.negative)
     number = choose(outcome.infinite, body == infinity, is_finite) & signed
     return choose(outcome.nan, code == quiet, number) & (flags == outcome.flags)
 
-
-def _alike(a: Magnitude, b: Magnitude) -> tuple[Word, Word]:
-    """Both in the same units and the same width."""
-    unit = min(a.unit, b.unit)
-    width = max(m.units.width + m.unit - unit for m in (a, b))
-    return a.in_units(unit, width).units, b.in_units(unit, width).units

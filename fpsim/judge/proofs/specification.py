@@ -107,11 +107,6 @@ class Rounded(NamedTuple):
     over: Truth
 
 
-def _tail_and_ulp(magnitude: Magnitude, ulp: Word) -> tuple[Word, Word]:
-    rest = magnitude.units & (ulp - 1)
-    return rest, magnitude.units - rest
-
-
 def _goes_up(mode: str, rest: Word, ulp: Word, is_odd: Truth, negative: Truth) -> Truth:
     """Whether a tail takes the magnitude up in a deterministic mode; a tail of zero never does."""
     inexact = rest != 0
@@ -159,30 +154,27 @@ def _drawn_up(
     return up
 
 
-def _largest(a: Word, b: Word) -> Word:
-    return choose(a > b, a, b)
-
-
 def rounded(
     magnitude: Magnitude, negative: Truth, grid: ValueGrid, mode: str, tininess: str = "after",
     chance: Chance | None = None,
 ) -> Rounded:
     """A magnitude rounded once. Zero is exact; stochastic modes look for tininess before."""
-    units, one = magnitude.units, magnitude.of(1, magnitude.unit)
-    free = _largest(units.highest >> (grid.precision - 1), one)
-    quantum = magnitude.of(1, max(grid.emin - grid.precision + 1, magnitude.unit))
+    units = magnitude.units
     smallest = magnitude.of(1, grid.emin)
+    # What is below a neighbour's distance, all ones: of a number of p digits, and of the quantum.
+    free = units.filled >> grid.precision
+    quantum = magnitude.of(1, max(grid.emin - grid.precision + 1, magnitude.unit))
 
-    def result(ulp: Word) -> tuple[Word, Truth]:
-        rest, low = _tail_and_ulp(magnitude, ulp)
-        is_odd = (low & ulp) != 0
+    def result(below: Word) -> tuple[Word, Truth]:
+        ulp, rest, low = below + 1, units & below, units & ~below
+        is_odd = (units & ulp) != 0
         if mode in STOCHASTIC:
             up = _drawn_up(mode, magnitude, rest, ulp, grid, chance)
         else:
             up = _goes_up(mode, rest, ulp, is_odd, negative)
-        return choose(up, low + ulp, low), rest != 0
+        return choose(up, (units | below) + 1, low), rest != 0
 
-    value, inexact = result(_largest(free, quantum))
+    value, inexact = result(free | (quantum - 1))
     over = value > magnitude.of(grid.last, grid.last_exponent)
     before = tininess == "before" or mode in STOCHASTIC
     tiny = (units if before else result(free)[0]) < smallest

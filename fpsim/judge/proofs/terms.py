@@ -21,8 +21,8 @@ __all__ = ["EXPONENT_BITS", "Real", "Theory", "Truth", "Word", "both", "choose",
 
 #: Exponent bits and digits of floats, by width: small ones, and the processor's.
 EXPONENT_BITS = {
-    9: (5, 4), 10: (5, 5), 11: (5, 6), 13: (5, 8), 15: (5, 10), 16: (5, 11), 32: (8, 24),
-    64: (11, 53),
+    9: (5, 4), 10: (5, 5), 11: (5, 6), 13: (5, 8), 15: (5, 10), 16: (5, 11), 17: (5, 12),
+    32: (8, 24), 64: (11, 53),
 }
 
 _MODES = {
@@ -339,12 +339,12 @@ class Word:
         return Real(self.theory, width).computed(value, width, self.is_plain)
 
     @property
-    def highest(self) -> Word:
-        """The highest one of it alone; 0 of 0."""
-        below, step = self, 1
+    def filled(self) -> Word:
+        """The highest one and all digits below it; 0 of 0."""
+        filled, step = self, 1
         while step < self.width:
-            below, step = below | below >> step, 2 * step
-        return below ^ (below >> 1)
+            filled, step = filled | filled >> step, 2 * step
+        return filled
 
 
 W = TypeVar("W", Word, Truth)
@@ -424,6 +424,8 @@ class Real:
 
     def minus(self, other: Real, mode: str = "RNE") -> Real:
         return self._result(Kind.FP_SUB, mode, other)
+
+    __add__, __sub__ = plus, minus
 
     def times(self, other: Real, mode: str = "RNE") -> Real:
         return self._result(Kind.FP_MUL, mode, other)

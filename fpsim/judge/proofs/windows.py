@@ -16,8 +16,10 @@ Source    docs/semantics.md §5; contracts: IEEE 754-2019 §5.4.1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from fractions import Fraction
+from functools import cache, partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -34,7 +36,10 @@ from fpsim.judge.proofs.terms import Real, Theory, Truth, Word, choose
 from fpsim.judge.proofs.theorem import Finding, Point, SolverClaim, Theorem
 from fpsim.kernels.by_unit import window
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
+from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.arithmetic import to_whole
+from fpsim.kernels.lanes.formula import formula
+from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.products.by_unit.task import tile_variant
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.by_unit.window import _FIELDS, _numbers, _sums
@@ -355,6 +360,41 @@ def _claim(unit: MatrixUnit, with_start: bool) -> SolverClaim:
     return SolverClaim(theory, _is_sum(code, aligned, top, unit.window, unit.rounding), premises)
 
 
+def _scaled_and_cut(factors: tuple[Any, ...], scale: Any) -> Any:
+    """What the formulas of calls make of an addend: of a product, or of an accumulator alone."""
+    if len(factors) == 1:
+        return to_whole(factors[0] * scale)
+    products = _functions(lambda: [[factors]], list)["_products"]
+    ((whole,),) = products(to_whole, (1,), *[None] * 6, [scale])
+    return whole
+
+
+@cache
+def _addend_kernel(n_factors: int) -> Any:
+    @formula
+    def addend(u, v, scale):  # type: ignore[no-untyped-def]
+        return _scaled_and_cut((u, v)[:n_factors], scale)
+
+    @compiled
+    def loop(u, v, scale, wholes):  # type: ignore[no-untyped-def]
+        like = load(wholes, 0)
+        whole = addend(load_float(u, 0, like), load_float(v, 0, like), load_float(scale, 0, like))
+        store(wholes, 0, whole)
+
+    return loop
+
+
+def _check_addend(point: Point) -> Finding:
+    """The compiled formula and the exact product, cut."""
+    codes = [point[name] for name in ("u", "v", "c") if name in point]
+    numbers = [np.uint32(code).view(np.float32) for code in codes]
+    wholes, power = np.zeros(16, np.uint32), np.uint32(point["scale"] << 23).view(np.float32)
+    arrays = [np.full(16, x, np.float32) for x in (numbers[0], numbers[-1], power)]
+    _addend_kernel(len(codes))(*arrays, wholes)
+    exact = math.prod((Fraction(float(x)) for x in (*numbers, power)), start=Fraction(1))
+    return Finding(f"{int(wholes[0]):#010x}", f"{math.trunc(exact) & 0xFFFFFFFF:#010x}")
+
+
 def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
     """A product, or an accumulator, scaled by any power of two and cut to a whole number."""
     theory, grid = Theory(), grid_of(fmt or BINARY32)
@@ -370,10 +410,9 @@ def _addend_claim(fmt: Format | None, digits: int) -> SolverClaim:
         operands = [(u.code, u.number), (v.code, v.number)]
     builder = TermBuilder(theory, _Scaled(theory, operands, grid))
     words = [word for word, _ in operands] or [code]
-    factors: list[Any] = [builder.floats(theory.real(word)) for word in words]
-    scale: Any = builder.floats(theory.real(power.extended(32) << 23))
-    number = factors[0] * factors[1] if operands else factors[0]
-    whole = builder.word(to_whole(number * scale))
+    factors = tuple(builder.floats(theory.real(word)) for word in words)
+    scale = builder.floats(theory.real(power.extended(32) << 23))
+    whole = builder.word(_scaled_and_cut(factors, scale))
     aligned = _aligned(code, addend, top, digits, free=False)
     premises += [(power > 0) & (power < 255), aligned.fits]
     bounded = _multiple(addend, top, digits) < _bound(addend, digits)
@@ -426,7 +465,7 @@ def _addend_theorem(fmt: Format | None, digits: int) -> Theorem:
     return Theorem(
         f"addend {fmt or 'accumulator'} window {digits}", "unit addends",
         f"one {what}, scaled by any power of two and cut, is its multiple of the unit",
-        partial(_addend_claim, fmt, digits), None, (PRODUCT, _POWER),
+        partial(_addend_claim, fmt, digits), _check_addend, (PRODUCT, _POWER),
         quick=(fmt, digits) == (E5M2, 24),
         about="one addend of a call, scaled by any power of two and cut to a whole number",
     )

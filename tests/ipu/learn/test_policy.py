@@ -8,7 +8,7 @@ from fpsim import BFLOAT16, BINARY16, BINARY32, F152
 from ipu import ops
 from ipu.experiments.lab.machine import units_of
 from ipu.learn.accumulate import Accumulation
-from ipu.learn.patterns import check_patterns, matches
+from ipu.learn.patterns import check_patterns, matches, meant
 from ipu.learn.policy import FP8, FP16, FP32, MIXED, LayerPolicies, Policy
 from ipu.learn.tensor import Tensor
 from ipu.learn.variables import (
@@ -137,3 +137,26 @@ def test_a_pattern_that_matches_nothing_lists_what_there_is():
         check_patterns("x", ["h*", "zz"], {"output", "hidden"})
     with pytest.raises(ValueError, match=r"use one of \(no layers\)"):
         check_patterns("x", ["zz"], set())
+
+
+@pytest.mark.parametrize(("layers", "pattern", "units"), [
+    (["blocks.0.up", "blocks.0.down", "blocks.10.up", "head"], "last1", ["blocks.10"]),
+    (["layer1.0.conv1", "layer1.1.conv1", "layer2.0.conv1", "fc"], "last2",
+     ["layer1.1", "layer2.0"]),
+    (["block1/conv", "block1/dense", "block2/conv", "output"], "first1", ["block1"]),
+    (["fc1", "fc2", "head"], "last2", ["fc2", "head"]),
+    (["0", "2", "4"], "first2", ["0", "2"]),
+    (["blocks.0.up", "blocks.0.down", "head"], "last2", ["blocks.0.down", "head"]),
+])
+def test_what_patterns_by_order_mean(layers, pattern, units):
+    """Numbered parts that hold layers, two at least; else the layers themselves."""
+    assert meant(pattern, layers) == units
+    policy = FP16.override({pattern: FP32}).in_order(layers)
+    inside = [layer for layer in layers if policy.of(layer) == FP32]
+    ends = tuple(f"{unit}{end}" for unit in units for end in "./")
+    assert inside == [layer for layer in layers if layer in units or layer.startswith(ends)]
+
+
+def test_an_order_without_layers_is_refused():
+    with pytest.raises(ValueError, match="'last1' finds no layer with weights"):
+        FP16.override({"last1": FP32}).in_order([])

@@ -19,6 +19,7 @@ ROUNDING, ELEMENTWISE = "fpsim/kernels/rounding/", "fpsim/kernels/elementwise/"
 RANDOM = "fpsim/kernels/random/"
 WINDOW = "fpsim/kernels/by_unit/window.py"
 PICKED = "fpsim/products/by_unit/window.py"
+CUT, LANES = "fpsim/kernels/elementwise/cut.py", "fpsim/kernels/lanes/arithmetic.py"
 CONSTANTS, QUANTISE = "fpsim/elementwise/constants.py", "fpsim/elementwise/blocks/quantise.py"
 BLOCKS, SCALES = "fpsim/kernels/blocks/", "fpsim/elementwise/blocks/scales.py"
 
@@ -90,7 +91,7 @@ MUTANTS = [
           "pole = (y == 0.0) & (x != 0.0) & ~nonfinite", "pole = (y == 0.0) & ~nonfinite",
           "divide e5m2 RNE"),
     Named("every root is odd", ROUNDING + "to_odd.py",
-          "return _to_odd(bits, residual, as_bits(residual), 64)", "return bits | 1",
+          "return _to_odd(*root(x), width_of(x))", "return root(x)[0] | 1",
           "sqrt e5m2 RTO"),
     Named("the sign of a sum of zeros", ELEMENTWISE + "step.py",
           "(as_bits(a) | as_bits(b)) & sign, s)", "(as_bits(a) & as_bits(b)) & sign, s)",
@@ -130,7 +131,7 @@ MUTANTS = [
     Named("elements that do not saturate", BLOCKS + "encode.py",
           "code = umin(body, k.largest)", "code = body", "elements mxfp8 RNE"),
     Named("an element overflows late", BLOCKS + "encode.py",
-          "else (a >= k.over)", "else (a > k.over)", "elements mxfp6 RNE"),
+          "over = body > k.largest", "over = body > k.largest + 1", "elements mxfp6 RNE"),
     Named("integers with the sign of a float", BLOCKS + "encode.py",
           "negative = (none - code) & 0xFF if integers", "negative = code & 0xFF if integers",
           "elements mxint8 RNE"),
@@ -180,7 +181,10 @@ MUTANTS = [
           "convert binary16 RNE subnormals=flush_results"),
     Named("the smallest normal operand is flushed", ELEMENTWISE + "step.py",
           "(bits & ~sign) < rule.daz", "(bits & ~sign) <= rule.daz",
-          "convert bfloat16 RTZ subnormals=flush_both"),
+          "multiply e5m2 RNE subnormals=flush_both"),
+    Named("an infinity that saturates without flags", ELEMENTWISE + "special.py",
+          "flags = select(infinite, rule.infinite_flags, flags)",
+          "flags = select(infinite, zero, flags)", "convert e4m3fn RTP infinite_input=saturate"),
     Named("what overflows is positive", ELEMENTWISE + "step.py",
           "return positive ^ (t & (positive ^ negative))", "return positive",
           "convert e4m3fn RNE overflow=saturate"),
@@ -197,10 +201,11 @@ MUTANTS = [
           ">> (width - tail))) & ~below", ">> (width - tail - 1))) & ~below",
           "store binary16 SR(8) normal"),
     Named("what overflows is not rare", ROUNDING + "store.py",
-          "((a - least) > (rule.largest - least)) & (a != 0)",
-          "((a - least) > (rule.largest - least + 1)) & (a != 0)", "store e5m2 SR(8) normal"),
-    Named("subnormal numbers are not rare", ROUNDING + "store.py",
-          "least = umax(rule.emin << (23", "least = umax(rule.emin - 1 << (23",
+          "return ((a - least) > (rule.largest - least))", "return ((a - least) > rule.largest)",
+          "store e5m2 SR(8) normal"),
+    Named("normal partials without a sign", ROUNDING + "store.py",
+          "round_random_normal(mode, bits ^ sign, word, low, rule, width_of(bits)) | sign",
+          "round_random_normal(mode, bits ^ sign, word, low, rule, width_of(bits))",
           "store e4m3 SR(8) normal"),
     Named("bfloat16 products of one operand", ELEMENTWISE + "step.py",
           "return as_bits(x * y), none", "return as_bits(x * x), none",
@@ -275,6 +280,27 @@ MUTANTS = [
           "largest sums of products by operation"),
     Named("parts rounded down", "fpsim/products/spread_sums.py",
           "length = -(-n // -(-n // PART))", "length = n // -(-n // PART)", "parts of a sum"),
+    Named("a sum cut away from zero", CUT, "bits - (against >> 31)",
+          "bits + (against >> 31)", "sum cut add bfloat16"),
+    Named("sums that lose a negative rest are whole", CUT, "cut = error != 0.0",
+          "cut = error > 0.0", "sum cut add bfloat16"),
+    Named("what a cut sum loses is not told", CUT, "select(cut, none + 1, none)",
+          "select(cut, none, none)", "sum cut add bfloat16"),
+    Named("a sum's other neighbour is made odd", ROUNDING + "to_odd.py",
+          "(rounded - (against >> (width - 1))) | 1", "(rounded + (against >> (width - 1))) | 1",
+          "sum to odd add bfloat16"),
+    Named("sums that lose a positive rest are whole", ROUNDING + "to_odd.py",
+          "error != 0.0, (rounded", "error < 0.0, (rounded", "sum to odd fma bfloat16"),
+    Named("an addend without its second factor", WINDOW, "cut(u * v * scale)", "cut(u * scale)",
+          "addend e5m2 window 27"),
+    Named("an addend of one operand", WINDOW, "cut(u * v * scale)", "cut(v * v * scale)",
+          "addend binary16 window 24"),
+    Named("an addend that is not scaled", WINDOW, "cut(u * v * scale)", "cut(u * v)",
+          "addend e4m3 window 27"),
+    Named("whole numbers without a sign", LANES,
+          'to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptosi(v, r.vector))',
+          'to_whole = unary(lambda a: a.of("u"), lambda b, v, a, r: b.fptoui(v, r.vector))',
+          "addend accumulator window 24"),
 ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("bitwuzla")
 
+from fpsim.judge.proofs.catalogue import theorems
 from tests.fpsim.judge.proofs.mutants import MUTANTS, outcome
 from tests.mutate import Tree
 from tests.tiers import pick
@@ -22,3 +23,9 @@ def test_a_mutant_is_refuted(tree, named):
     assert text.startswith("status 1\nREFUTED"), text
     assert "\n  confirmed: kernel " in text, text
     assert f"\n  fpsim verify proof '{named.theorem}' --at " in text, text
+
+
+def test_every_mutant_changes_one_place_and_names_a_theorem():
+    for named in MUTANTS:
+        assert named.mutant().after != named.before
+        assert named.theorem in theorems()
