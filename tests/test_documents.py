@@ -35,10 +35,15 @@ def test_the_semantics_page_has_the_sections_that_code_cites():
     assert len(answers()) >= 10
 
 
+#: Pages that a build of the site writes; it refuses links that lead nowhere itself.
+WRITTEN = ("gallery/index.md",)
+
+
 def test_files_that_documents_link_to_exist():
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / link).exists(), f"{document.name} links to {link}"
+            if link not in WRITTEN:
+                assert (document.parent / link).exists(), f"{document.name} links to {link}"
 
 
 DISTRIBUTED = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Quotients by binary32 numbers, for scales beyond the range of a format.
 
-Division kernels take any binary32 divisor; only where operands are flushed could one be read as 0.
+Narrow lanes hold quotients of two numbers of the format alone, so a divisor that the format does
+not have goes as binary64, whose lanes take any; where operands are flushed one could be read as 0.
 
 Source    docs/semantics.md §6 (unscaling).
 """
@@ -32,9 +33,16 @@ def quotient_operands(x: Carrier, divisor: float, settings: Settings) -> list[Ca
             f"divisor={divisor:g} is not a scale; use a positive number that is normal in binary32"
         )
     fmt = settings.format
+    lanes = x.dtype if _is_of(fmt, float(number)) else np.float64
     if settings.subnormals == "flush_both" and number < fmt.smallest_normal:
         x, number = _shifted(as_read(x, settings), number, fmt)
-    return [x, np.asarray(number, x.dtype)]
+    return [x, np.asarray(number, lanes)]
+
+
+def _is_of(fmt: Format, number: float) -> bool:
+    """Whether a positive number is one of the format's normal numbers."""
+    digits = math.ldexp(math.frexp(number)[0], fmt.precision)
+    return float(fmt.smallest_normal) <= number <= float(fmt.max) and digits == int(digits)
 
 
 def _shifted(x: Carrier, number: np.float32, fmt: Format) -> tuple[Carrier, np.float32]:

@@ -155,7 +155,14 @@ def test_the_bits_of_a_lane_are_those_of_the_processor(width):
         ("multiply", Settings(fp.Format.custom(5, 12)), 4, 32),
         ("multiply", Settings(fp.Format.custom(5, 13)), 4, 64),
         ("multiply", Settings(fp.BFLOAT16), 4, 64),
-        ("divide", Settings(fp.E4M3FN), 4, 64),
+        # What a quotient leaves of 12 digits, or of bfloat16's range, is not in the lanes.
+        ("divide", Settings(fp.E4M3FN), 4, 32),
+        ("divide", Settings(fp.BINARY16), 4, 32),
+        ("divide", Settings(fp.BINARY16), 8, 64),
+        ("divide", Settings(fp.Format.custom(5, 12)), 4, 64),
+        ("divide", Settings(fp.BFLOAT16), 4, 64),
+        ("sqrt", Settings(fp.BINARY16, fp.SR(13)), 4, 32),
+        ("sqrt", Settings(fp.BINARY16, fp.SR(14)), 4, 64),
         ("fma", Settings(fp.E4M3FN), 4, 64),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
+import fpsim as fp
 from fpsim.records.formats import BINARY16, BINARY32
 from ipu.learn.policy import Policy
 from ipu.run.restoring import (
@@ -52,9 +55,23 @@ def test_updates_are_widened_by_their_site():
 
 def test_control_sites_are_by_direction():
     moved = Restoring(moved=frozenset([PrecisionSite("fc", BACKWARD)]))
-    assert moved.moves("fc", "backward")
-    assert not moved.moves("fc", "forward")
-    assert not NOTHING_RESTORED.moves("fc", "backward")
+    assert moved.altering("fc", "backward") is nudged
+    assert moved.altering("fc", "forward") is None
+    assert NOTHING_RESTORED.altering("fc", "backward") is None
+
+
+def test_a_dose_rounds_what_its_sites_give_in_the_window_alone():
+    site = PrecisionSite("fc", FORWARD)
+    dosed = Restoring(frozenset([site]), steps=(2, 4), dose=fp.Format.custom(8, 3))
+    values = np.float32([1.1, -1.1, 1.125, 1e30])
+    assert dosed.altering("fc", "forward", 1) is None
+    assert dosed.altering("fc", "forward", 4) is None
+    assert dosed.altering("fc", "backward", 2) is None
+    assert dosed.altering("head", "forward", 2) is None
+    alter = dosed.altering("fc", "forward", 2)
+    # Three digits, ties to even: steps of 1/4 from 1 on.
+    assert alter(values, BINARY32)[:3].tolist() == [1.0, -1.0, 1.0]
+    assert alter(values, BINARY32)[3] == math.ldexp(round(1e30 / 2.0**97), 97)
 
 
 def test_every_second_number_moves_to_the_next_of_its_format():
