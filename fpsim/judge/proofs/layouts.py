@@ -86,18 +86,21 @@ def _source_of(slot: Word, sources: list[int]) -> Word:
 
 
 def _element(theory: Theory, name: str, wide: bool) -> tuple[Word, Word, Word, Word, list[Truth]]:
-    """An element of an operation: its number, its counter and the source of its random number."""
+    """An element of a call for two groups: number, counter and the source of its random number."""
     lane, slot = theory.variable(f"lane_{name}", 32), theory.variable(f"slot_{name}", 64)
     group = random_words.GROUP_WORD if wide else random_words.GROUP_HALF
     start = theory.variable(f"group_{name}", 64)
     slots = group // 16
     asked = _Asked(theory, lane)
-    asked.run(random_words.fill_words, _pointer(asked), 0, start * group, group, 0, 0, wide)
-    ((c0, c1),) = asked.counters
+    asked.run(random_words.fill_words, _pointer(asked), 0, start * group, 2 * group, 0, 0, wide)
+    (c0, c1), (d0, d1) = asked.counters
+    is_first = slot < slots
     number = start * group + slot * 16 + lane.extended(64)
     # 2**32 counters of a lane each; more elements than that no operation has.
-    fits = [lane < 16, slot < slots, start < 1 << 28]
-    return number, c0, c1, _source_of(slot, asked.sources()), fits
+    last = choose(is_first, theory.word(1 << 28, 64), theory.word((1 << 28) - 1, 64))
+    fits = [lane < 16, slot < 2 * slots, start < last]
+    counter = choose(is_first, c0, d0), choose(is_first, c1, d1)
+    return number, *counter, _source_of(slot, asked.sources()), fits
 
 
 def _elements_differ(wide: bool) -> SolverClaim:
@@ -126,8 +129,8 @@ def _drawn(wide: bool, point: Point) -> Finding:
     for name in "ij":
         first = point[f"group_{name}"] * group
         within = point[f"slot_{name}"] * 16 + point[f"lane_{name}"]
-        words = np.zeros(group, np.uint32)
-        _filling(wide)(words, first, group, np.uint64(0))
+        words = np.zeros(2 * group, np.uint32)
+        _filling(wide)(words, first, 2 * group, np.uint64(0))
         compiled_words.append(int(words[within]) >> (32 - r))
         defined.append(elementwise_word(0, 0, first + within, r) >> (32 - r))
     return Finding(*(" ".join(map(hex, numbers)) for numbers in (compiled_words, defined)))

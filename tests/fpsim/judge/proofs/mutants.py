@@ -115,6 +115,8 @@ MUTANTS = [
     Named("counters overlap", RANDOM + "words.py",
           "(first + i) // group * VECTOR_WIDTH", "(first + i) // group * (VECTOR_WIDTH - 1)",
           "philox elements whole words"),
+    Named("the second group of a call is the one before", RANDOM + "words.py",
+          "(first + i) // group", "(first - i) // group", "philox elements half words"),
     Named("low halves are not moved to the top", RANDOM + "words.py",
           "w0 << 16, w1 << 16, w2 << 16, w3 << 16", "w0, w1, w2, w3",
           "philox elements half words"),
