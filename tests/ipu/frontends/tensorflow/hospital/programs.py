@@ -215,7 +215,7 @@ ILLNESSES = {
         (_STAGE, "exp", "overflow|satur|largest"), optimiser=_ADAM,
         stage=_stage("e = tf.exp({a} * h * h + {a} * 0.5)",
                      "h = h + e / tf.reduce_sum(e, -1, keepdims=True)"),
-        sizes=("30.0", "40.0", "35.0"), well="1.0",
+        sizes=("30.0", "40.0", "35.0"), well="0.0",
     ),
     "long sum": Illness(
         (_STAGE, "add|sum", "absorb|unchanged|left"), optimiser=_ADAM,
