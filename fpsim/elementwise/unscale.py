@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.codes import is_held
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
@@ -33,16 +34,11 @@ def quotient_operands(x: Carrier, divisor: float, settings: Settings) -> list[Ca
             f"divisor={divisor:g} is not a scale; use a positive number that is normal in binary32"
         )
     fmt = settings.format
-    lanes = x.dtype if _is_of(fmt, float(number)) else np.float64
     if settings.subnormals == "flush_both" and number < fmt.smallest_normal:
         x, number = _shifted(as_read(x, settings), number, fmt)
-    return [x, np.asarray(number, lanes)]
-
-
-def _is_of(fmt: Format, number: float) -> bool:
-    """Whether a positive number is one of the format's normal numbers."""
-    digits = math.ldexp(math.frexp(number)[0], fmt.precision)
-    return float(fmt.smallest_normal) <= number <= float(fmt.max) and digits == int(digits)
+    elif x.dtype == np.float32 and is_held(np.asarray(number), fmt):
+        return [x, np.asarray(number)]
+    return [x, np.asarray(number, np.float64)]
 
 
 def _shifted(x: Carrier, number: np.float32, fmt: Format) -> tuple[Carrier, np.float32]:
