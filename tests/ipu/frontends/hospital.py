@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["BAR", "MIXED", "Illness", "sample"]
+from ipu.run.pages.page import headline
+
+__all__ = [
+    "BAR", "MIXED", "Illness", "check_healthy_programs", "check_remedies", "check_sentences",
+    "sample",
+]
 
 #: Parameters in binary32, results in binary16: what most users run.
 MIXED = "p=f32,c=f16,part=f32"
@@ -55,3 +61,53 @@ def sample(
             for number in range(len(illness.sizes)):
                 if full or (j == i % len(names) and number == i % len(illness.sizes)):
                     yield name, model, number
+
+
+#: Runs a program in a way; its report and advice.
+Run = Callable[[str, str], tuple[Any, Any]]
+#: The text of a program: model, illness, size of the cause, seed.
+Text = Callable[..., str]
+Row = tuple[str, str, int]
+
+
+def check_sentences(
+    illnesses: Mapping[str, Illness], rows: Iterable[Row], text_of: Text, run: Run
+) -> None:
+    """The first sentence names the cause in the share of the bar, and there is advice."""
+    missed, n_programs = [], 0
+    for name, model, number in rows:
+        illness = illnesses[name]
+        text = text_of(model, illness, illness.sizes[number], seed=number)
+        report, items = run(text, illness.policy)
+        n_programs += 1
+        if not illness.is_named_by(headline(report)) or not items:
+            missed.append((name, model, illness.sizes[number], headline(report)))
+    assert n_programs
+    assert len(missed) <= (1 - BAR) * n_programs, missed
+
+
+def check_healthy_programs(
+    healthy: Mapping[str, Illness], rows: Iterable[Row], text_of: Text, run: Run
+) -> None:
+    """They get no advice, and the first sentence says that they are well."""
+    for name, model, number in rows:
+        program = healthy[name]
+        report, items = run(
+            text_of(model, program, program.sizes[number], seed=number), program.policy
+        )
+        assert items == [], (name, model, headline(report))
+        assert program.is_named_by(headline(report)), (name, model, headline(report))
+
+
+def check_remedies(
+    illnesses: Mapping[str, Illness], rows: Iterable[Row], text_of: Text, run: Run
+) -> None:
+    """Without the cause, or in the way that is told, the same program is not ill of it."""
+    for name, model, number in rows:
+        illness = illnesses[name]
+        size = illness.well or illness.sizes[number]
+        policy = illness.policy if illness.well else illness.remedy
+        report, _ = run(text_of(model, illness, size, seed=number), policy)
+        sentence = headline(report)
+        is_healthy = sentence.startswith("No ") or not illness.is_named_by(sentence)
+        assert is_healthy, (name, model, sentence)

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+from functools import partial
 
-from ipu.run.pages.page import headline
 from ipu.run.ways import Way
-from tests.ipu.frontends.hospital import BAR, sample
+from tests.ipu.frontends.hospital import (
+    check_healthy_programs,
+    check_remedies,
+    check_sentences,
+    sample,
+)
 from tests.ipu.frontends.tensorflow.framework import tf
 from tests.ipu.frontends.tensorflow.hospital.programs import (
     HEALTHY,
@@ -49,32 +54,12 @@ def run_of(tmp_path, text, policy):
 
 def test_first_sentences_name_the_cause(tmp_path):
     assert tf.executing_eagerly()
-    missed, programs = [], rows(ILLNESSES)
-    for name, model, number in programs:
-        illness = ILLNESSES[name]
-        text = program_text(model, illness, illness.sizes[number], seed=number)
-        report, items = run_of(tmp_path, text, illness.policy)
-        if not illness.is_named_by(headline(report)) or not items:
-            missed.append((name, model, illness.sizes[number], headline(report)))
-    assert len(missed) <= (1 - BAR) * len(programs), missed
+    check_sentences(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))
 
 
 def test_healthy_programs_get_no_advice(tmp_path):
-    for name, model, number in rows(HEALTHY):
-        healthy = HEALTHY[name]
-        text = program_text(model, healthy, healthy.sizes[number], seed=number)
-        report, items = run_of(tmp_path, text, healthy.policy)
-        assert items == [], (name, model, headline(report))
-        assert healthy.is_named_by(headline(report)), (name, model, headline(report))
+    check_healthy_programs(HEALTHY, rows(HEALTHY), program_text, partial(run_of, tmp_path))
 
 
 def test_the_remedy_is_what_heals(tmp_path):
-    """Without the cause, or in the way that is told, the same program is not ill of it."""
-    for name, model, number in rows(ILLNESSES):
-        illness = ILLNESSES[name]
-        size = illness.well or illness.sizes[number]
-        policy = illness.policy if illness.well else illness.remedy
-        report, _ = run_of(tmp_path, program_text(model, illness, size, seed=number), policy)
-        sentence = headline(report)
-        is_healthy = sentence.startswith("No ") or not illness.is_named_by(sentence)
-        assert is_healthy, (name, model, sentence)
+    check_remedies(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))

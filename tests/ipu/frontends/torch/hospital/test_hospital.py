@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,12 @@ from fpsim.torch import machine  # noqa: E402
 from ipu.frontends.torch.program import run_program  # noqa: E402
 from ipu.run.pages.page import headline  # noqa: E402
 from ipu.run.ways import Way  # noqa: E402
-from tests.ipu.frontends.hospital import BAR, sample  # noqa: E402
+from tests.ipu.frontends.hospital import (  # noqa: E402
+    check_healthy_programs,
+    check_remedies,
+    check_sentences,
+    sample,
+)
 from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
     HEALTHY,
     ILLNESSES,
@@ -43,38 +49,21 @@ def run_of(tmp_path, text, policy, seed=0):
     return report, run.advice(report).items
 
 
+def rows(illnesses):
+    """Names of illnesses and models, and which size of the cause."""
+    return sample(illnesses, MODELS, reaches)
+
+
 def test_first_sentences_name_the_cause(tmp_path):
-    missed = []
-    rows = list(sample(ILLNESSES, MODELS, reaches))
-    for name, model, number in rows:
-        illness = ILLNESSES[name]
-        text = program_text(model, illness, illness.sizes[number], seed=number)
-        report, items = run_of(tmp_path, text, illness.policy)
-        if not illness.is_named_by(headline(report)) or not items:
-            missed.append((name, model, illness.sizes[number], headline(report)))
-    assert len(missed) <= (1 - BAR) * len(rows), missed
+    check_sentences(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))
 
 
 def test_healthy_programs_get_no_advice(tmp_path):
-    for name, model, number in sample(HEALTHY, MODELS, reaches):
-        healthy = HEALTHY[name]
-        text = program_text(model, healthy, healthy.sizes[number], seed=number)
-        report, items = run_of(tmp_path, text, healthy.policy)
-        assert items == [], (name, model, headline(report))
-        assert healthy.is_named_by(headline(report)), (name, model, headline(report))
+    check_healthy_programs(HEALTHY, rows(HEALTHY), program_text, partial(run_of, tmp_path))
 
 
 def test_the_remedy_is_what_heals(tmp_path):
-    """Without the cause, or in the way that is told, the same program is not ill of it."""
-    for name, model, number in sample(ILLNESSES, MODELS, reaches):
-        illness = ILLNESSES[name]
-        size = illness.well or illness.sizes[number]
-        policy = illness.policy if illness.well else illness.remedy
-        text = program_text(model, illness, size, seed=number)
-        report, _ = run_of(tmp_path, text, policy)
-        sentence = headline(report)
-        is_healthy = sentence.startswith("No ") or not illness.is_named_by(sentence)
-        assert is_healthy, (name, model, sentence)
+    check_remedies(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["eps", "swallowed updates"])
