@@ -96,6 +96,19 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
 
 
 @needs_tensorflow
+def test_values_in_binary64_are_told_and_stand_on_the_page(tmp_path, capsys):
+    program, out = tmp_path / "program.py", tmp_path / "out"
+    program.write_text(f"import tensorflow as tf\ntf.random.set_seed(1)\n{PIPELINE}")
+    assert main(["tf", "--policy", "fp16", "--shadow", "1", "--report", str(out), str(program)]) == 0
+    shadow = json.loads((out / "report.json").read_text())["shadow"]
+    assert [row["step"] for row in shadow["losses"]] == [0] * 4  # a loss for each micro-batch
+    assert all(abs(row["machine"] / row["shadow"] - 1) < 0.01 for row in shadow["losses"])
+    assert {"dense", "dense_1"} <= {row["layer"] for row in shadow["layers"]}
+    assert "shadow in binary64 of 1 steps: error born by layer" in capsys.readouterr().err
+    assert "<h2>Beside binary64</h2>" in (out / "index.html").read_text()
+
+
+@needs_tensorflow
 def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(PIPELINE)
@@ -115,6 +128,8 @@ def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
      (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9"),
      (["--reference", "--sr"], "leave --policy and --sr out"),
      (["--reference", "--policy", "fp16"], "leave --policy and --sr out"),
+     (["--reference", "--shadow", "1"], "leave reports out"), (["--shadow", "0"], "shadow"),
+     (["--shadow", "1", "--compare", "fp32,fp16"], "leave --compare out"),
      (["--nosuch"], "No such option")],
 )
 def test_bad_options_are_one_line(tmp_path, capsys, options, message):
