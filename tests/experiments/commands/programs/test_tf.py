@@ -122,8 +122,9 @@ def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
 @needs_tensorflow
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--policy", "none"], "none"), (["--policy", "fp16+scale=4"], "fpsim torch alone"),
-     (["--compare", "fp16+scale=8"], "fpsim torch alone"), (["--compare", ""], "one way at least"),
+    [(["--policy", "none"], "none"), (["--policy", "fp16+cache=mxfp8"], "torch alone"),
+     (["--compare", "fp16+cache=mxfp8"], "torch alone"), (["--compare", ""], "one way at least"),
+     (["--policy", "fp16+scale=3"], "not a power of two"),
      (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
      (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9"),
      (["--reference", "--sr"], "leave --policy and --sr out"),
