@@ -69,8 +69,9 @@ def tree_sums(
     >>> from fpsim.records.formats import BINARY16
     >>> trees = AdditionTrees(np.array([[0, 1]]), np.array([[0, 1, -1]]), 1, np.array([[0, 2, 0]]))
     >>> x = np.float32([1, 2048])
-    >>> tree_sums([x, np.ones_like(x)], trees, Settings(BINARY16), [0], [0])
-    (array([   2., 2048.], dtype=float32), [1])
+    >>> total, flags = tree_sums([x, np.ones_like(x)], trees, Settings(BINARY16), [0], [0])
+    >>> total.tolist(), flags
+    ([2.0, 2048.0], [1])
     """
     ready = [np.ascontiguousarray(x) for x in summands]
     inputs = np.array([x.__array_interface__["data"][0] for x in ready], np.int64)
