@@ -17,13 +17,14 @@ from fpsim.array import Array
 from fpsim.elementwise.tree_sums import AdditionTrees, has_tree_sums, tree_sums
 from fpsim.records.types import Carrier
 from ipu.learn.address import OPERATIONS, Numbering, Region, address
+from ipu.machine.vector import operation_loops
 from ipu.ops.in_one_call import may_join
 from ipu.plan.orders import Addition, Order, Ring, additions, leaves, parts
 
 __all__ = ["sum_in_one_call"]
 
 
-class _Layout(NamedTuple):
+class _ChunkTrees(NamedTuple):
     """The trees of a tensor's chunks, and of each part its chunk and its elements."""
 
     trees: AdditionTrees
@@ -57,7 +58,7 @@ def sum_in_one_call(
         [sources[chunk].seed for chunk in layout.chunks],
         [bases[chunk] + chunk * replicas for chunk in layout.chunks],
     )
-    cycles, elements = cores[0].loops["add"]
+    cycles, elements = operation_loops(first.format)["add"]
     for chunk, size, raised in zip(layout.chunks, layout.sizes, flags, strict=True):
         cores[chunk].raise_flags(raised)
         devices[chunk].vector_cycles += (replicas - 1) * cycles * -(-size // elements)
@@ -69,7 +70,7 @@ def sum_in_one_call(
 @lru_cache(maxsize=64)
 def _layout(
     order: Order | str, replicas: int, n: int, n_bytes: int, ring: Ring | str
-) -> _Layout:
+) -> _ChunkTrees:
     """Of the trees of `ipu.plan.orders.parts`, which have one shape."""
     ranges = parts(order, replicas, n, n_bytes, ring)
     shape = ranges[0].tree
@@ -77,9 +78,8 @@ def _layout(
     rows, n_rooms = _in_rooms(additions(shape), leaves(shape))
     places = [(part.start, part.stop, part.start - part.chunk * part.size) for part in ranges]
     trees = AdditionTrees(at_leaves, np.array(rows), n_rooms, np.array(places))
-    return _Layout(
-        trees, tuple(part.chunk for part in ranges), tuple(part.stop - part.start for part in ranges)
-    )
+    sizes = tuple(part.stop - part.start for part in ranges)
+    return _ChunkTrees(trees, tuple(part.chunk for part in ranges), sizes)
 
 
 def _in_rooms(

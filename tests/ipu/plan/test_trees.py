@@ -20,7 +20,8 @@ ORDERS = [order.value for order in Order]
 def tensors_on(devices, n, fmt):
     """Some near the largest finite number, some subnormal, some equal but for the sign."""
     rng = np.random.default_rng(n)
-    values = rng.standard_normal((len(devices), n)) * 2.0 ** rng.integers(-26, 15, (len(devices), n))
+    shape = len(devices), n
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-26, 15, shape)
     values[1::2, ::5] = -values[: len(devices) // 2 * 2 : 2, ::5]
     values[:, 1::7] = np.sign(values[:, 1::7]) * float(BINARY16.max) * 0.75
     return [device.from_host(row, fmt) for device, row in zip(devices, values, strict=True)]
