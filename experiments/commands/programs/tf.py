@@ -122,7 +122,7 @@ def command(
             nudged() if nudge else nullcontext()
         ), (perturbed() if perturb else nullcontext()):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        DigestOptions(digest, keep, sketch), shadow, count=count or shadow is not None)
+                        DigestOptions(digest, keep, sketch), shadow, count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -152,6 +152,7 @@ def _run(
     from ipu.run.patterns import PatternError
 
     keep_freed_memory()
+    count = count or shadow is not None
     is_tf1 = choices.pop("tf1")
     choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():

@@ -3,8 +3,8 @@
 A composite is a PyFunc node marked with the name of its kernel. The machine runs the kernel.
 TensorFlow by itself, outside of the machine, runs the same rule on a device of the host: in
 binary32, or binary64 for tensors of that type, with IEEE's subnormals and without status. So a
-shadow (`reports.shadowing`) follows it, as the mark `rule` says. What a rule saves for its gradient goes from one node to the other in an output of its own, which
-TensorFlow leaves at zero.
+shadow (`reports.shadowing`) follows it, as the mark `rule` says. What a rule saves for its gradient
+goes from one node to the other in an output of its own, which TensorFlow leaves at zero.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
 def test_values_in_binary64_are_told_and_stand_on_the_page(tmp_path, capsys):
     program, out = tmp_path / "program.py", tmp_path / "out"
     program.write_text(f"import tensorflow as tf\ntf.random.set_seed(1)\n{PIPELINE}")
-    assert main(["tf", "--policy", "fp16", "--shadow", "1", "--report", str(out), str(program)]) == 0
+    options = ["--policy", "fp16", "--shadow", "1", "--report", str(out)]
+    assert main(["tf", *options, str(program)]) == 0
     shadow = json.loads((out / "report.json").read_text())["shadow"]
     assert [row["step"] for row in shadow["losses"]] == [0] * 4  # a loss for each micro-batch
     assert all(abs(row["machine"] / row["shadow"] - 1) < 0.01 for row in shadow["losses"])

@@ -53,13 +53,13 @@ def _const(site: NodeSite) -> Run:
 
 def constant_value(site: NodeSite) -> NDArray[Any]:
     """The numbers of a constant, with the changes of the program from outside."""
-    value = tf.make_ndarray(site.attr("value"))
+    value: NDArray[Any] = tf.make_ndarray(site.attr("value"))
     if site.fmt is None or value.ndim:
         return value
     factor = factor_of(site.node, site.machine.loss_scale)
     number = _replaced(site, float(value)) if factor is None else factor
     with np.errstate(over="ignore"):  # a scale beyond the largest number of a half
-        return value.dtype.type(number)
+        return np.asarray(number, value.dtype)
 
 
 def _replaced(site: NodeSite, value: float) -> float:

@@ -17,8 +17,8 @@ def strategy():
     return ipu.ipu_strategy.IPUStrategyV1()
 
 
-def gradient_in(policy, scale, own=1.0, dtype=tf.float32):
-    """The gradient of a mean of products, and the report; `own`: the program's loss scale."""
+def gradient_in(policy, scale, factor=1.0, dtype=tf.float32):
+    """The gradient of a mean of products, and the report; `factor`: the program's loss scale."""
     changes = Changes(loss_scale=scale)
     with machine(policy, count=True, unconfigured=True, changes=changes) as run:
         w = tf.Variable(tf.ones(8, dtype), name="net/w")
@@ -27,7 +27,7 @@ def gradient_in(policy, scale, own=1.0, dtype=tf.float32):
         def step(x):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(w * x)
-                root = loss if own == 1 else loss * tf.constant(own, dtype)
+                root = loss if factor == 1 else loss * tf.constant(factor, dtype)
             return loss, tape.gradient(root, w)
 
         loss, gradient = strategy().run(step, [tf.constant(X, dtype)])
@@ -54,10 +54,10 @@ def test_a_half_program_has_halves_again():
 
 
 def test_it_multiplies_the_scale_that_the_program_has():
-    loss, gradient, report = gradient_in("fp32", 1 / 16, own=64.0)
+    loss, gradient, report = gradient_in("fp32", 1 / 16, factor=64.0)
     assert report["losses"] == [loss]
     np.testing.assert_array_equal(gradient, gradient_in("fp32", 1.0)[1] * 64)
-    assert gradient_in("fp16", 1 / 16, own=64.0)[2]["loss_scale"]["present"] == 4.0
+    assert gradient_in("fp16", 1 / 16, factor=64.0)[2]["loss_scale"]["present"] == 4.0
 
 
 def test_a_keras_model_with_rows_of_an_embedding_trains_as_before():
