@@ -28,7 +28,7 @@ __all__ = ["losses_of", "noting_losses", "tracing"]
 
 
 @contextmanager
-def tracing(scale: float) -> Iterator[None]:
+def tracing(scale: float = 1.0) -> Iterator[None]:
     """Gradients that tapes build inside know their forward nodes; where they begin is noted.
 
     scale    of the run, at which gradients begin.
@@ -88,7 +88,7 @@ def losses_of(graph: Any) -> set[tuple[str, int]]:
 
 
 @contextmanager
-def noting_losses(scale: float) -> Iterator[None]:
+def noting_losses(scale: float = 1.0) -> Iterator[None]:
     """Where gradients begin that are built inside is noted, and they are scaled.
 
     scale    of the run; with 1 the graph is TensorFlow's.
