@@ -131,6 +131,16 @@ class PlaceClock(Clock):
         self._counts[self._place] = self.k - n
         self._number = None
 
+    @property
+    def has_drawn(self) -> bool:
+        """Whether a place of a step that runs has drawn."""
+        return any(k and p.direction not in ("evaluation", "other") for p, k in self._counts.items())
+
+    def go_on_at(self, k: int) -> None:
+        """So many stochastic operations of this place have been."""
+        self._counts[self._place] = k
+        self._number = None
+
     def forget(self) -> None:
         """No place has drawn yet: at the start of a step, whose number is another one."""
         self._counts.clear()
