@@ -131,10 +131,12 @@ class PlaceClock(Clock):
         self._counts[self._place] = self.k - n
         self._number = None
 
-    @property
-    def has_drawn(self) -> bool:
-        """Whether a place of a step that runs has drawn."""
-        return any(k and p.direction not in ("evaluation", "other") for p, k in self._counts.items())
+    def drawn(self) -> dict[tuple[object, ...], int]:
+        """Stochastic operations so far, by place without its step; none of evaluations."""
+        return {
+            place[1:]: k for place, k in self._counts.items()
+            if k and place.direction not in ("evaluation", "other")
+        }
 
     def go_on_at(self, k: int) -> None:
         """So many stochastic operations of this place have been."""

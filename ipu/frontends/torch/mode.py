@@ -136,7 +136,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
-            result = way.plan(args, kwargs or {})
+            if program.capture is None:
+                result = way.plan(args, kwargs or {})
+            else:
+                with program.capture.inside():
+                    result = way.plan(args, kwargs or {})
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:
@@ -151,7 +155,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if program.capture is not None:
             program.capture.operation(
                 func, way.plan, args, kwargs or {}, result, is_view=way.is_view,
-                is_copied=way.is_copying and program.is_outside,
+                is_copied=way.is_copying and program.is_outside, is_update=is_update,
             )
         return result
 

@@ -331,8 +331,6 @@ class Session(Run):
 
     def updated(self, args: Any, kwargs: Any, result: Any) -> None:
         """An operation that is part of an update without an optimiser is done."""
-        if self.capture is not None:
-            self.capture.refuse("the step updates tensors by operations that are no optimiser's")
         self.layers.is_updating = False
         self._may_have_stepped = True
         if not self.layers.stack:
@@ -542,8 +540,11 @@ class Session(Run):
 
     @property
     def may_have_stepped(self) -> bool:
-        """Whether gradients or parameters may have changed since the last end of a step."""
-        return self._may_have_stepped
+        """Whether the next forward operation may be one behind the end of a step.
+
+        With an optimiser of torch steps end where it says so.
+        """
+        return self._may_have_stepped and not (self._has_optimiser or self._optimisers)
 
     def captured(self, step: Callable[..., Any], check: int = 50) -> CapturedStep:
         """A step of the program, replayed without its Python once two in a row were alike.

@@ -148,7 +148,7 @@ class CapturedStep:
             return "another mode of torch is on"
         layers.leave_backward()
         has_begun = layers.micro_batch or layers.stack or layers.in_update
-        if has_begun or session.may_have_stepped or session.clock.has_drawn:
+        if has_begun or session.may_have_stepped:
             return "a part of the step has been computed before"
         return ""
 
@@ -186,6 +186,8 @@ class CapturedStep:
                 return f"shape, format or kind of a tensor of shape {list(outside.tensor.shape)}"
         if any(storage_of(x) in tape.storages for x in tensors):
             return "who shares memory with an argument"
+        if self._session.clock.drawn() != tape.start_counts:
+            return "what was computed before the step"
         if tuple(leaf.grad is not None for leaf in tape.leaves) != tape.had_gradients:
             return "which parameters have gradients"
         return ""

@@ -34,6 +34,8 @@ _LIBRARIES -= {"__main__"}
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 #: More places than that are not looked at before every step.
 _MOST = 60_000
+#: Elements of an array of numpy that are looked at.
+_FEW = 64
 
 
 class WatchedPlaces(NamedTuple):
@@ -127,6 +129,8 @@ class PythonState:
             return
         elif isinstance(value, _GENERATORS):
             self.refusal = f"the step may draw from {path}, which replay cannot follow"
+        elif isinstance(value, np.ndarray):
+            self._array(path, value)
         elif hasattr(type(value), "__next__"):
             self.refusal = f"the step may take from the iterator {path}; take before it, as argument"
         elif isinstance(value, (types.FunctionType, types.MethodType, partial)):
@@ -149,7 +153,12 @@ class PythonState:
         names = ("_backward_hooks", "_post_accumulate_grad_hooks", "requires_grad", "__dict__")
         self._watch(path, lambda: [getattr(x, name, None) for name in names], names)
 
-    def _dict(self, path: str, value: dict[Any, Any], names: Any = None) -> None:
+    def _array(self, path: str, x: np.ndarray[Any, Any]) -> None:
+        if x.size > _FEW or x.dtype.hasobject:
+            self.refusal = f"the step may read the array {path}; give it tensors, as arguments"
+        self._watch(path, lambda: [x.tobytes()], [f"{path} (its numbers)"])
+
+    def _dict(self, path: str, value: dict[Any, Any]) -> None:
         names = [str(key) if isinstance(key, (str, int)) else "…" for key in value]
         self._watch(path, value.values, names)
         if value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,8 +24,11 @@ from ipu.frontends.torch.capture.tape import (
     Tape,
     UpdateEntry,
 )
+from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.layers import Where
-from ipu.frontends.torch.values import FORMATS, Memory, TensorMap
+from ipu.frontends.torch.roots import Roots
+from ipu.frontends.torch.values import FORMATS, Memory
+from ipu.run.places import PlaceClock
 
 __all__ = ["StepRecording", "facts_of", "storage_of"]
 
@@ -33,6 +37,8 @@ _FEW = 64
 #: Methods by which a program reads numbers of a tensor without an operation.
 _READERS = ("numpy", "tolist", "__array__", "__dlpack__")
 _READING = frozenset({"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"})
+#: Modules of torch that bring back the state of a generator.
+_RESTORING = ("torch.utils.checkpoint", "torch.random")
 _DIRECTIONS = ("forward", "backward", "optimizer")
 _DATA_DEPENDENT = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
@@ -41,8 +47,9 @@ class RecordedSession(Protocol):
     """What a recording asks of a session."""
 
     memory: Memory
-    roots: Any
-    gradients: Any
+    clock: PlaceClock
+    roots: Roots
+    gradients: Gradients
 
 
 def storage_of(x: torch.Tensor) -> int:
@@ -77,7 +84,8 @@ class StepRecording:
         self._names: Counter[str] = Counter()
         self.entries: list[Entry] = []
         self.calls: list[CalledPlace] = []
-        self._outside: list[tuple[torch.Tensor, bool]] = []
+        self._outside: list[OutsideTensor] = []
+        self._start_counts = session.clock.drawn()
         for i, leaf in enumerate(self._leaves):
             if leaf.grad is not None:
                 self._know(leaf.grad, Slot("gradient", i))
@@ -102,7 +110,9 @@ class StepRecording:
         slot = self._known(x)
         if slot is None:
             slot = Slot("outside", len(self._outside))
-            self._outside.append((x, is_constant and x.numel() <= _FEW))
+            few = is_constant and x.numel() <= _FEW
+            # Of a constant a copy is kept: torch counts who holds a tensor.
+            self._outside.append(OutsideTensor(x.clone() if few else x, (), few))
             self._know(x, slot)
         return slot
 
@@ -150,7 +160,7 @@ class StepRecording:
 
     def operation(
         self, overload: Any, plan: Any, args: Any, kwargs: Any, result: Any, *,
-        is_view: bool, is_copied: bool,
+        is_view: bool, is_copied: bool, is_update: bool,
     ) -> None:
         """An operation has run."""
         if self._depth:
@@ -170,7 +180,8 @@ class StepRecording:
         operands = self._operands(tuple(args), is_constant=is_lifted)
         options = self._operands(dict(kwargs))
         self.entries.append(OperationEntry(
-            overload, plan, operands, options, self._results(result), is_view, is_copied
+            overload, plan, operands, options, self._results(result), is_view, is_copied,
+            is_update,
         ))
 
     def event(self, kind: str, *operands: Any) -> None:
@@ -227,8 +238,9 @@ class StepRecording:
             _replace(stack, roots, "root_gradient", self._root)
             _replace(stack, gradients, "receive", self._receive)
             _replace(stack, torch.autograd, "grad", self._refusing("torch.autograd.grad"))
-            for name in ("manual_seed", "seed", "set_rng_state"):
+            for name in ("manual_seed", "seed"):
                 _replace(stack, torch, name, self._refusing(f"torch.{name}"))
+            _replace(stack, torch, "set_rng_state", self._restoring)
             for name in _READERS:
                 _replace(stack, torch.Tensor, name, self._reading)
             yield
@@ -282,6 +294,18 @@ class StepRecording:
 
         return replaced
 
+    def _restoring(self, set_rng_state: Callable[[Any], None]) -> Callable[[Any], None]:
+        """A checkpointed region draws as it did before; where nothing was drawn that changes nothing."""
+        def restoring(state: torch.Tensor) -> None:
+            caller = sys._getframe(1).f_globals.get("__name__")
+            with _disable_current_modes():
+                is_same = torch.equal(state, torch.get_rng_state())
+            if not is_same or caller not in _RESTORING:
+                self.refuse("the step calls torch.set_rng_state, as a checkpoint with dropout does")
+            set_rng_state(state)
+
+        return restoring
+
     def _reading(self, method: Any) -> Any:
         def read(x: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._depth and torch._C._len_torch_dispatch_stack():
@@ -298,16 +322,18 @@ class StepRecording:
         returned = self._returned(result)
         with _disable_current_modes():
             outside = [
-                OutsideTensor(x, facts_of(x, self._memory), is_constant)
-                for x, is_constant in self._outside
+                row._replace(facts=facts_of(row.tensor, self._memory)) for row in self._outside
             ]
-            storages = frozenset(storage_of(x) for x, _ in self._outside)
+            storages = frozenset(
+                storage_of(row.tensor) for row in self._outside if not row.is_constant
+            )
         if storages & self._storages:
             self.refuse("an argument of the step has memory that the step reaches in another way")
         gradients = [self._gradient(leaf) for leaf in self._leaves]
         return Tape(
             self.entries, self.calls, outside, self._leaves, gradients, returned, storages,
             self._had_gradients, self._n_arguments, self._n_results, self._names,
+            self._start_counts,
         )
 
     def _returned(self, value: Any) -> Any:

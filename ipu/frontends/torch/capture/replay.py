@@ -43,6 +43,7 @@ class ReplayedSession(Protocol):
     step_rows: StepRows
     replay: StepReplay | None
 
+    def updated(self, args: Any, kwargs: Any, result: Any) -> None: ...
     def start_backward(self) -> None: ...
     def end_backward(self) -> None: ...
     def start_update(self, optimiser: torch.optim.Optimizer) -> None: ...
@@ -64,6 +65,7 @@ class StepReplay:
             self._starts[kind] = sum(sizes[before] for before in self._starts)
         self._before: list[Any] = [outside.tensor for outside in tape.outside]
         self._before += [None] * (sum(sizes.values()) - len(self._before))
+        self._constants = [i for i, outside in enumerate(tape.outside) if outside.is_constant]
         self._values = self._before
         self._actions = self._planned(tape)
         self._uncomputed = tape.uncomputed()
@@ -107,18 +109,21 @@ class StepReplay:
         fill, kwargs = self._filling(entry.args), entry.kwargs
         if entry.is_view and not slots_of(kwargs):
             return lambda: store(overload(*fill(), **kwargs))
+        if entry.is_update or entry.is_copied:
+            return lambda: store(self._told(entry))
         if slots_of(kwargs):
             return lambda: store(plan(fill(), self._fill(kwargs)))
-        if not entry.is_copied:
-            return lambda: store(plan(fill(), dict(kwargs)))
+        return lambda: store(plan(fill(), dict(kwargs)))
 
-        def copy() -> None:
-            arguments = fill()
-            result = plan(arguments, dict(kwargs))
-            self._session.gradients.copied(arguments[0], result)
-            store(result)
-
-        return copy
+    def _told(self, entry: OperationEntry) -> Any:
+        """The result of a copy or of a part of an update, of which the session is told."""
+        args, kwargs = self._fill(entry.args), self._fill(entry.kwargs)
+        result = entry.plan(args, kwargs)
+        if entry.is_update:
+            self._session.updated(args, kwargs, result)
+        else:
+            self._session.gradients.copied(args[0], result)
+        return result
 
     def _filling(self, args: tuple[Any, ...]) -> Callable[[], tuple[Any, ...]]:
         """Arguments with the values of now."""
@@ -216,6 +221,8 @@ class StepReplay:
                 _disable_current_modes(), torch._C._AutoDispatchBelowAutograd(),
                 torch._C.DisableTorchFunctionSubclass(), _without_gradients(),
             ):
+                for i in self._constants:
+                    values[i] = values[i].clone()
                 for action, ends in self._actions:
                     action()
                     for number in ends:

@@ -49,6 +49,7 @@ class OperationEntry(NamedTuple):
     plan        what runs it.
     is_view     it gives a view: nothing is computed, and formats go with the memory.
     is_copied   a copy outside of modules, which may be one of a parameter.
+    is_update   it belongs to an update without an optimiser.
     """
 
     overload: Any
@@ -58,6 +59,7 @@ class OperationEntry(NamedTuple):
     result: Any
     is_view: bool
     is_copied: bool
+    is_update: bool
 
 
 class EventEntry(NamedTuple):
@@ -97,7 +99,7 @@ Entry = OperationEntry | EventEntry | UpdateEntry
 class OutsideTensor(NamedTuple):
     """A tensor that the step finds, and what is as it was when it is replayed.
 
-    is_constant    made anew in each step from Python's numbers.
+    is_constant    made anew in each step from Python's numbers; `tensor` is a copy then.
     """
 
     tensor: torch.Tensor
@@ -111,6 +113,7 @@ class Tape(NamedTuple):
     calls       places, in the order in which operations ask for theirs.
     had_gradients  of which leaves, before the step.
     names       for torch's profiler, by the overload that gives them.
+    start_counts  stochastic operations by place, before the step.
     gradients   leaves, and the value that each has as its gradient after the step.
     returned    what the step gives back.
     """
@@ -126,6 +129,7 @@ class Tape(NamedTuple):
     n_arguments: int
     n_results: int
     names: Counter[str]
+    start_counts: Mapping[tuple[Any, ...], int]
 
     @property
     def declared(self) -> set[int]:
@@ -191,6 +195,7 @@ def difference(first: Tape, second: Tape) -> str:
     for one, other, what in (
         (first.gradients, second.gradients, "gradients that it leaves"),
         (first.returned, second.returned, "result"),
+        (first.start_counts, second.start_counts, "operations before"),
         (first.had_gradients, second.had_gradients, "gradients before"),
     ):
         if not _is_equal(one, other):
@@ -238,8 +243,9 @@ def _is_equal(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, OperationEntry):
         return _is_equal(
-            (one.overload, one.args, one.kwargs, one.result, one.is_copied),
-            (other.overload, other.args, other.kwargs, other.result, other.is_copied),
+            (one.overload, one.args, one.kwargs, one.result, one.is_copied, one.is_update),
+            (other.overload, other.args, other.kwargs, other.result, other.is_copied,
+             other.is_update),
         )
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(_is_equal, one, other))
