@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ipu.frontends.torch.layers import Where
 
@@ -263,4 +264,5 @@ def _is_same_outside(one: OutsideTensor, other: OutsideTensor) -> bool:
         return True
     if not (one.is_constant and other.is_constant) or one.facts[:3] != other.facts[:3]:
         return False
-    return one.tensor.numpy().tobytes() == other.tensor.numpy().tobytes()
+    with _disable_current_modes():
+        return bool(one.tensor.numpy().tobytes() == other.tensor.numpy().tobytes())
