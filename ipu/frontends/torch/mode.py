@@ -139,8 +139,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if program.capture is None:
                 result = way.plan(args, kwargs or {})
             else:
-                with program.capture.inside():
-                    result = way.plan(args, kwargs or {})
+                result = self._noted(program.capture, way, args, kwargs or {}, is_update)
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:
@@ -152,11 +151,19 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             raise raised from None
         if account.noted == noted and _is_float(result):
             account.native(str(func))
-        if program.capture is not None:
-            program.capture.operation(
-                func, way.plan, args, kwargs or {}, result, is_view=way.is_view,
-                is_copied=way.is_copying and program.is_outside, is_update=is_update,
-            )
+        return result
+
+    def _noted(
+        self, capture: StepRecording, way: ResolvedOverload, args: Any, kwargs: Any,
+        is_update: bool,
+    ) -> Any:
+        """The result of an operation of a step that is captured."""
+        with capture.inside():
+            result = way.plan(args, kwargs)
+        capture.operation(
+            way.overload, way.plan, args, kwargs, result, is_view=way.is_view,
+            is_copied=way.is_copying and self._program.is_outside, is_update=is_update,
+        )
         return result
 
     def _stopped(self, error: Exception, func: Any, args: Any, kwargs: Any) -> Exception:

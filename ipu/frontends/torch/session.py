@@ -549,11 +549,12 @@ class Session(Run):
     def captured(self, step: Callable[..., Any], check: int = 50) -> CapturedStep:
         """A step of the program, replayed without its Python once two in a row were alike.
 
-        The step takes its batch as arguments, ends with the step of an optimiser of torch.optim, and
-        returns tensors, which have no graph when it was replayed. Values, flags, counts and random
-        bits are those of the step as it is. Learning rates and other numbers of parameter groups are
-        read in every step. What replay cannot follow runs eagerly, and `reason` says why: numbers of
-        tensors that Python reads, schedulers inside of the step, attributes that it sets.
+        The step takes its batch as arguments, ends with the step of an optimiser of torch.optim,
+        and returns tensors, which have no graph when it was replayed. Values, flags, counts and
+        random bits are those of the step as it is. Learning rates and other numbers of parameter
+        groups are read in every step. What replay cannot follow runs eagerly, and `reason` says
+        why: numbers of tensors that Python reads, schedulers inside of the step, attributes that
+        it sets.
 
         check    every so many steps one runs eagerly and is compared with what was captured.
 

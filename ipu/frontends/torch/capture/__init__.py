@@ -1,1 +1,1 @@
-"""Captured steps: a step of a program whose operations are noted, and run again without its Python."""
+"""Captured steps: operations of a step are noted, and run again without the program's Python."""

@@ -1,9 +1,9 @@
 """A captured step: it runs eagerly until two steps in a row are alike, and is replayed then.
 
-Replay runs the operations below autograd in their order, with the formats, the flags and the random
-bits of an eager step: modules, autograd and torch.optim are left out, all that rounds is not. Before
-each replay all that the step reaches in Python is looked at (`reachable`). What a tape cannot hold is
-refused with a sentence, and runs eagerly for ever.
+Replay runs the operations below autograd in their order, with the formats, the flags and the
+random bits of an eager step: modules, autograd and torch.optim are left out, all that rounds is
+not. Before each replay all that the step reaches in Python is looked at (`reachable`). What a tape
+cannot hold is refused with a sentence, and runs eagerly.
 
 Source    docs/semantics.md §2 (named addresses).
 """
@@ -17,19 +17,20 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch.utils import _pytree as pytree
 
-from fpsim.records.formats import Format
 from ipu.frontends.torch.capture.reachable import PythonState
-from ipu.frontends.torch.capture.recording import StepRecording, facts_of, storage_of
-from ipu.frontends.torch.capture.replay import StepReplay
+from ipu.frontends.torch.capture.recording import (
+    RecordedSession,
+    StepRecording,
+    facts_of,
+    storage_of,
+)
+from ipu.frontends.torch.capture.replay import ReplayedSession, StepReplay
 from ipu.frontends.torch.capture.tape import Tape, difference
-from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.shadowing import Shadowing
-from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
 from ipu.run.changes import NONE
 from ipu.run.options import RunOptions
-from ipu.run.places import PlaceClock
 
 __all__ = ["CapturedStep"]
 
@@ -39,18 +40,14 @@ _TRIES = 4
 _KEPT = 16
 
 
-class CapturingSession(Protocol):
+class CapturingSession(RecordedSession, ReplayedSession, Protocol):
     """What a captured step asks of a session."""
 
     device: Device
     options: RunOptions
-    memory: Memory
-    layers: Layers
-    clock: PlaceClock
     replicas: Alone
     shadowing: Shadowing | None
     capture: StepRecording | None
-    replay: StepReplay | None
 
     @property
     def is_open(self) -> bool: ...

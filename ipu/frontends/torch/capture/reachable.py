@@ -1,10 +1,10 @@
 """All that a function of the program reaches in Python: what a captured step may depend on.
 
 From a function its closure, its defaults and the globals that it names are followed, then the
-attributes of objects, items of lists and dicts, classes and functions of the program. Numbers, texts
-and identities of objects are remembered. What Python computes from them is the same again as long as
-nothing of it has changed. Numbers inside of tensors do not belong to it, nor what torch, numpy and
-Python's own library hold.
+attributes of objects, items of lists and dicts, classes and functions of the program. Numbers,
+texts and identities of objects are remembered. What Python computes from them is the same again as
+long as nothing of it has changed. Numbers inside of tensors do not belong to it, nor what torch,
+numpy and Python's own library hold.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PythonState:
         self._waiting: list[tuple[str, Any]] = [("", function)]
         hooks = vars(torch.nn.modules.module)
         for name in [name for name in hooks if name.startswith("_global_") and "hooks" in name]:
-            self._waiting.append((f"torch.nn.modules.module.{name}", hooks[name]))
+            self._hooks(f"torch.nn.modules.module.{name}", hooks[name])
         while self._waiting and not self.refusal:
             path, value = self._waiting.pop()
             if id(value) not in self._objects:
@@ -122,6 +122,15 @@ class PythonState:
             if value is not _MISSING and not isinstance(value, _PLAIN)
         ]
 
+    def _hooks(self, path: str, hooks: Any) -> None:
+        """Hooks of all modules, but for those of a session."""
+        def read() -> list[Any]:
+            owners = ((hook, getattr(hook, "__self__", hook)) for hook in hooks.values())
+            return [h for h, owner in owners if not _is_of_laboratory(type(owner).__module__)]
+
+        if isinstance(hooks, dict):
+            self._watch(path, read, range(len(read())))
+
     def _follow(self, path: str, value: Any) -> None:
         if isinstance(value, torch.Tensor):
             self._tensor(path, value)
@@ -132,7 +141,7 @@ class PythonState:
         elif isinstance(value, np.ndarray):
             self._array(path, value)
         elif hasattr(type(value), "__next__"):
-            self.refusal = f"the step may take from the iterator {path}; take before it, as argument"
+            self.refusal = f"the step may take from the iterator {path}; give it what comes next"
         elif isinstance(value, (types.FunctionType, types.MethodType, partial)):
             self._function(path, value)
         elif isinstance(value, types.ModuleType):
@@ -141,9 +150,7 @@ class PythonState:
             self._class(path, value)
         elif isinstance(value, dict):
             self._dict(path, value)
-        elif isinstance(value, (list, tuple)):
-            self._watch(path, partial(tuple, value), range(len(value)))
-        elif isinstance(value, (set, frozenset)):
+        elif isinstance(value, (list, tuple, set, frozenset)):
             self._watch(path, partial(tuple, value), range(len(value)))
         else:
             self._object(path, value)
@@ -186,10 +193,11 @@ class PythonState:
         self._watch("", lambda: [scope.get(name, _MISSING) for name in names], names)
         for name in names:
             module = scope.get(name)
-            if isinstance(module, types.ModuleType) and not _is_of_library(module.__name__):
-                if id(module) not in self._objects:
-                    self._objects[id(module)] = module
-                    self._names(vars(module), names)
+            if not isinstance(module, types.ModuleType) or id(module) in self._objects:
+                continue
+            if not _is_of_library(module.__name__):
+                self._objects[id(module)] = module
+                self._names(vars(module), names)
 
     def _class(self, path: str, value: type) -> None:
         if _is_of_library(value.__module__):

@@ -30,7 +30,7 @@ from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.values import FORMATS, Memory
 from ipu.run.places import PlaceClock
 
-__all__ = ["StepRecording", "facts_of", "storage_of"]
+__all__ = ["RecordedSession", "StepRecording", "facts_of", "storage_of"]
 
 #: Elements of a tensor that Python's numbers may have made.
 _FEW = 64
@@ -206,12 +206,12 @@ class StepRecording:
 
     def _sources(self, parameters: Sequence[Any], options: Mapping[str, Any], row: Any) -> Any:
         """Of the numbers of an update: keys of the parameter group that has them."""
-        group = next(
+        group: dict[str, Any] = next(
             (group for optimiser in self._optimisers() for group in optimiser.param_groups
-             if any(p is parameters[0] for p in group["params"])), None,
+             if any(p is parameters[0] for p in group["params"])), {},
         )
         sources: dict[str, tuple[dict[str, Any], str, int | None]] = {}
-        for name in row.numbers if group is not None else ():
+        for name in row.numbers:
             is_beta = name in ("beta1", "beta2") and "betas" in group
             key, item = ("betas", int(name[-1]) - 1) if is_beta else (name, None)
             value = group.get(key)
@@ -230,7 +230,7 @@ class StepRecording:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Losses, first gradients and leaves of backward passes are noted; so is what reads numbers."""
+        """Losses, first gradients, leaves of backward passes and readers of numbers are noted."""
         roots, gradients = self._session.roots, self._session.gradients
         drawn = _random_states()
         with ExitStack() as stack:
@@ -295,7 +295,7 @@ class StepRecording:
         return replaced
 
     def _restoring(self, set_rng_state: Callable[[Any], None]) -> Callable[[Any], None]:
-        """A checkpointed region draws as it did before; where nothing was drawn that changes nothing."""
+        """A checkpointed region draws as before; if it draws nothing, that changes nothing."""
         def restoring(state: torch.Tensor) -> None:
             caller = sys._getframe(1).f_globals.get("__name__")
             with _disable_current_modes():

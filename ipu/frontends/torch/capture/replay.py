@@ -27,7 +27,7 @@ from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.updates import StepRows
 from ipu.run.account import Account
 
-__all__ = ["StepReplay"]
+__all__ = ["ReplayedSession", "StepReplay"]
 
 Action = Callable[[], None]
 

@@ -181,24 +181,32 @@ def difference(first: Tape, second: Tape) -> str:
             return f"operation {i} {words}"
     if len(first.entries) != len(second.entries):
         return f"one step has {len(first.entries)} operations, the next {len(second.entries)}"
-    for one, other in zip(first.calls, second.calls, strict=False):
-        if one != other:
-            return f"{one.operation} stands at {one[1:]} in one step, at {other[1:]} in the next"
+    for call, next_call in zip(first.calls, second.calls, strict=False):
+        if call != next_call:
+            return (
+                f"{call.operation} stands at {call[1:]} in one step, at {next_call[1:]} in the next"
+            )
     if len(first.calls) != len(second.calls):
         return "operations stand at other places in the next step"
-    for one, other in zip(first.outside, second.outside, strict=False):
-        if not _is_same_outside(one, other):
-            shape = list(one.tensor.shape)
+    for tensor, next_tensor in zip(first.outside, second.outside, strict=False):
+        if not _is_same_outside(tensor, next_tensor):
+            shape = list(tensor.tensor.shape)
             return (
                 f"a tensor of shape {shape} that the step reads is another one in the next step; "
                 "give it as an argument"
             )
-    for one, other, what in (
+    return _difference_of_ends(first, second)
+
+
+def _difference_of_ends(first: Tape, second: Tape) -> str:
+    """Of what two steps begin with and leave behind."""
+    pairs: tuple[tuple[Any, Any, str], ...] = (
         (first.gradients, second.gradients, "gradients that it leaves"),
         (first.returned, second.returned, "result"),
         (first.start_counts, second.start_counts, "operations before"),
         (first.had_gradients, second.had_gradients, "gradients before"),
-    ):
+    )
+    for one, other, what in pairs:
         if not _is_equal(one, other):
             return f"the {what} of the step are others in the next step: {one} and {other}"
     is_same = len(first.leaves) == len(second.leaves) and all(
