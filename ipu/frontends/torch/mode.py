@@ -136,10 +136,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
-            if program.capture is None:
-                result = way.plan(args, kwargs or {})
-            else:
-                result = self._noted(program.capture, way, args, kwargs or {}, is_update)
+            result = self._computed(way, args, kwargs or {}, is_update)
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:
@@ -153,11 +150,11 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             account.native(str(func))
         return result
 
-    def _noted(
-        self, capture: StepRecording, way: ResolvedOverload, args: Any, kwargs: Any,
-        is_update: bool,
-    ) -> Any:
-        """The result of an operation of a step that is captured."""
+    def _computed(self, way: ResolvedOverload, args: Any, kwargs: Any, is_update: bool) -> Any:
+        """The result of an operation, which is noted in a step that is captured."""
+        capture = self._program.capture
+        if capture is None:
+            return way.plan(args, kwargs)
         with capture.inside():
             result = way.plan(args, kwargs)
         capture.operation(

@@ -25,7 +25,7 @@ from ipu.frontends.torch.capture.recording import (
     storage_of,
 )
 from ipu.frontends.torch.capture.replay import ReplayedSession, StepReplay
-from ipu.frontends.torch.capture.tape import Tape, difference
+from ipu.frontends.torch.capture.tape import StepTape, difference
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.machine.device import Device
@@ -59,7 +59,7 @@ class _Ready(NamedTuple):
     """A step that can be replayed, and what it depends on."""
 
     replay: StepReplay
-    tape: Tape
+    tape: StepTape
     state: PythonState
     control: Any
     modes: tuple[Any, ...]
@@ -69,7 +69,7 @@ class _CapturedArguments:
     """What is known of steps with arguments alike."""
 
     def __init__(self) -> None:
-        self.before: Tape | None = None
+        self.before: StepTape | None = None
         self.ready: _Ready | None = None
         self.n_failed = 0
         self.n_since_check = 0
@@ -208,7 +208,7 @@ class CapturedStep:
 
     def _noted(
         self, tensors: Sequence[torch.Tensor], args: Any, kwargs: Any
-    ) -> tuple[Any, Tape, PythonState, str]:
+    ) -> tuple[Any, StepTape, PythonState, str]:
         """What the step gives, its tape, what it depends on, and why it cannot be replayed."""
         state = PythonState(self._step)
         leaves = [x for x in state.tensors if x.is_leaf and x.requires_grad]

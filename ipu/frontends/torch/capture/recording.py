@@ -21,7 +21,7 @@ from ipu.frontends.torch.capture.tape import (
     OperationEntry,
     OutsideTensor,
     Slot,
-    Tape,
+    StepTape,
     UpdateEntry,
 )
 from ipu.frontends.torch.gradients import Gradients
@@ -214,7 +214,7 @@ class StepRecording:
         for name in row.numbers:
             is_beta = name in ("beta1", "beta2") and "betas" in group
             key, item = ("betas", int(name[-1]) - 1) if is_beta else (name, None)
-            value = group.get(key)
+            value: Any = group.get(key)
             value = value if item is None or value is None else value[item]
             if isinstance(value, (int, float)) and repr(value) == repr(options[name]):
                 sources[name] = group, key, item
@@ -317,7 +317,7 @@ class StepRecording:
 
         return read
 
-    def finished(self, result: Any) -> Tape:
+    def finished(self, result: Any) -> StepTape:
         """The step as a tape; `result` is what it gave."""
         returned = self._returned(result)
         with _disable_current_modes():
@@ -330,7 +330,7 @@ class StepRecording:
         if storages & self._storages:
             self.refuse("an argument of the step has memory that the step reaches in another way")
         gradients = [self._gradient(leaf) for leaf in self._leaves]
-        return Tape(
+        return StepTape(
             self.entries, self.calls, outside, self._leaves, gradients, returned, storages,
             self._had_gradients, self._n_arguments, self._n_results, self._names,
             self._start_counts,
@@ -361,6 +361,7 @@ def _replace(stack: ExitStack, owner: Any, name: str, change: Callable[[Any], An
     stack.callback(*((setattr, owner, name, before) if has_own else (delattr, owner, name)))
 
 
-def _random_states() -> tuple[Any, bytes]:
+def _random_states() -> tuple[Any, ...]:
     # numpy's state is part of what is compared, though nothing here draws from it.
-    return random.getstate(), np.random.get_state()[1].tobytes()  # noqa: NPY002
+    state: Any = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), state[1].tobytes(), state[2:]

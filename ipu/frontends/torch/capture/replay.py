@@ -15,7 +15,7 @@ from ipu.frontends.torch.capture.tape import (
     EventEntry,
     OperationEntry,
     Slot,
-    Tape,
+    StepTape,
     UpdateEntry,
     filled,
     slots_of,
@@ -52,7 +52,7 @@ class ReplayedSession(Protocol):
 class StepReplay:
     """One tape on one session."""
 
-    def __init__(self, session: ReplayedSession, tape: Tape) -> None:
+    def __init__(self, session: ReplayedSession, tape: StepTape) -> None:
         self._session, self._tape = session, tape
         self._calls: Iterator[CalledPlace] = iter(())
         sizes = {
@@ -79,7 +79,7 @@ class StepReplay:
     def _fill(self, template: Any) -> Any:
         return filled(template, self._value)
 
-    def _planned(self, tape: Tape) -> list[tuple[Action, tuple[int, ...]]]:
+    def _planned(self, tape: StepTape) -> list[tuple[Action, tuple[int, ...]]]:
         """What runs, and numbers of the values that nothing reads afterwards."""
         last: dict[int, int] = {}
         for i, entry in enumerate(tape.entries):

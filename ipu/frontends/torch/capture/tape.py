@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ipu.frontends.torch.layers import Where
 
 __all__ = [
-    "CalledPlace", "EventEntry", "OperationEntry", "OutsideTensor", "Slot", "Tape", "UpdateEntry",
+    "CalledPlace", "EventEntry", "OperationEntry", "OutsideTensor", "Slot", "StepTape", "UpdateEntry",
     "difference", "filled", "slots_of",
 ]
 
@@ -108,7 +108,7 @@ class OutsideTensor(NamedTuple):
     is_constant: bool
 
 
-class Tape(NamedTuple):
+class StepTape(NamedTuple):
     """A step.
 
     calls       places, in the order in which operations ask for theirs.
@@ -174,7 +174,7 @@ def slots_of(template: Any) -> list[Slot]:
 # Two tapes --------------------------------------------------------------------------------------
 
 
-def difference(first: Tape, second: Tape) -> str:
+def difference(first: StepTape, second: StepTape) -> str:
     """What is not the same in two steps, as a sentence; "" where one replays the other."""
     for i, (one, other) in enumerate(zip(first.entries, second.entries, strict=False)):
         if words := _difference_of_entries(one, other):
@@ -198,7 +198,7 @@ def difference(first: Tape, second: Tape) -> str:
     return _difference_of_ends(first, second)
 
 
-def _difference_of_ends(first: Tape, second: Tape) -> str:
+def _difference_of_ends(first: StepTape, second: StepTape) -> str:
     """Of what two steps begin with and leave behind."""
     pairs: tuple[tuple[Any, Any, str], ...] = (
         (first.gradients, second.gradients, "gradients that it leaves"),

@@ -641,6 +641,14 @@ def _random_of_python(capture):
     return [net], [optimiser], [replayed(x).detach() for x in _batches()]
 
 
+@program("numpy.random")
+def _random_of_numpy(capture):
+    net, optimiser = _parts()
+    step = _step_of(net, optimiser, lambda x: net(x) if np.random.rand() < 2 else x)  # noqa: NPY002
+    replayed = capture(step)
+    return [net], [optimiser], [replayed(x).detach() for x in _batches()]
+
+
 @program("torch.manual_seed")
 def _seed_in_the_step(capture):
     net, optimiser = _parts()
