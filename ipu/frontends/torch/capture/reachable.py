@@ -76,10 +76,10 @@ class PythonState:
     refusal    why a step with this function cannot be replayed; "" where nothing is against it.
 
     >>> scale = [2.0]
-    >>> state = PythonState(lambda x: scale[0] * x)
+    >>> state = PythonState(partial(map, abs, scale))
     >>> scale[0] = 3.0
     >>> state.change()
-    'scale.0'
+    'args.1.0'
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -176,7 +176,8 @@ class PythonState:
             self._waiting += [(path, value.__self__), (path, value.__func__)]
             return
         if isinstance(value, partial):
-            self._watch(path, lambda: (value.func, value.args, value.keywords), ("", "", ""))
+            names = ("func", "args", "keywords")
+            self._watch(path, lambda: [getattr(value, name) for name in names], names)
             return
         if _is_of_library(value.__module__):
             return

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ipu.frontends.torch.layers import Where
 
 __all__ = [
-    "CalledPlace", "EventEntry", "OperationEntry", "OutsideTensor", "Slot", "StepTape", "UpdateEntry",
-    "difference", "filled", "slots_of",
+    "CalledPlace", "EventEntry", "OperationEntry", "OutsideTensor", "Slot", "StepTape",
+    "UpdateEntry", "difference", "filled", "slots_of",
 ]
 
 
