@@ -26,9 +26,8 @@ from ipu.ops.primitive import OperationCost, Primitive
 from ipu.ops.saved import Reading, is_packing, memory, packed
 
 __all__ = [
-    "OperationCost", "Primitive", "TapeNode", "Tensor", "Watch", "contributions", "gradients",
-    "inlet",
-    "nodes", "pull_back", "saved_bytes", "total_cost",
+    "OperationCost", "Primitive", "Rule", "TapeNode", "Tensor", "Watch", "contributions",
+    "gradients", "inlet", "nodes", "pull_back", "saved_bytes", "total_cost",
 ]
 
 _numbers = itertools.count()
@@ -83,6 +82,21 @@ class TapeNode(NamedTuple):
     stochastic: bool
     cost: OperationCost
     number: int
+
+
+class Rule(NamedTuple):
+    """A rule of a row that was computed; `Device.watch` is called with it and its result.
+
+    argument    whose gradient it is; None: the forward rule.
+    operands    of the forward rule; of a backward rule the gradient.
+    saved       by the forward rule.
+    """
+
+    primitive: Primitive
+    argument: int | None
+    operands: Sequence[Array]
+    saved: Sequence[Any]
+    options: dict[str, Any]
 
 
 #: watch(operation that the gradient came through, gradient), called for each backward rule.
@@ -156,7 +170,7 @@ class Tensor:
             list_operation(listing, device.tensor or name, primitive.name, arrays, options)
         output, saved = primitive.forward(device, *arrays, **options)
         if device.watch is not None:
-            device.watch(primitive, output, arrays)
+            device.watch(Rule(primitive, None, arrays, saved, dict(options)), output)
         result = Tensor(output, device, name)
         if is_taped:
             for passing in primitive.passing:
@@ -419,7 +433,8 @@ def _pull_back(
 ) -> None:
     """The backward rules of a node: their results join those of `leaves`, and sums in `reached`."""
     saved = Reading(node.saved)
-    for origin, vjp in zip(node.inputs, node.primitive.vjps, strict=True):
+    pairs = zip(node.inputs, node.primitive.vjps, strict=True)
+    for argument, (origin, vjp) in enumerate(pairs):
         is_variable = isinstance(origin, Tensor)
         if vjp is None or (isinstance(origin, Tensor) and not origin.needs_gradient):
             continue
@@ -427,7 +442,8 @@ def _pull_back(
         device.puts_off = is_variable
         summand = vjp(device, gradient, saved, **node.options)
         if device.watch is not None:
-            device.watch(node.primitive, summand, (gradient,))
+            device.watch(
+                Rule(node.primitive, argument, (gradient,), saved, node.options), summand)
         if watch is not None:
             watch(node, summand)
         key = id(origin)

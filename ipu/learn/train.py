@@ -259,6 +259,8 @@ class Trainer:
         """
         self._note_signature("step", x, labels)
         self._find_order(x)
+        if self.run is not None:
+            self.run.begin_step(x, labels)
         scale, statistic = self.loss_scale, self.loss_scale.statistic(SCOPE)
         for worker in self.workers:
             worker.numbering.begin()

@@ -49,6 +49,9 @@ class TrainingRun(Protocol):
     def attach(self, training: Any) -> None:
         """This training computes on the device; its first worker tells of losses."""
 
+    def begin_step(self, x: Any, labels: Any) -> None:
+        """A step of a batch begins."""
+
     def note_update(self, update: Update) -> None:
         """A variable takes a step."""
 

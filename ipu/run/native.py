@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import fpsim
 from fpsim.array import Array
@@ -20,16 +21,17 @@ from ipu.learn.address import Region
 from ipu.learn.loss_scale import LossScale, Scaling, StaticLossScale
 from ipu.learn.optim import Optimizer, Update
 from ipu.learn.policy import FP32, LayerPolicies, PolicyLike
+from ipu.learn.tensor import Rule
 from ipu.learn.train import Trainer, device_partials
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.machine.target import Target
 from ipu.ops.functions import HOST
-from ipu.ops.primitive import Primitive
 from ipu.run.account import fit, split_name
 from ipu.run.changes import NONE, Changes
 from ipu.run.format_policies import FormatPolicy
 from ipu.run.lines import user_line
+from ipu.run.lockstep import Lockstep
 from ipu.run.options import RunOptions
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument, formats_of
@@ -42,6 +44,7 @@ from ipu.run.restoring import (
     Restoring,
 )
 from ipu.run.run import OperationEvent, Run, Step
+from ipu.run.shadow import Shadow
 from ipu.run.ways import Way
 
 __all__ = ["NativeRun", "machine"]
@@ -63,8 +66,6 @@ class NativeRun(Run):
     trains, and returns the losses or None. Initial values and random bits follow `run.seed`.
     """
 
-    has_shadows = False
-
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         if any(isinstance(policy, FormatPolicy) for policy in self.policy.all):
@@ -82,6 +83,8 @@ class NativeRun(Run):
         ))
         self._training: Trainer | None = None
         self._steps = 0
+        #: The same training in binary64, where it is asked for.
+        self._lockstep: Lockstep | None = None
         #: Updates of the step that runs, which may still be stopped.
         self._updates: list[Update] = []
 
@@ -153,6 +156,18 @@ class NativeRun(Run):
         training.worker.note_loss = self.note_loss
         self.device.watch = self._note_result
 
+    def shadow(self, steps: int = 1) -> Shadow:
+        """Train in binary64 beside the next steps; it moves no bit (`ipu.run.lockstep`).
+
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
+                  RuntimeError in a training.
+        """
+        if self._training is not None:
+            raise RuntimeError("shadow(steps) is asked for before a Trainer takes the run")
+        account = super().shadow(steps)
+        self._lockstep = Lockstep(account, self.user_line, self.seed)
+        return account
+
     def user_line(self) -> str:
         """The line that calls a layer, an operation or a step of the training."""
         return user_line()
@@ -165,12 +180,21 @@ class NativeRun(Run):
         micro_batch = cell if region in (Region.BATCH, Region.ACCUMULATE) else 0
         return Place(number >> 40, micro_batch, 0, *split_name(self.device.counted_as))
 
-    def _note_result(self, row: Primitive, array: Array, operands: Sequence[Array]) -> None:
-        """A row of the table, or its gradient, has this result, of these operands."""
+    def begin_step(self, x: ArrayLike | Array, labels: Any) -> None:
+        """A step of a batch begins."""
+        assert self._training is not None
+        if self._lockstep is not None and self._lockstep.is_on:
+            self._lockstep.begin_step(self._training, x, labels)
+
+    def _note_result(self, rule: Rule, array: Array) -> None:
+        """A row of the table, or its gradient, has this result."""
+        row, operands = rule.primitive, rule.operands
         kind = "exact" if row.unit == "none" else "host" if row.name in HOST else "machine"
         alter = self.options.restoring.altering(*split_name(self.device.counted_as))
         if kind != "exact" and alter is not None:
             np.copyto(array.carrier, alter(array.carrier, array.format))
+        if self._lockstep is not None and self._lockstep.is_on:
+            self._lockstep.note(self.device.counted_as, rule, array)
         self.account.add(kind, row.name, array.size)
         if kind != "exact" and self.is_watched:
             self.result(self.device.counted_as, row.name, array, operands)
@@ -183,6 +207,8 @@ class NativeRun(Run):
         self._updates.clear()  # of a step that was stopped
         self.recorder.scale = self._training.loss_scale.value
         self.recorder.loss(self._training.steps, float(loss))
+        if self._lockstep is not None:
+            self._lockstep.note_loss(loss)
 
     def _note_parameters(self, variables: Sequence[Variable]) -> None:
         for variable in variables:
@@ -199,8 +225,10 @@ class NativeRun(Run):
         """A step is over."""
         training = self._training
         assert training is not None
+        if self._lockstep is not None and self._lockstep.is_on:
+            self._lockstep.end_step(training, self._updates)
         rule = training.loss_scale.optimizer(training.optimizer)
-        for variable, _, change, before, after in self._updates:
+        for variable, _, change, before, after, *_ in self._updates:
             self._note_constants(rule, rule.format or variable.dtype)
             self._show_update(variable, after)
             if not self.is_counting:
@@ -238,6 +266,8 @@ class NativeRun(Run):
         first_step    steps before, of a state that was restored, are in no count.
         """
         steps = 0 if self._training is None else self._training.steps
+        if self._lockstep is not None and self._lockstep.is_on and self._training is not None:
+            self._lockstep.finish(self._training)
         return {
             "steps": self._steps,
             "first_step": steps - self._steps,

@@ -34,7 +34,6 @@ class Replayed(Protocol):
     """What replaying asks of a run: `ipu.run.run.Run`."""
 
     options: RunOptions
-    has_shadows: bool
 
     def again(self, way: Way, seed: int, restoring: Restoring) -> Self: ...
     def shadow(self, steps: int) -> object: ...
@@ -59,7 +58,7 @@ def replaying(
         wide = way.changes.wide_states or restoring.widens_updates
         way = replace(way, changes=replace(way.changes, wide_states=wide))
         again = run.again(way, run.options.seed, restoring)
-        if has_shadow and again.has_shadows:
+        if has_shadow:
             again.shadow(steps)
         again.stop_after(steps)
         error = ""

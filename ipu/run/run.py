@@ -230,21 +230,13 @@ class Run(ABC):
 
     # Shadows --------------------------------------------------------------------------------
 
-    #: Whether values in binary64 can be carried beside the machine's.
-    has_shadows = True
-
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside those of the next steps; it moves no bit.
 
         The report then has `shadow`: errors born and inherited by operation (`ipu.run.shadow`).
 
-        Raises    TypeError for steps that are no whole number, ValueError for fewer than one;
-                  NotImplementedError of a training by `ipu.learn`.
+        Raises    TypeError for steps that are no whole number, ValueError for fewer than one.
         """
-        if not self.has_shadows:
-            raise NotImplementedError(
-                "trainings by ipu.learn have no shadow; train with policy=\"f64\" on "
-                "target=\"reference\" beside them")
         self._shadow = Shadow(check_shadow_steps(steps), self.user_line)
         return self._shadow
 

@@ -66,13 +66,18 @@ class Step(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A variable's step: the exact intention of the rule and the values before and after."""
+    """A variable's step: the exact intention of the rule and the values before and after.
+
+    gradient, slots    that the rule was given.
+    """
 
     variable: Variable
     direction: Array
     change: Array
     before: Array
     after: Array
+    gradient: Array
+    slots: tuple[Array, ...]
 
 
 class Observer(Protocol):
@@ -209,7 +214,8 @@ class Optimizer(ABC):
             new.append((variable, values))
             if observe is not None:
                 updates.append(
-                    Update(variable, step.direction, step.change, variable.array, values)
+                    Update(variable, step.direction, step.change, variable.array, values,
+                           gradient, before)
                 )
             del step  # what only observers read is as large as the variables
         if together is not None:

@@ -1,0 +1,251 @@
+"""Shadows of a training by `ipu.learn`: the same training in binary64, step by step beside it.
+
+A twin of the Trainer trains on target="reference", from the machine's first values, with the
+batches as the machine took them, its random bits, its loss scale, and its choice of steps that are skipped.
+Both compute the same rows in the same order, so result number k of a step has the twin's number k
+for its shadow. What an operation's rounding added: its row once more, in binary64, of the machine's
+operands (`ipu.run.shadow`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpsim.array import Array
+from fpsim.records.formats import BINARY64, Format
+from fpsim.state.processor import usual_arithmetic_in
+from ipu import ops
+from ipu.learn.loss_scale import LossScale, Scaling, StaticLossScale
+from ipu.learn.loss_scale.scaling import as_loss_scale
+from ipu.learn.optim import Update
+from ipu.learn.tensor import Rule
+from ipu.learn.train import Trainer
+from ipu.learn.variables import Variable
+from ipu.machine.device import Device
+from ipu.run.account import split_name
+from ipu.run.shadow import Shadow, motion
+
+__all__ = ["Lockstep"]
+
+Numbers = NDArray[np.float64]
+Key = tuple[str, str, str]
+
+
+class _Result(NamedTuple):
+    """A result of the machine.
+
+    value    when it was computed: a later operation may write into its memory.
+    local    the row in binary64, of the same operands; None: it rounds nothing.
+    """
+
+    key: Key
+    array: Array
+    value: Numbers
+    operands: Sequence[Array]
+    local: Numbers | None
+    line: str
+
+
+@usual_arithmetic_in("begin_step", "note", "end_step", "finish")
+class Lockstep:
+    """The twin of a training.
+
+    account    is told of errors, choices, losses and motions.
+    line       FILE:LINE of the user's program that runs now.
+    seed       of the machine's random bits.
+    """
+
+    def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
+        self.account, self._line, self._seed = account, line, seed
+        self._reference = Device("reference")
+        self._twin: Trainer | None = None
+        self._left = account.steps
+        self._batch: tuple[Any, Any] = ((), ())
+        self._results: list[_Result] = []
+        #: Values of results of this step, by the array's id.
+        self._values: dict[int, Numbers] = {}
+        self._losses: list[float] = []
+        #: Variables, and slots, before the first step; of a training that begins there are none.
+        self._variables: dict[str, Array] = {}
+        self._slots: dict[str, tuple[Array, ...]] = {}
+        #: By name: a variable's values at first, machine and shadow.
+        self._first: dict[str, tuple[Numbers, Numbers]] = {}
+        #: Of the step that runs.
+        self._scale: LossScale = as_loss_scale(None)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether further steps are followed."""
+        return self._left > 0
+
+    # The machine ----------------------------------------------------------------------------
+
+    def begin_step(self, training: Trainer, x: ArrayLike | Array, labels: Any) -> None:
+        """A step begins; what a step before it left that was stopped is forgotten."""
+        self._forget()
+        if type(training) is not Trainer:
+            self._left = 0
+            self.account.rejoined(type(training).__name__, "trains by a plan, in its order")
+            return
+        if self._twin is None:
+            self._variables = {n: v.array for n, v in training.variables.items()}
+            self._slots = dict(training.slots)
+        fmt, device = training.policy.default.activations, Device(training.device.target)
+        batch = device.cast(x, fmt) if isinstance(x, Array) else device.from_host(x, fmt)
+        self._batch, scale = (_wide(batch), labels), training.loss_scale
+        self._scale = StaticLossScale(scale.value) if isinstance(scale, Scaling) else scale
+
+    def note(self, name: str, rule: Rule, array: Array) -> None:
+        """The machine has a result of a layer and direction."""
+        key: Key = (*split_name(name), rule.primitive.name)
+        try:
+            local = None if rule.primitive.unit == "none" else self._again(rule)
+        except (TypeError, ValueError, NotImplementedError) as problem:
+            self.account.rejoined(key[2], str(problem).partition("\n")[0][:80])
+            local = None
+        value = self._values[id(array)] = _wide(array)
+        self._results.append(_Result(key, array, value, rule.operands, local, self._line()))
+
+    def note_loss(self, loss: Array) -> None:
+        """A backward pass of the machine begins."""
+        self._losses.append(float(loss))
+
+    # Both -----------------------------------------------------------------------------------
+
+    def end_step(self, training: Trainer, updates: Sequence[Update]) -> None:
+        """The machine has made a step: the twin makes it too."""
+        step = training.steps - 1
+        twin = self._twin
+        if twin is None:
+            twin = self._twin = self._made(training, updates)
+        shadows: list[Numbers] = []
+        losses: list[float] = []
+        after: list[Update] = []
+        twin.device.watch = lambda rule, array: shadows.append(_wide(array))
+        twin.worker.note_loss = lambda loss: losses.append(float(loss))
+        twin.observe = after.append
+        twin.worker.numbering.step, twin.loss_scale = step, self._scale
+        before = {n: v.array for n, v in twin.variables.items()}, dict(twin.slots)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            twin.step(*self._batch)
+        if not training.applied:  # its loss scale skipped the step
+            for name, variable in twin.variables.items():
+                variable.array = before[0][name]
+            twin.worker.slots = before[1]
+        for machine, shadow in zip(self._losses, losses, strict=True):
+            self.account.loss(step, machine, shadow)
+        self._compare(step, shadows)
+        self._compare_updates(training, updates, after)
+        self._forget()
+        self._left -= 1
+        if not self._left:
+            self.finish(training)
+
+    def _made(self, training: Trainer, updates: Sequence[Update]) -> Trainer:
+        """The twin, with the values that the machine's training had at first."""
+        accumulation = training.accumulation
+        if accumulation is not None:
+            accumulation = replace(accumulation, dtype=BINARY64)
+        twin = Trainer(
+            training.model, replace(training.optimizer, format=BINARY64), policy="fp64",
+            target="reference", accumulation=accumulation, seed=self._seed, check_memory=False,
+        )
+        twin.forward(self._batch[0])
+        values = {u.variable.name: u.before for u in updates} | self._variables
+        for name, variable in twin.variables.items():
+            if name in values or variable.trainable:
+                first = values.get(name, training.variables[name].array)
+                variable.array = self._entered(first)
+            self._first[name] = (_wide(variable.array), _wide(variable.array))
+        twin.worker.slots = {
+            name: tuple(map(self._entered, arrays)) for name, arrays in self._slots.items()
+        }
+        return twin
+
+    def _entered(self, x: Array) -> Array:
+        return self._reference.from_host(_wide(x), BINARY64)
+
+    def _forget(self) -> None:
+        self._results, self._values, self._losses = [], {}, []
+
+    def _again(self, rule: Rule) -> Numbers:
+        """A rule in binary64, of the machine's operands; a mask that was drawn is the machine's."""
+
+        def there(x: Any) -> Any:
+            if isinstance(x, Array):
+                value = self._values.get(id(x))
+                return self._reference.from_host(_wide(x) if value is None else value, BINARY64)
+            if isinstance(x, Format):
+                return BINARY64
+            if isinstance(x, tuple):
+                items = map(there, x)
+                return type(x)._make(items) if hasattr(x, "_make") else tuple(items)
+            return x
+
+        row, operands = rule.primitive, [there(x) for x in rule.operands]
+        options = {name: there(value) for name, value in rule.options.items()}
+        if rule.argument is not None or row is ops.dropout:
+            saved = tuple(there(x) for x in rule.saved)
+            argument = rule.argument or 0
+            return _wide(row.pull(argument, self._reference, operands[0], saved, **options))
+        return _wide(row.forward(self._reference, *operands, **options)[0])
+
+    def _compare(self, step: int, shadows: Sequence[Numbers]) -> None:
+        if [x.array.shape for x in self._results] != [x.shape for x in shadows]:
+            self.account.rejoined("step", "in binary64 the model computes other operations")
+            return
+        errors: dict[int, float] = {}
+        for result, far in zip(self._results, shadows, strict=True):
+            error = max((errors.get(id(x), 0.0) for x in result.operands), default=0.0)
+            self.account.line = lambda line=result.line: line  # type: ignore[misc]
+            if result.local is not None:
+                machine, shadow = result.value, far
+                error = self.account.compared(result.key, machine, result.local, shadow, error)
+                if result.key[2] == "relu" and result.key[1] != "backward":
+                    differing = int(np.count_nonzero((machine > 0) != (shadow > 0)))
+                    self.account.branched(result.key, step, differing, machine.size)
+            errors[id(result.array)] = error
+
+    def _compare_updates(
+        self, training: Trainer, updates: Sequence[Update], after: Sequence[Update]
+    ) -> None:
+        rule = training.loss_scale.optimizer(training.optimizer)
+        wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
+        self.account.line = self._line
+        for update, far in zip(updates, after, strict=training.applied):
+            if not training.applied:
+                return
+            local = wide.rule(
+                self._reference, self._entered(update.before), self._entered(update.gradient),
+                tuple(map(self._entered, update.slots)), wide.rate,
+            )
+            key = split_name(update.variable.layer)[0], "optimizer", type(rule).__name__
+            self.account.compared(
+                key, _wide(update.after), _wide(local.values), _wide(far.after), 0.0)
+
+    def finish(self, training: Trainer) -> None:
+        """What moved is told; the twin is gone."""
+        twin, steps = self._twin, self.account.steps - self._left
+        self._left, self._twin = 0, None
+        for name, (machine, shadow) in self._first.items() if twin else ():
+            assert twin is not None
+            variable: Variable = training.variables[name]
+            ends = _wide(variable.array), _wide(twin.variables[name].array)
+            how = motion((machine.ravel(), ends[0].ravel()), (shadow.ravel(), ends[1].ravel()))
+            if how is not None and steps >= min(2, self.account.steps):
+                layer = split_name(variable.layer)[0] if variable.trainable else ""
+                self.account.moved(
+                    layer, machine.shape, how, line=self._line(), steps=steps, is_state=False,
+                    operation=f"update of {variable.name}")
+
+
+def _wide(x: Array) -> Numbers:
+    """A copy in binary64."""
+    return np.array(x.carrier, np.float64)
