@@ -15,7 +15,7 @@ Source    docs/semantics.md §2 (numbering), §5 (units), §6 (registers, primit
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from operator import attrgetter
@@ -131,7 +131,7 @@ class Device:
 
     #: Called by the tape with each row of `ipu.ops` that has run, or whose gradient has, and its
     #: result; see `ipu.run`.
-    watch: Callable[[Any, Array, Sequence[Array]], object] | None = None
+    watch: Callable[[Any, Array], object] | None = None
     #: Where operations are noted as they run.
     recording: Recording | None = None
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each

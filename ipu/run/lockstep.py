@@ -1,10 +1,10 @@
 """Shadows of a training by `ipu.learn`: the same training in binary64, step by step beside it.
 
 A twin of the Trainer trains on target="reference", from the machine's first values, with the
-batches as the machine took them, its random bits, its loss scale, and its choice of steps that are skipped.
-Both compute the same rows in the same order, so result number k of a step has the twin's number k
-for its shadow. What an operation's rounding added: its row once more, in binary64, of the machine's
-operands (`ipu.run.shadow`).
+batches as the machine took them, its random bits, its loss scale, and its choice of steps that are
+skipped. Both compute the same rows in the same order, so result number k of a step has the twin's
+number k for its shadow. What an operation's rounding added: its row once more, in binary64, of the
+machine's operands (`ipu.run.shadow`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Numbers = NDArray[np.float64]
 Key = tuple[str, str, str]
 
 
-class _Result(NamedTuple):
+class _MachineResult(NamedTuple):
     """A result of the machine.
 
     value    when it was computed: a later operation may write into its memory.
@@ -67,7 +67,7 @@ class Lockstep:
         self._twin: Trainer | None = None
         self._left = account.steps
         self._batch: tuple[Any, Any] = ((), ())
-        self._results: list[_Result] = []
+        self._results: list[_MachineResult] = []
         #: Values of results of this step, by the array's id.
         self._values: dict[int, Numbers] = {}
         self._losses: list[float] = []
@@ -110,7 +110,7 @@ class Lockstep:
             self.account.rejoined(key[2], str(problem).partition("\n")[0][:80])
             local = None
         value = self._values[id(array)] = _wide(array)
-        self._results.append(_Result(key, array, value, rule.operands, local, self._line()))
+        self._results.append(_MachineResult(key, array, value, rule.operands, local, self._line()))
 
     def note_loss(self, loss: Array) -> None:
         """A backward pass of the machine begins."""
@@ -154,8 +154,10 @@ class Lockstep:
         if accumulation is not None:
             accumulation = replace(accumulation, dtype=BINARY64)
         twin = Trainer(
-            training.model, replace(training.optimizer, format=BINARY64), policy="fp64",
-            target="reference", accumulation=accumulation, seed=self._seed, check_memory=False,
+            training.model,
+            replace(training.optimizer, format=BINARY64),  # type: ignore[type-var]
+            policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
+            check_memory=False,
         )
         twin.forward(self._batch[0])
         values = {u.variable.name: u.before for u in updates} | self._variables
