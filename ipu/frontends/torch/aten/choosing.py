@@ -66,7 +66,7 @@ def _by_rule(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     held = torch.from_numpy(as_read(held.numpy(), call.device.context(fmt).settings))
     is_nan = held.isnan()
-    if not is_nan.any():
+    if not (choose(is_nan.to(held.dtype))[0] > 0).any():  # no group has one
         values, indices = choose(held)
     else:
         read_nan(call.device, fmt)

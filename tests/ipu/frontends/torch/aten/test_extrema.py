@@ -237,3 +237,11 @@ def test_a_largest_magnitude_that_is_a_nan_is_told():
     with machine("f16") as session:
         assert torch.linalg.vector_norm(torch.tensor([1.0, NAN]), INF).isnan()
         assert session.status.inv
+
+
+def test_a_nan_that_no_window_reads_is_not_told():
+    images = torch.tensor([[[[1.0, -0.0, NAN], [-0.0, -0.0, NAN]]]])
+    with machine("f16") as session:
+        torch.nn.functional.max_pool2d(images, 2, stride=2)
+        torch.nn.functional.max_pool2d(images[..., 1:, :], (1, 2))
+        assert not session.status.inv
