@@ -192,9 +192,9 @@ def test_subnormal_numbers_are_what_the_device_reads():
         values, indices = x.max(1)
         so_far = x.cummax(1).values[:, 3]
         pooled = torch.nn.functional.max_pool2d(x.reshape(2, 1, 1, 4), (1, 4)).reshape(-1)
-    for found in (values, so_far, pooled):
-        assert found.tolist() == [0.0, 0.0]
-        assert found.signbit().tolist() == [False, True]
+    for maxima in (values, so_far, pooled):
+        assert maxima.tolist() == [0.0, 0.0]
+        assert maxima.signbit().tolist() == [False, True]
     assert indices.tolist() == [1, 2]
     with machine("f32", f32_denormals="ieee"):
         assert torch.equal(x.amax(1), torch.tensor([1e-41, -1e-41]))
