@@ -91,7 +91,7 @@ def test_overflow_forward(report):
     assert item.evidence == (
         "The mul of net.b overflows binary16 (forward, step 0): 3 of 8 results"
     )
-    assert tried(report) == ["fp16+net.b=f32"]
+    assert tried(report) == ["fp16+net.b=f32", "fp16+net.a=f32+net.b=f32"]
     narrow = Way.parse("p=f16,c=f16,part=f16")
     assert tried(report, narrow)[0] == "fp16"
 
