@@ -350,7 +350,8 @@ def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 def _arrival(report: Report) -> float:
     """The median share of their way in binary64 that parameters move; NaN without a shadow."""
     motions = report.get("shadow", {}).get("motions", ())
-    return median([row["arrived"] for row in motions if row["name"]] or [math.nan])
+    shares = [float(row["arrived"]) for row in motions if row["name"]]
+    return median(shares) if shares else math.nan
 
 
 def _all_arrive(report: Report) -> bool:

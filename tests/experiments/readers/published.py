@@ -214,15 +214,14 @@ def read_square_root_errors(reading, table, parameters):
         mean, _, half = compared(table, "root of n", f"slope, {name}").partition(" ± ")
         assert abs(float(mean) - slope) < 1e-3
         low, high = slope - float(half), slope + float(half)
-        is_inside = 0.4 <= low and high <= 0.6
+        is_inside = low >= 0.4 and high <= 0.6
         assert (table.one(row="comparison", part="root of n", quantity=f"slope, {name}")["agrees"]
                 == "yes") == is_inside
 
 
 def read_three_precisions(reading, table, parameters):
     limits = {r["curve"]: r["exponent"] for r in table.where(row="limit")}
-    reading.skips("10^")
-    reading.says("Half of the systems are solved to {} by substitution and to {} by GMRES.",
+    reading.says("Half of the systems are solved to 10^{} by substitution and to 10^{} by GMRES.",
                  limits["LU"], limits["GMRES"])
     for part, limit in limits.items():
         rows = table.where(row="system", curve=part)
