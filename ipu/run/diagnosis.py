@@ -73,6 +73,8 @@ Replay = Callable[[Way, Restoring, bool], Outcome]
 #: Kinds of causes for which a shadow is asked.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
+#: Formats of weights with which a run in binary32 is one.
+_WIDE = ("binary32", "binary64")
 #: Harm above this is told.
 _HARM = 0.05
 #: Remedies that are tried, at most.
@@ -119,6 +121,8 @@ class Diagnosis:
     pairs       of necessary sites; `doses`: of bits given back to them.
     chance      necessary sites whose control cured the program too.
     remedies    those that cure first.
+    beside      what the losses are compared with: binary32; of a program whose own tensors are
+                narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
     """
 
@@ -129,6 +133,7 @@ class Diagnosis:
     harm: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
+    beside: str = "binary32"
     necessary: list[PrecisionSite] = field(default_factory=list)
     sufficient: list[PrecisionSite] = field(default_factory=list)
     is_smallest: bool = True
@@ -151,11 +156,11 @@ class Diagnosis:
 
     def lines(self) -> Iterator[str]:
         """The page, in lines."""
-        yield f"{self.way}, the first {self.steps} steps beside binary32: {self.answer}"
+        yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
         yield f"  {self.sentence}"
         yield (
-            f"  harm {harm_text(self.harm)} of what binary32's losses go through; loss "
-            f"{_losses(self.losses)}, binary32 {_losses(self.reference)}"
+            f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
+            f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
         )
         if self.answer == "ill":
             yield from self._tested()
@@ -169,10 +174,12 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
-        else:
+        elif self.beside == "binary32":
             yield (
                 f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
             )
+        else:
+            yield "the program's own narrow tensors are no sites: they stay narrow in every way"
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
             yield from (f"  {site}" for site in self.sufficient)
@@ -239,7 +246,13 @@ class _Experiments:
         self._has_shadow = True
         self.reference = self.outcome(_binary32(way))
         self.base = self.outcome(way)
+        #: Whether the program's own narrow tensors stay narrow in binary32's run.
+        self.is_narrow = _has_narrow_weights(self.reference.report)
+        self.losses: Sequence[float] = self.reference.losses
         self.symptoms = _kinds(self.base) - _kinds(self.reference)
+        if self.is_narrow:
+            self.losses = _losses_of_shadow(self.base.report)
+            self.symptoms = _kinds(self.base)
         self._has_shadow = bool(_BY_SHADOW & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
@@ -249,7 +262,7 @@ class _Experiments:
         return self._outcomes[key]
 
     def harm(self, outcome: Outcome) -> float:
-        return math.inf if outcome.error else harm_of(outcome.losses, self.reference.losses)
+        return math.inf if outcome.error else harm_of(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
         return self.harm(outcome) > _HARM or bool(self.symptoms & _kinds(outcome))
@@ -292,12 +305,13 @@ def diagnose(
     has_windows    sites may be given back in some of the steps alone.
     """
     runs = _Experiments(replay, way, seconds, sites, check)
-    result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.reference.losses)
+    result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
+    result.beside = "binary64" if runs.is_narrow else "binary32"
     causes = find_causes(runs.base.report)
     result.harm = runs.harm(runs.base)
     result.sentence = runs.base.error or _sentence(causes, result.harm)
-    if not np.isfinite(runs.reference.losses).all() or "diverges" in _kinds(runs.reference):
-        result.answer = "binary32 does not train here"
+    if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference):
+        result.answer = f"{result.beside} does not train here"
         result.sentence = _sentence(find_causes(runs.reference.report), result.harm)
     elif runs.is_ill(runs.base):
         result.answer = "ill"
@@ -322,6 +336,24 @@ def _sentence(causes: Sequence[Cause], harm: float) -> str:
     if harm > _HARM:
         return "The losses part from binary32's, and no number left its range on the way."
     return "No harm was found."
+
+
+def _has_narrow_weights(report: Mapping[str, Any]) -> bool:
+    """Whether parameters hold numbers of fewer bits than binary32's."""
+    rows = report.get("exponents", {}).get("weights", ()) if report else ()
+    return any(row["format"] not in _WIDE for row in rows)
+
+
+def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
+    """Losses in binary64, the mean over the micro-batches of a step.
+
+    None where they are not finite either: a number of the program, as an eps, is zero in its type.
+    """
+    steps: dict[int, list[float]] = {}
+    for row in report.get("shadow", {}).get("losses", ()):
+        steps.setdefault(row["step"], []).append(row["shadow"])
+    losses = [float(np.mean(of_step)) for of_step in steps.values()]
+    return losses if np.isfinite(losses).all() else []
 
 
 def _kinds(outcome: Outcome) -> set[str]:

@@ -107,3 +107,37 @@ def test_wrong_kinds_of_ways_are_refused():
         machine(changes=Changes(cache="mxfp8"))
     with pytest.raises(TypeError, match="no function"):
         machine().diagnose(3)
+
+
+@pytest.mark.parametrize(("rate", "answer"), [(1e-4, "ill"), (0.125, "healthy")])
+def test_a_program_of_halves_is_judged_beside_binary64(rate, answer):
+    """Its run in binary32 has the same halves, so it shows no harm that they do."""
+
+    def program(seed):
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        config.configure_ipu_system()
+        rng = np.random.RandomState(seed)
+        w = tf.Variable(tf.cast(rng.randn(8, 4), tf.half), name="net/w")
+
+        @tf.function
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(x @ w - y))
+            (slope,) = tape.gradient(loss, [w])
+            w.assign_sub(tf.constant(rate, tf.half) * slope)
+            return loss
+
+        for _ in range(6):
+            x = rng.randn(16, 8).astype(np.float16)
+            ipu.ipu_strategy.IPUStrategy().run(step, args=(x, x[:, :4]))
+
+    diagnosis = machine("fp16", count=True).diagnose(program, steps=6, seconds=20)
+    assert diagnosis.answer == answer
+    assert diagnosis.beside == "binary64"
+    assert len(diagnosis.reference) == 6
+    assert diagnosis.harm < 0.01
+    if answer == "ill":
+        assert "updates left their parameter as it was" in diagnosis.sentence
+        assert str(diagnosis.cure.way) == "fp16+sr"
+        assert "no sites: they stay narrow in every way" in str(diagnosis)
