@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,13 @@ def test_the_highest_level_of_a_processor_is_taken(tmp_path):
         assert pack.level == level
         assert pack.get("no such kernel") is None
     assert best_pack(tmp_path, frozenset({"sse2"})) is None
+
+
+def test_a_pack_of_a_higher_level_is_not_taken(tmp_path):
+    for low, high in pairwise(LEVELS):
+        made(tmp_path, high)
+        assert best_pack(tmp_path, frozenset(LEVELS[low])) is None
+        assert best_pack(tmp_path, frozenset(LEVELS[high])).level == high
 
 
 @pytest.mark.parametrize("field", ["sources", "python", "numba", "processor"])
