@@ -17,6 +17,7 @@ RECORDS = DOCS / "outputs" / "gallery"
 SITE = Path(os.environ.get("FPSIM_SITE", ""))
 built = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site builds it")
 
+
 @pytest.fixture
 def pages(monkeypatch):
     """The extension, which stands beside the pages."""
