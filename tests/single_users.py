@@ -42,6 +42,7 @@ REASONS = {
     "ipu.machine.blocks": "the state of products in blocks, apart from the verbs",
     "ipu.machine.generator": "the machine's random words, apart from its verbs",
     "ipu.machine.sums": "the order of the machine's sums, apart from its verbs",
+    "ipu.plan.trees": "sums in one call, apart from those whose additions run alone",
     "ipu.run.block_advice": "rules of one subject: what operands in blocks speak for",
     "ipu.run.loss_scales": "advice that a report prints, from exponents alone",
     "ipu.run.operands": "what quantising did to operands, with its figures; a recorder keeps them",

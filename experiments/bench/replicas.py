@@ -23,7 +23,7 @@ __all__ = ["SIZES", "cases"]
 #: n samples of a replica.
 SIZES = Size(n=8, repeats=5), Size(n=4, repeats=1)
 
-_REPLICAS = (1, 4, 16, 64), (1, 2)
+_REPLICAS = (1, 4, 32, 128, 1024), (1, 2)
 _INPUTS, _CLASSES = 64, 10
 
 

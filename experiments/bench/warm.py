@@ -21,10 +21,12 @@ from ipu import ops
 from ipu.experiments.bench import gemm, train
 from ipu.experiments.bench.timing import Call
 from ipu.experiments.lab.checkup import CHECKS, training
+from ipu.learn.address import Numbering
 from ipu.machine import FpCtl
 from ipu.machine.device import Device
 from ipu.ops.updates import UPDATES
 from ipu.ops.updates.together import at_once
+from ipu.plan.collectives import reduce_sum
 from ipu.run.exponents import count_exponents
 from ipu.run.updates import Updates
 
@@ -164,6 +166,12 @@ def _counts(device: Device, fmt: Format) -> None:
     Updates().add("", fmt, x, x, x)
 
 
+def _replica_sums(esr: bool, fmt: Format) -> None:
+    devices = [Device(control=FpCtl(esr=esr), seed=0) for _ in range(2)]
+    numberings = [Numbering(device, replica) for replica, device in enumerate(devices)]
+    reduce_sum([_values(device, fmt, (8,)) for device in devices], numberings, 0)
+
+
 def _machine() -> Iterator[tuple[str, Call]]:
     """What training steps ask of a device, beside products."""
     for esr in (False, True):
@@ -174,6 +182,7 @@ def _machine() -> Iterator[tuple[str, Call]]:
             yield f"rows in one call, {how}", partial(_rows, device, fmt)
             yield f"updates in one call, {how}", partial(_updates, device, fmt)
             yield f"counted operations, {how}", partial(_counts, counting, fmt)
+            yield f"sums over replicas, {how}", partial(_replica_sums, esr, fmt)
     yield "running sums and rows by index", partial(_folds, Device())
 
 

@@ -180,6 +180,17 @@ class Numbering:
         """Number j of the next operation of a cell."""
         return self.numbers.get((region, cell, 0), 0)
 
+    def source_of(self, region: Region) -> Philox:
+        """What operations of a region draw from."""
+        source = self.common if region in self.identical else self.of_replica
+        assert source is not None
+        return source
+
+    def reach(self, region: Region, cell: int, operation: int) -> None:
+        """The operations of a cell before this number have been."""
+        key = region, cell, 0
+        self.numbers[key] = max(operation, self.numbers.get(key, 0))
+
     def cell(
         self, region: Region, cell: int = 0, *, first: int = 0, most: int = OPERATIONS,
         again: int | None = None,
@@ -225,9 +236,7 @@ class _OpenCell:
             self._base = address(numbering.step, region, self._cell, 0)
             first = numbering.numbers.get((region, self._cell, self._first), self._first)
             self._start = first if self._again is None else self._again
-            source = numbering.common if region in numbering.identical else numbering.of_replica
-            assert source is not None
-            device.source = source
+            device.source = numbering.source_of(region)
             clock.operation = self._base + self._start
             numbering.n_open += 1
         # Operations of a region that differs from replica to replica may round to nearest.

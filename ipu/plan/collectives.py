@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
+from fpsim.records.types import Carrier
 from ipu.learn.address import Numbering, Region
 from ipu.learn.loss_scale import Statistic
 from ipu.learn.train import Trainer
 from ipu.learn.worker import Worker
 from ipu.plan.orders import Addition, Order, Part, Ring, additions, parts
+from ipu.plan.trees import sum_in_one_call
 
 __all__ = ["Group", "Summands", "add_at", "check_kinds", "reduce_sum"]
 
@@ -86,16 +88,28 @@ def reduce_sum(
     Array([2., 4.], binary16)
     """
     check_kinds(tensors, len(numberings))
+    total = sum_in_one_call(tensors, numberings, cell, order, ring)
+    if total is None:
+        total = _sum_by_additions(tensors, numberings, cell, order, ring)
+    first = tensors[0]
+    return Array(total.reshape(first.shape), numberings[0].device.context(first.format))
+
+
+def _sum_by_additions(
+    tensors: Sequence[Array], numberings: Sequence[Numbering], cell: int, order: Order | str,
+    ring: Ring | str,
+) -> Carrier:
+    """The sum of a tensor of each replica, flat, by one operation of a device after the other."""
     first = tensors[0]
     replicas, flat = len(tensors), [tensor.reshape(-1) for tensor in tensors]
-    total = np.empty(first.size, first.format.carrier)
+    total: Carrier = np.empty(first.size, first.format.carrier)
     for part in parts(order, replicas, first.size, first.storage_bytes, ring):
         operands = [x[part.start : part.stop] for x in flat]
         for addition in additions(part.tree):
             pair = operands[addition.left], operands[addition.right]
             operands.append(add_at(numberings[part.chunk], cell, replicas, part, addition, *pair))
         total[part.start : part.stop] = operands[-1].carrier
-    return Array(total.reshape(first.shape), numberings[0].device.context(first.format))
+    return total
 
 
 def add_at(

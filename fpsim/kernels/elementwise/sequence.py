@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import INLINE, compiled
 
-__all__ = ["COPY", "PART", "STEP", "address_of", "run_sequence"]
+__all__ = ["COPY", "PART", "STEP", "address_of", "call_loop", "numbers_at", "run_sequence"]
 
 #: What copies its operand, in the place of a loop's address.
 COPY = 0
@@ -31,7 +31,7 @@ PART = 8 * STEP
 
 
 @intrinsic
-def _pointer(typingctx: Any, address: Any) -> Any:
+def numbers_at(typingctx: Any, address: Any) -> Any:
     """An address as that of binary32 numbers."""
     result = types.CPointer(types.float32)
 
@@ -42,7 +42,7 @@ def _pointer(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def _call(
+def call_loop(
     typingctx: Any, address: Any, x: Any, y: Any, z: Any, out: Any, element_flags: Any, words: Any,
     constants: Any, first: Any, seed: Any, operation: Any, streaming: Any,
 ) -> Any:
@@ -92,7 +92,7 @@ def _operand(slot, t, b, m, table, rooms, constants):
     """A block of an operand: of an array, of a value between operations, or a constant."""
     n_arrays, n_rooms = table.shape[1], rooms.shape[0]
     if slot < n_arrays:
-        return carray(_pointer(table[t, slot] + 4 * b), (m,))
+        return carray(numbers_at(table[t, slot] + 4 * b), (m,))
     if slot < n_arrays + n_rooms:
         return rooms[slot - n_arrays, :m]
     return constants[slot - n_arrays - n_rooms, :1]
@@ -131,12 +131,12 @@ def run_sequence(
                 z = _operand(rows[o, 4], t, b, m, table, rooms, constants)
                 at = np.int64(first + b)
                 if rows[o, 1]:
-                    flags[o] |= _call(
+                    flags[o] |= call_loop(
                         rows[o, 0], x, y, z, out, element_flags, words, wide[o], at, seed,
                         numbers[t, o], False,
                     )
                 else:
-                    flags[o] |= _call(
+                    flags[o] |= call_loop(
                         rows[o, 0], x, y, z, out, element_flags, words, narrow[o], at, seed,
                         numbers[t, o], False,
                     )

@@ -142,9 +142,9 @@ def test_the_state_would_show_without_care():
 
 def modes() -> int:
     """The modes under which this body runs, read from the register itself."""
-    found = exchange_status(USUAL)
-    exchange_status(found)
-    return found & MODES
+    status = exchange_status(USUAL)
+    exchange_status(status)
+    return status & MODES
 
 
 @usual_arithmetic_in("moves")

@@ -75,6 +75,7 @@ def test_every_addition_draws_at_its_own_address(monkeypatch):
         return add(self, x, y, out)
 
     monkeypatch.setattr(Device, "add", spied)
+    monkeypatch.setattr(Device, "in_one_call", False)
     summed([np.ones(12)] * 4, "bidirectional_ring_pair", esr=True, cell=5)
     place = [(c, k, half) for c in range(4) for half in (0, 1) for k in range(3)]
     wanted = [
