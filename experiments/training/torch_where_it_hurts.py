@@ -255,7 +255,8 @@ def _trial_table(result: Result, name: str) -> Table:
     rows = result.select(network=name, part="trial")
     lines = [
         [str(row["way"]), _answer_text(row), _loss(row), _interval(row),
-         str(row.get("pairs") or ""), *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
+         str(row.get("pairs") or ""),
+         *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
          f"× {row['cycles']:.2f}", f"× {row['bits']:.2f}"]
         for row in rows
     ]

@@ -30,8 +30,8 @@ for number, (text, varies) in enumerate(json.loads(sys.stdin.read())):
     if isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
     with contextlib.redirect_stdout(stream):
-        exec(compile(tree, f"cell {number}", "exec"), space)
-        value = eval(compile(last, f"cell {number}", "eval"), space) if last else None
+        exec(compile(tree, f"/cell/{number}", "exec"), space)
+        value = eval(compile(last, f"/cell/{number}", "eval"), space) if last else None
     is_text = value is not None and not hasattr(value, "_repr_html_")
     texts = [stream.getvalue(), repr(value) if is_text else ""]
     shown += [] if varies else filter(None, texts)
