@@ -12,11 +12,14 @@ from __future__ import annotations
 import random
 import sys
 import types
+from array import array
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from io import IOBase
 from operator import is_
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -31,6 +34,9 @@ _OPAQUE = (*_PLAIN, Run, IOBase, types.CodeType)
 #: Packages whose classes and functions are taken as they are.
 _LIBRARIES = frozenset({"torch", "numpy", "numba", "fpsim", "ipu", *sys.stdlib_module_names})
 _LIBRARIES -= {"__main__"}
+_BYTES = (bytearray, memoryview, array)
+_CONTAINERS = (list, tuple, set, frozenset, deque, types.MappingProxyType)
+_CALLED = (types.FunctionType, types.MethodType, types.BuiltinMethodType, partial)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 #: More places than that are not looked at before every step.
 _MOST = 60_000
@@ -142,7 +148,7 @@ class PythonState:
             self._array(path, value)
         elif hasattr(type(value), "__next__"):
             self.refusal = f"the step may take from the iterator {path}; give it what comes next"
-        elif isinstance(value, (types.FunctionType, types.MethodType, partial)):
+        elif isinstance(value, _CALLED):
             self._function(path, value)
         elif isinstance(value, types.ModuleType):
             return  # the names that functions take from it are followed there
@@ -150,10 +156,18 @@ class PythonState:
             self._class(path, value)
         elif isinstance(value, dict):
             self._dict(path, value)
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            self._watch(path, partial(tuple, value), range(len(value)))
+        elif isinstance(value, (*_BYTES, *_CONTAINERS)):
+            self._items(path, value)
         else:
             self._object(path, value)
+
+    def _items(self, path: str, value: Any) -> None:
+        if isinstance(value, _BYTES):
+            self._watch(path, lambda: [bytes(value)], ["(its numbers)"])
+        elif isinstance(value, types.MappingProxyType):
+            self._watch(path, lambda: list(value.values()), map(str, value))
+        else:
+            self._watch(path, partial(tuple, value), range(len(value)))
 
     def _tensor(self, path: str, x: torch.Tensor) -> None:
         self.tensors.append(x)
@@ -163,7 +177,7 @@ class PythonState:
     def _array(self, path: str, x: np.ndarray[Any, Any]) -> None:
         if x.size > _FEW or x.dtype.hasobject:
             self.refusal = f"the step may read the array {path}; give it tensors, as arguments"
-        self._watch(path, lambda: [x.tobytes()], [f"{path} (its numbers)"])
+        self._watch(path, lambda: [x.tobytes()], ["(its numbers)"])
 
     def _dict(self, path: str, value: dict[Any, Any]) -> None:
         names = [str(key) if isinstance(key, (str, int)) else "…" for key in value]
@@ -172,6 +186,9 @@ class PythonState:
             self._watch(path, value.keys, [f"{name} (a key)" for name in names])
 
     def _function(self, path: str, value: Any) -> None:
+        if isinstance(value, types.BuiltinMethodType):
+            self._waiting.append((path, value.__self__))
+            return
         if isinstance(value, types.MethodType):
             self._waiting += [(path, value.__self__), (path, value.__func__)]
             return
@@ -219,6 +236,8 @@ class PythonState:
             self._waiting.append((path, value.__func__))
         elif isinstance(value, property):
             self._waiting.append((path, value.fget))
+        elif isinstance(value, ref):
+            self._waiting.append((path, value()))
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._dict(path, attributes)

@@ -329,6 +329,9 @@ class StepRecording:
             )
         if storages & self._storages:
             self.refuse("an argument of the step has memory that the step reaches in another way")
+        followed = {id(leaf) for leaf in self._leaves}
+        if any(x.requires_grad and id(x) not in followed for x, _, _ in outside):
+            self.refuse("the step has a parameter that nothing which it names in Python holds")
         gradients = [self._gradient(leaf) for leaf in self._leaves]
         return StepTape(
             self.entries, self.calls, outside, self._leaves, gradients, returned, storages,

@@ -13,6 +13,8 @@ from __future__ import annotations
 import ctypes
 import random
 import warnings
+from collections import deque
+from weakref import ref
 
 import pytest
 
@@ -578,6 +580,59 @@ def _list_of_losses(capture):
     replayed = capture(step)
     for x in _batches():
         replayed(x)
+    return [net], [optimiser], losses
+
+
+@program("queue")
+def _queue_in_the_step(capture):
+    (net, optimiser), queue = _parts(), deque([1.0] * 6 + [0.5] * 6)
+    replayed = capture(_step_of(net, optimiser, lambda x: net(x) * queue.popleft()))
+    return [net], [optimiser], [replayed(x).detach() for x in _batches()]
+
+
+@program("take")
+def _method_of_a_list(capture):
+    net, optimiser = _parts()
+    take = ([0.5] * 6 + [1.0] * 6).pop
+    replayed = capture(_step_of(net, optimiser, lambda x: net(x) * take()))
+    return [net], [optimiser], [replayed(x).detach() for x in _batches()]
+
+
+@program("numbers")
+def _numbers_of_bytes(capture):
+    (net, optimiser), numbers = _parts(), bytearray(1)
+
+    def forward(x):
+        numbers[0] += 1
+        return net(x) * (1.0 if numbers[0] < 6 else 0.5)
+
+    replayed = capture(_step_of(net, optimiser, forward))
+    return [net], [optimiser], [replayed(x).detach() for x in _batches()]
+
+
+@program("nothing which it names")
+def _parameter_that_nothing_holds(capture):
+    (net, optimiser), extra = _parts(), torch.full((6,), 0.5, requires_grad=True)
+    second, hidden = torch.optim.SGD([extra], lr=0.125), ctypes.py_object(extra)
+    replayed = capture(_step_of(net, optimiser, lambda x: net(x) * hidden.value))
+    losses = []
+    for x in _batches():
+        losses.append(replayed(x).detach())
+        second.step()
+        second.zero_grad()
+    return [net], [optimiser], [*losses, extra.detach()]
+
+
+@program()
+def _object_by_a_weak_reference(capture):
+    (net, optimiser), scaled = _parts(), nn.Identity()
+    scaled.scale = 1.0
+    reference = ref(scaled)
+    replayed = capture(_step_of(net, optimiser, lambda x: net(x) * reference().scale))
+    losses = []
+    for i, x in enumerate(_batches()):
+        scaled.scale = 1.0 if i < 5 else 0.5
+        losses.append(replayed(x).detach())
     return [net], [optimiser], losses
 
 
