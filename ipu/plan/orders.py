@@ -24,6 +24,8 @@ from enum import Enum
 from functools import lru_cache, reduce
 from typing import NamedTuple, TypeAlias
 
+from fpsim.records.by_name import EnumByName
+
 __all__ = [
     "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets",
     "check_order", "chunks", "leaves", "parts", "ring_of", "tree",
@@ -33,8 +35,12 @@ __all__ = [
 Tree: TypeAlias = int | tuple["Tree", "Tree"]
 
 
-class Order(Enum):
-    """The order of the additions. AUTO chooses a ring by the bytes and R, as poplibs does."""
+class Order(EnumByName):
+    """The order of the additions. AUTO chooses a ring by the bytes and R, as poplibs does.
+
+    >>> Order.parse("TF_ring")
+    <Order.TF_RING: 'tf_ring'>
+    """
 
     AUTO = "auto"
     TF_RING = "tf_ring"
@@ -48,18 +54,9 @@ class Order(Enum):
     RECURSIVE_HALVING = "recursive_halving"
 
     @classmethod
-    def parse(cls, value: Order | str) -> Order:
-        """A member, or its name in any case.
-
-        >>> Order.parse("TF_ring")
-        <Order.TF_RING: 'tf_ring'>
-        """
-        if isinstance(value, str) and value.upper() in cls.__members__:
-            return cls[value.upper()]
-        if not isinstance(value, cls):
-            names = ", ".join(member.value for member in cls)
-            raise ValueError(f"order={value!r} is not an order of a sum; use one of {names}")
-        return value
+    def _refusal(cls, value: object) -> str:
+        names = ", ".join(member.value for member in cls)
+        return f"order={value!r} is not an order of a sum; use one of {names}"
 
 
 class Ring(Enum):
