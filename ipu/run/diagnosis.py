@@ -133,7 +133,6 @@ class Diagnosis:
     harm: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
-    beside: str = "binary32"
     necessary: list[PrecisionSite] = field(default_factory=list)
     sufficient: list[PrecisionSite] = field(default_factory=list)
     is_smallest: bool = True
@@ -145,6 +144,7 @@ class Diagnosis:
     n_sites: int = 0
     runs: int = 0
     seconds: float = 0.0
+    beside: str = "binary32"
 
     @property
     def cure(self) -> TriedRemedy | None:

@@ -20,7 +20,7 @@ def write_sheet(path: Path, diagnosis: Diagnosis, patch: str, program: str) -> P
     program    its name.
     """
     figure = loss_figure({
-        "binary32": diagnosis.reference, str(diagnosis.way): diagnosis.losses,
+        diagnosis.beside: diagnosis.reference, str(diagnosis.way): diagnosis.losses,
     })
     svg = "" if figure is None else inline(to_svg(figure, "losses"), "losses-").svg
     return write_page(path, "sheet", {
