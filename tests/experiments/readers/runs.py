@@ -162,47 +162,60 @@ def read_item(reading, report):
         elif "loss scale from" in reading.left:
             reading.says("loss scale from {}", scale["present"])
     constants = [f"{row['value']:g}" for row in report["constants"]]
-    reading.skips("eps=0.0001", *(f"compute {name} " for name in report["layers"]),
+    reading.skips("eps=0.0001", *(f"ompute {name} " for name in report["layers"]),
                   *(f"{word} {value}" for value in constants for word in ("constant", "factor")))
 
 
 def read_evidence(reading, report):
-    text = reading.text
-    if "updates left their parameter" in text:
-        nonzero, lost, worst, share = lost_updates(report)
-        reading.says("{}% of {} updates left their parameter as it was, most of them in "
-                     f"{worst} ({{}}%)", 100 * lost / nonzero, nonzero, 100 * share)
-    if "of their digits are lost" in text:
-        (present,) = (n for exponent, n in report["loss_scale"]["curve"].items()
-                      if 2.0 ** int(exponent) == report["loss_scale"]["present"])
-        reading.says("Gradients underflow: {}% of their digits", 100 * present)
-    if "The loss is " in text:
-        losses = [float(x) for x in report["losses"]]
-        first = next(i for i, x in enumerate(losses) if x - x != 0)
-        reading.says("from step {} on", report.get("symptom", {}).get("step", first))
-    if "times as far as in binary64" in text:
-        shares = [r["arrived"] for r in report["shadow"]["motions"] if r["name"]]
-        reading.says("parameters move {} times as far", median(shares))
-    if "is 1 in" in text:
-        assert any(row["becomes"] == "one" for row in report["constants"])
-        reading.skips("is 1 in")
-    if "The training diverges" in text:
-        read_divergence(reading, report)
+    for words, read in CLAUSES.items():
+        if words in reading.text:
+            read(reading, report)
     for row in report["births"]:
-        for piece, numbers in (("{} of {} results", (row["count"], row["results"])),
-                               ("{} of {} terms", (row["count"], row["results"]))):
-            if piece.format(*numbers) in reading.left:
-                reading.says(piece, *numbers)
-        if row["kind"] == "integers" and "Whole numbers" in reading.left:
-            reading.says("Whole numbers up to {} are rounded", float(row["detail"]))
-            reading.says("does not hold {} of them", row["count"])
-        if row["layer"]:
-            reading.skips(f" of {row['layer']} ")
+        read_counts(reading, row)
     steps = {row["step"] for row in [*report["births"], *report["first"]]}
     for step in re.findall(r", step (\d+)", reading.left):
         assert int(step) in {*steps, 0}  # of a constant that no birth holds
         reading.left = reading.left.replace(f", step {step}", "")
     reading.skips(*(f"the constant {row['value']:g}" for row in report["constants"]))
+
+
+def read_counts(reading, row):
+    for word in ("results", "terms"):
+        if f"{row['count']} of {row['results']} {word}" in reading.left:
+            reading.says(f"{{}} of {{}} {word}", row["count"], row["results"])
+    if row["kind"] == "integers" and "Whole numbers" in reading.left:
+        reading.says("Whole numbers up to {} are rounded", float(row["detail"]))
+        reading.says("does not hold {} of them", row["count"])
+    if row["layer"]:
+        reading.skips(f" of {row['layer']} ")
+
+
+def read_swallowed(reading, report):
+    nonzero, lost, worst, share = lost_updates(report)
+    reading.says("{}% of {} updates left their parameter as it was, most of them in "
+                 f"{worst} ({{}}%)", 100 * lost / nonzero, nonzero, 100 * share)
+
+
+def read_digits(reading, report):
+    (present,) = (n for exponent, n in report["loss_scale"]["curve"].items()
+                  if 2.0 ** int(exponent) == report["loss_scale"]["present"])
+    reading.says("Gradients underflow: {}% of their digits", 100 * present)
+
+
+def read_symptom(reading, report):
+    losses = [float(x) for x in report["losses"]]
+    first = next(i for i, x in enumerate(losses) if x - x != 0)
+    reading.says("from step {} on", report.get("symptom", {}).get("step", first))
+
+
+def read_divisors(reading, report):
+    shares = [r["arrived"] for r in report["shadow"]["motions"] if r["name"]]
+    reading.says("parameters move {} times as far", median(shares))
+
+
+def read_factor(reading, report):
+    assert any(row["becomes"] == "one" for row in report["constants"])
+    reading.skips("is 1 in")
 
 
 def read_divergence(reading, report):
@@ -216,6 +229,11 @@ def read_divergence(reading, report):
     reading.says("grew from {} to {} in step {},", losses[0], losses[step], step)
 
 
+CLAUSES = {
+    "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
+    "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
+    "is 1 in": read_factor, "The training diverges": read_divergence,
+}
 LINES = {
     r"\d+ steps": read_title, r"\d+ elements": read_elements, "loss .* →": read_losses,
     r"\d+ backward passes": read_uncounted, "first ": read_first, "born: ": read_birth,
