@@ -57,7 +57,9 @@ def sum_in_one_call(
         return None
     cores = [device.context(first.format).core for device in devices]
     settings = cores[0].settings
-    if not has_tree_sums(settings) or any(core.settings != settings for core in cores):
+    if not has_tree_sums(settings) or any(
+        core.settings is not settings and core.settings != settings for core in cores
+    ):
         return None
     layout = _layout(order, replicas, first.size, first.storage_bytes, ring)
     sources = [numbering.source_of(Region.REDUCE) for numbering in numberings]
