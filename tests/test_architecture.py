@@ -50,7 +50,10 @@ ORDER = [
     ("ipu.members",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),
-    ("ipu.frontends.torch", "ipu.frontends.torch.aten", "ipu.frontends.torch.replicas"),
+    (
+        "ipu.frontends.torch", "ipu.frontends.torch.aten", "ipu.frontends.torch.capture",
+        "ipu.frontends.torch.replicas",
+    ),
     ("ipu.frontends.poptorch", "ipu.frontends.poptorch.engine"),
     ("ipu.frontends.popart",),
     ("ipu.frontends.popdist",),

@@ -1,8 +1,8 @@
 """Training steps of PyTorch programs through the front end, beside torch's own in binary32.
 
 A perceptron, a convolutional network and decoders of three sizes, as users write them: in binary16
-by stochastic rounding, the same counted, and in binary32; decoders by recipes of blocks too. A
-session is opened for several steps.
+by stochastic rounding, the same counted, the same captured and replayed, and in binary32; decoders
+by recipes of blocks too. A session is opened for several steps.
 Where torch is not installed there is nothing to measure.
 """
 
@@ -25,6 +25,8 @@ __all__ = ["PROGRAMS", "SIZES", "cases"]
 SIZES = Size(n=1, repeats=5), Size(n=1, repeats=1)
 #: Policy, whether rounding is stochastic, and whether operations are counted.
 _WAYS = ("fp16", True, False), ("fp16", True, True), ("fp32", False, False)
+#: Steps before a captured one is replayed.
+_BEFORE_REPLAY = 4
 #: What decoders run in as well: their products in blocks.
 _IN_BLOCKS = ("nvfp4", False, False), ("mxfp8", False, False)
 _FORMATS = {"fp16": "binary16", "fp32": "binary32"}
@@ -68,6 +70,11 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         return
     for name in _QUICK if quick else PROGRAMS:
         program = PROGRAMS[name]._replace(steps=1) if quick else PROGRAMS[name]
+        yield TimedCase(
+            f"step {name}", "binary16", partial(_replayed, program), _in_torch(program),
+            program.steps, size.repeats, "SR", flags=True, data="replayed",
+            peer=f"torch {version('torch')}",
+        )
         is_decoder = isinstance(program.network, Decoder)
         for policy, sr, count in (*_WAYS, *(_IN_BLOCKS if is_decoder else ())):
             yield TimedCase(
@@ -91,22 +98,43 @@ def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -
     return steps
 
 
+def _replayed(program: TimedProgram) -> Call:
+    """The program's steps in binary16 with stochastic rounding, captured and replayed."""
+    front: Any = importlib.import_module("fpsim.torch")
+    session = front.machine("fp16", sr=True)
+    replayed = session.captured(_step_of(program), check=1 << 30)
+
+    def steps(n: int = program.steps) -> None:
+        with session:
+            for _ in range(n):
+                replayed()
+
+    steps(_BEFORE_REPLAY)
+    if not replayed.replayed:
+        raise RuntimeError(f"the step of {program.network} is not replayed: {replayed.reason}")
+    return steps
+
+
 def _in_torch(program: TimedProgram) -> Call:
     """The program's steps, with parameters and data by one seed."""
-    torch: Any = importlib.import_module("torch")
-    torch.set_num_threads(get_threads())
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        if isinstance(program.network, Decoder):
-            step = _decoding(torch, program.network, program.batch)
-        else:
-            step = _classifying(torch, program.network, program.batch)
+    step = _step_of(program)
 
     def steps() -> None:
         for _ in range(program.steps):
             step()
 
     return steps
+
+
+def _step_of(program: TimedProgram) -> Call:
+    """One step of the program."""
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(get_threads())
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        if isinstance(program.network, Decoder):
+            return _decoding(torch, program.network, program.batch)
+        return _classifying(torch, program.network, program.batch)
 
 
 # Programs ---------------------------------------------------------------------------------------

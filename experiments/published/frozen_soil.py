@@ -114,7 +114,7 @@ def run(quick: bool, seed: int) -> Result:
         f"{shown} K in {'/'.join(map(str, DEPTHS))} m."
     )
     return published(CLAIMS, rows, sentence, "c=f32|f64, rounding=RNE|SR",
-                     (ELEMENTWISE, STOCHASTIC), steps=still)
+                     (ELEMENTWISE, STOCHASTIC), steps=still, steps_of_60_years=whole)
 
 
 def plot(result: Result) -> Figure:

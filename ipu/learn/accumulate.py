@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import reduce
 
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.by_name import EnumByName
 from fpsim.records.formats import Format, find_number_format
 from fpsim.state.processor import usual_arithmetic_in
 from ipu.learn.address import accumulating
@@ -31,27 +31,17 @@ __all__ = ["Accumulation", "Accumulator", "Reduction", "added"]
 Dtype = Format | str | Callable[[Variable], Format | str] | None
 
 
-class Reduction(Enum):
-    """The accumulated gradient: sum or mean of the gradients."""
+class Reduction(EnumByName):
+    """The accumulated gradient: sum or mean of the gradients.
+
+    >>> Reduction.parse("running_mean")
+    <Reduction.RUNNING_MEAN: 2>
+    """
 
     SUM = 0
     MEAN = 1
     RUNNING_MEAN = 2
 
-    @classmethod
-    def parse(cls, value: Reduction | str) -> Reduction:
-        """A member, or its name in any case.
-
-        >>> Reduction.parse("running_mean")
-        <Reduction.RUNNING_MEAN: 2>
-        """
-        if isinstance(value, str) and value.upper() in cls.__members__:
-            return cls[value.upper()]
-        if not isinstance(value, cls):
-            raise ValueError(
-                f"Cannot parse {value!r} as one of {cls.__name__}; use {', '.join(cls.__members__)}"
-            )
-        return value
 
 
 @dataclass(frozen=True)

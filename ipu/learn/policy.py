@@ -44,6 +44,14 @@ _ALLOWED = {
 }
 
 
+def _named(name: str) -> Format | None:
+    """The format of that name, f8 included; None for another name."""
+    try:
+        return _LONG[name] if name in _LONG else find_number_format(name)
+    except (TypeError, ValueError):
+        return None
+
+
 def _field_format(name: str, value: Format | str) -> Format:
     """The format of that field of a policy, by its name too; refused where it cannot be one."""
     fmt = find_number_format(value, name)
@@ -156,7 +164,11 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """A policy from its string form; param and compute are f32 where they are not mentioned."""
+        """A policy from its string form; param and compute are f32 where they are not mentioned.
+
+        >>> Policy.parse("p=half,c=binary16") == FP16
+        True
+        """
         if not isinstance(text, str):
             raise TypeError(f"text={text!r} is no text; give formats as in 'p=f32,c=f16,part=f32'")
         formats: dict[str, Any] = {}
@@ -165,12 +177,14 @@ class Policy:
             if key == "recipe":
                 formats[key] = find_recipe(short)
                 continue
-            if key not in _KEYS or short not in _ALLOWED[_KEYS[key]]:
+            fmt = _named(short)
+            allowed = _ALLOWED.get(_KEYS.get(key, ""), ())
+            if fmt is None or _SHORT.get(fmt, "") not in allowed:
                 raise ValueError(
                     f"policy item {item!r} is not known; use {', '.join(_KEYS)} with "
                     f"{'|'.join(_LONG)}, as in p=f32,c=f16,part=f32"
                 )
-            formats[_KEYS[key]] = _LONG[short]
+            formats[_KEYS[key]] = fmt
         return cls(**formats)
 
     # Layers ask at every call, so the comparisons are made once.

@@ -23,7 +23,7 @@ __all__ = [
     "absolute", "add", "addcdiv", "addcmul", "bias", "ceil", "divide", "divide_no_nan", "floor",
     "floor_divide", "fmod", "lerp", "multiply", "multiply_no_nan", "negative", "reciprocal",
     "rint", "scale", "scaled_difference", "scaled_sum", "sign", "sqrt", "square",
-    "squared_difference", "subtract", "xdivy", "xlog1py", "xlogy",
+    "squared_difference", "subtract", "trunc_divide", "xdivy", "xlog1py", "xlogy",
 ]
 
 
@@ -236,9 +236,14 @@ def _selection(function: Any) -> Any:
     return forward
 
 
-def _floor_divide(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
-    quotient = device.divide(x, y)
-    return quotient.like(np.floor(quotient.carrier)), ()
+def _whole_quotient(function: Any) -> Any:
+    """A forward rule that divides, and makes the quotient a whole number."""
+
+    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+        quotient = device.divide(x, y)
+        return quotient.like(function(quotient.carrier)), ()
+
+    return forward
 
 
 def _fmod(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
@@ -267,10 +272,17 @@ def _no_nan(verb: str) -> Any:
 
 
 def _weighted(verb: str, function: Any) -> Any:
-    """A forward rule of x and a function of y that gives 0 where x is 0."""
+    """A forward rule of x and a function of y that gives 0 where x is 0.
 
-    def forward(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
+    passes_nan    not where y is a NaN.
+    """
+
+    def forward(
+        device: Device, x: Array, y: Array, *, passes_nan: bool = False
+    ) -> tuple[Array, Saved]:
         used = _used(device, x, np.broadcast_shapes(x.shape, y.shape))
+        if passes_nan:
+            used = used | np.isnan(y.carrier)
         one = y.carrier.dtype.type(1)
         safe = y.like(np.where(used, np.broadcast_to(y.carrier, used.shape), one))
         return device.select(used, getattr(device, verb)(x, function(device, safe))), ()
@@ -385,9 +397,11 @@ sign = _row("sign", _selection(np.sign), None, cost=free, rounding=_NONE)
 floor = _row("floor", _selection(np.floor), None, cost=free, rounding=_NONE)
 ceil = _row("ceil", _selection(np.ceil), None, cost=free, rounding=_NONE)
 rint = _row("rint", _selection(np.rint), None, cost=free, rounding=_NONE)
-#: The whole number below x / y.
-floor_divide = _row("floor_divide", _floor_divide, None, None, cost=steps(divide=1),
+#: The whole number below x / y, and the one that is nearer to zero.
+floor_divide = _row("floor_divide", _whole_quotient(np.floor), None, None, cost=steps(divide=1),
                     rounding="the quotient once, then down to an integer")
+trunc_divide = _row("trunc_divide", _whole_quotient(np.trunc), None, None, cost=steps(divide=1),
+                    rounding="the quotient once, then toward zero to an integer")
 #: x - y trunc(x / y), with the sign of x: exact.
 fmod = _row("fmod", _fmod, None, None, cost=steps(divide=1), rounding="none: it is exact")
 #: x / y, x · y, and 0 where y is 0.
@@ -396,7 +410,8 @@ divide_no_nan = _row("divide_no_nan", _no_nan("divide"), None, None, cost=steps(
 multiply_no_nan = _row("multiply_no_nan", _no_nan("multiply"), None, None,
                        cost=steps(multiply=1), rounding="once; 0 where y is 0")
 _OF_BOTH = "the function, then the product or quotient; 0 where x is 0"
-#: x / y, x log(y), x log(1 + y), and 0 where x is 0.
+#: x / y, x log(y), x log(1 + y), and 0 where x is 0; with `passes_nan` NaN where y is one, as torch
+#: documents xlogy and xlog1py.
 xdivy = _row("xdivy", _weighted("divide", lambda device, y: y), None, None,
              cost=steps(divide=1), rounding=_OF_BOTH)
 xlogy = _row("xlogy", _weighted("multiply", lambda device, y: device.log(y)), None, None,

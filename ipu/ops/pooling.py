@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.elementwise.apply import as_read
 from fpsim.elementwise.selection import spread_windows, window_maxima
-from fpsim.records.formats import Format
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
@@ -32,12 +32,6 @@ __all__ = ["average_pool", "max_pool"]
 
 Size = int | Pair
 Values = NDArray[Any]
-
-
-def read_nan(device: Device, fmt: Format) -> None:
-    """Raise what a maximum raises that reads a NaN: for those who choose by other means."""
-    nan = device.from_host(np.nan, fmt)
-    device.maximum(nan, nan)
 
 
 def _windows(x: Array, size: Size, stride: Stride | None, padding: Padding) -> Geometry:
@@ -116,6 +110,7 @@ def _by_positions(device: Device, x: Array, g: Geometry, first: bool) -> tuple[A
     if padded != x.shape:
         field = np.full(padded, -np.inf, x.carrier.dtype)
         field[image] = x.carrier
+    field = as_read(field, device.context(x.format).settings)
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
     masks = np.stack(_masks(windows, largest.carrier, first))

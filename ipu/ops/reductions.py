@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.elementwise.apply import as_read
 from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.arithmetic import absolute
 from ipu.ops.folds import running
 from ipu.ops.primitive import Primitive
-from ipu.ops.rules import Saved, count, share, steps
+from ipu.ops.rules import Saved, count, read_nan, share, steps
 
 __all__ = [
     "cumulative_product", "cumulative_sum", "half_square_sum", "reduce_max", "reduce_mean",
@@ -90,6 +91,7 @@ def _max(
         )
     together = _last(x.carrier, axes)
     largest = device.reduce_max(Array(together, x.context), axis=-1)
+    together = as_read(together, largest.context.settings)
     first = (together == largest.carrier) | (np.isnan(together) & np.isnan(largest.carrier))
     aligned = largest.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
     return _shaped(x, aligned, axes, keepdims), (x.shape, axes, first.argmax(axis=-1))
@@ -155,7 +157,9 @@ def _norm(
         norm = device.reduce_sum(absolute.value(device, x), axes)
     elif order == math.inf:
         sizes = absolute.value(device, x).carrier
-        largest, _ = largest_along(sizes, axes, x.context.settings, number_wins=False)
+        largest, has_nan = largest_along(sizes, axes, x.context.settings, number_wins=False)
+        if has_nan:
+            read_nan(device, x.format)
         norm = x.like(largest)
     else:
         raise ValueError(f"order={order} is no norm of the machine; use 1, 2 or inf")

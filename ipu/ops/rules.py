@@ -7,13 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.machine.device import Device
 from ipu.machine.vector import thread_cycles
 from ipu.ops.primitive import OperationCost, Saved
 
-__all__ = ["Saved", "check_broadcast", "count", "free", "same", "share", "steps", "sum_to"]
+__all__ = [
+    "Saved", "check_broadcast", "count", "free", "read_nan", "same", "share", "steps", "sum_to",
+]
 
 Cost = Callable[[Sequence[Array], Array], OperationCost]
 
@@ -81,3 +85,9 @@ def share(shape: tuple[int, ...], axes: tuple[int, ...]) -> float:
     """
     n = count(shape, axes)
     return 1 / n if n else math.inf
+
+
+def read_nan(device: Device, fmt: Format) -> None:
+    """Raise what a maximum raises that reads a NaN: for those who choose by other means."""
+    nan = device.from_host(np.nan, fmt)
+    device.maximum(nan, nan)

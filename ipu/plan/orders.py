@@ -27,6 +27,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.records.by_name import EnumByName
+
 __all__ = [
     "Addition", "Order", "Part", "PartRange", "Ring", "Tree", "additions", "automatic", "buckets",
     "check_order", "chunks", "leaves", "leaves_of_chunks", "parts", "ranges", "ring_of", "tree",
@@ -36,8 +38,12 @@ __all__ = [
 Tree: TypeAlias = int | tuple["Tree", "Tree"]
 
 
-class Order(Enum):
-    """The order of the additions. AUTO chooses a ring by the bytes and R, as poplibs does."""
+class Order(EnumByName):
+    """The order of the additions. AUTO chooses a ring by the bytes and R, as poplibs does.
+
+    >>> Order.parse("TF_ring")
+    <Order.TF_RING: 'tf_ring'>
+    """
 
     AUTO = "auto"
     TF_RING = "tf_ring"
@@ -51,18 +57,9 @@ class Order(Enum):
     RECURSIVE_HALVING = "recursive_halving"
 
     @classmethod
-    def parse(cls, value: Order | str) -> Order:
-        """A member, or its name in any case.
-
-        >>> Order.parse("TF_ring")
-        <Order.TF_RING: 'tf_ring'>
-        """
-        if isinstance(value, str) and value.upper() in cls.__members__:
-            return cls[value.upper()]
-        if not isinstance(value, cls):
-            names = ", ".join(member.value for member in cls)
-            raise ValueError(f"order={value!r} is not an order of a sum; use one of {names}")
-        return value
+    def _refusal(cls, value: object) -> str:
+        names = ", ".join(member.value for member in cls)
+        return f"order={value!r} is not an order of a sum; use one of {names}"
 
 
 class Ring(Enum):

@@ -17,6 +17,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
+from fpsim.records.by_name import EnumByName
+
 __all__ = [
     "Phase", "Places", "Program", "Schedule", "check", "fifo_depths", "n_slots", "places",
     "programs", "ramp_share", "recompute_mode", "required_multiple", "smallest_count",
@@ -53,8 +55,12 @@ class Program(NamedTuple):
     branch: int = 0
 
 
-class Schedule(Enum):
-    """How micro-batches follow each other through the stages."""
+class Schedule(EnumByName):
+    """How micro-batches follow each other through the stages.
+
+    >>> Schedule.parse("Grouped")
+    <Schedule.GROUPED: 'grouped'>
+    """
 
     GROUPED = "grouped"
     INTERLEAVED = "interleaved"
@@ -62,18 +68,9 @@ class Schedule(Enum):
     POPART = "popart"
 
     @classmethod
-    def parse(cls, value: Schedule | str) -> Schedule:
-        """A member, or its name in any case.
-
-        >>> Schedule.parse("Grouped")
-        <Schedule.GROUPED: 'grouped'>
-        """
-        if isinstance(value, str) and value.upper() in cls.__members__:
-            return cls[value.upper()]
-        if not isinstance(value, cls):
-            names = ", ".join(member.value for member in cls)
-            raise ValueError(f"schedule={value!r} is not a schedule; use one of {names}")
-        return value
+    def _refusal(cls, value: object) -> str:
+        names = ", ".join(member.value for member in cls)
+        return f"schedule={value!r} is not a schedule; use one of {names}"
 
 
 def places(mapping: Sequence[int | Sequence[int]]) -> Places:

@@ -110,6 +110,12 @@ class Account:
         self._calls[kind][operation] += 1
         self._elements[kind][operation] += elements
 
+    def add_calls(self, kind: str, operation: str, calls: int) -> None:
+        """So many calls of an operation that computes nothing."""
+        self.noted += calls
+        self._calls[kind][operation] += calls
+        self._elements[kind][operation] += 0
+
     def native(self, operation: str) -> None:
         """A call with floating-point results that came back without being noted as of a kind."""
         self._native[operation] += 1

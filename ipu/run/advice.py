@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
@@ -123,10 +124,15 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
             _with(base, wide_states=True), _with_parameters(base),
         )
     ways = _layer(cause, report, base)
+    layers = _alike(cause, report) if ways and cause.kind == "overflow" else []
+    place = _place(cause)
+    if len(layers) > 1:
+        place = f"{place}, or all of {', '.join(layers)}"
+        ways = (*ways, reduce(Way.with_layer, layers, base))
     half = replace(base, policy=_float_partials(base.policy))
     if half != base and cause.kind == "overflow":
         ways = (half, *ways)
-    return f"Compute {_place(cause)} in binary32", ways
+    return f"Compute {place} in binary32", ways
 
 
 def _lower_to(cause: Cause, report: Report, base: Way) -> Remedy:
@@ -169,6 +175,13 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
     )
 
 
+def _states(cause: Cause, report: Report, base: Way) -> Remedy:
+    """Squares of gradients that an optimiser holds."""
+    return "Let the optimiser compute in binary32", (
+        _with(base, wide_states=True), _with_parameters(base),
+    )
+
+
 def _rounding(cause: Cause, report: Report, base: Way) -> Remedy:
     """Stochastic rounding, or parameters in binary32."""
     return "Round stochastically, or keep parameters in binary32", (
@@ -205,9 +218,18 @@ def _outside(cause: Cause, report: Report, base: Way) -> Remedy:
 _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
     "constant": _constant, "division": _range, "invalid": _range, "overflow": _range,
     "gradients overflow": _lower, "scale": _lower_to, "gradients vanish": _higher,
-    "updates": _rounding, "sums": _sum, "integers": _integers, "drift": _drift,
+    "states": _states, "updates": _rounding, "sums": _sum, "integers": _integers, "drift": _drift,
     "diverges": _diverges, "outside": _outside,
 }
+
+
+def _alike(cause: Cause, report: Report) -> list[str]:
+    """The layers in whose passes forward the operation of a cause leaves its range too."""
+    return list(dict.fromkeys(
+        row["layer"] for row in report.get("births", ())
+        if row["kind"] == cause.row["kind"] and row["operation"] == cause.row["operation"]
+        and is_pass(row["direction"]) and not row["harmless"]
+    ))
 
 
 def _place(cause: Cause) -> str:
@@ -219,10 +241,9 @@ def _place(cause: Cause) -> str:
 
 
 def _layer(cause: Cause, report: Report, base: Way) -> tuple[Way, ...]:
-    """The layer of a cause in binary32; none where it is no layer, or not in binary32's reach."""
+    """The layer of a cause in binary32, outside of modules its operation; none beyond its reach."""
     row = cause.row
-    is_layer = bool(cause.layer) and cause.layer != row.get("operation")
-    if not is_layer or not (is_pass(row["direction"]) or row["direction"] == "backward"):
+    if not cause.layer or not (is_pass(row["direction"]) or row["direction"] == "backward"):
         return ()
     return (base.with_layer(cause.layer),)
 

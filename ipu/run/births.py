@@ -115,6 +115,8 @@ class Births:
         self._births: dict[tuple[str, ...], Birth] = {}
         #: By identity of the carrier, whose reference tells when it is gone.
         self._origins: dict[int, tuple[weakref.ref[Any], Origins]] = {}
+        #: The last result of each addition of one number, by operation, place and line.
+        self._sums: dict[tuple[str, ...], NDArray[Any]] = {}
         #: Elements that operations carried on, by kind.
         self.carried: Counter[str] = Counter()
         #: Of the first loss that is not finite, and its step.
@@ -164,6 +166,16 @@ class Births:
             self._origins[key] = weakref.ref(carrier), origins
         else:
             self._origins.pop(key, None)
+
+    def replace_sum(
+        self, operation: str, where: tuple[str, str, int], values: NDArray[Any]
+    ) -> NDArray[Any] | None:
+        """Remember the result of an addition of one number; the one before it, if it has one."""
+        layer, direction, _ = where
+        key = operation, layer, direction, self.line()
+        before = self._sums.get(key)
+        self._sums[key] = values.copy()
+        return before
 
     # Events -----------------------------------------------------------------------------------
 
@@ -300,12 +312,21 @@ class _Result:
         return origins | ({ZERO: zero} if zero else {})
 
     def absorbed(self) -> dict[str, Birth]:
-        """Terms of a sum that left the other one as it was."""
+        """Terms of a sum that left the other one as it was.
+
+        One number that is added to all elements counts where they are its last sums: one that
+        keeps a divisor from zero may vanish beside it, each time beside another one.
+        """
         if len(self.alike) != 2:
             return {}
         x, y = (np.broadcast_to(v, self.values.shape) for v in self.alike)
         inside = np.isfinite(self.values) & (np.abs(self.values) < float(self.fmt.max))
         terms = inside & (x != 0) & (y != 0)
+        if 1 in map(np.size, self.alike):
+            before = self.births.replace_sum(self.operation, self.where, self.values)
+            if before is None or before.shape != self.values.shape:
+                return {}
+            terms &= self.values == before
         n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
         if not n:
             return {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from ipu.run.births import (
@@ -47,6 +48,11 @@ _ABSORBED, _TERMS = 0.5, 8
 _ARRIVED = 0.4
 #: Of a parameter whose lost updates do no harm.
 _FOLLOWS = 0.9
+#: Within this factor of it lost digits of gradients do no harm.
+_FAR = 1.1
+#: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
+#: the share of the optimiser's results that are flushed to zero.
+_OVERSHOT, _FLUSHED = 2.0, 0.1
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
@@ -57,7 +63,8 @@ class Cause:
     """One cause.
 
     kind        "constant", "division", "invalid", "overflow", "gradients overflow", "scale",
-                "diverges", "gradients vanish", "updates", "sums", "integers", "drift", "outside".
+                "diverges", "gradients vanish", "states", "updates", "sums", "integers", "drift",
+                "outside".
     sentence    what happened, with the symptom.
     row         of the birth that it begins with; {} where the cause is no single operation.
     harm        1 for numbers that left their range; else the share of digits, updates or terms.
@@ -85,7 +92,7 @@ def find_causes(report: Report) -> list[Cause]:
     if grown is not None:
         return [grown]
     rules: tuple[Callable[[Report, Sequence[Row]], Iterator[Cause]], ...] = (
-        _saturated, _vanished, _swallowed, _constants, _absorbed, _integers,
+        _saturated, _vanished, _small_divisors, _swallowed, _constants, _absorbed, _integers,
     )
     if symptom is not None:  # what was told by its symptom is no second cause
         rules = (_vanished, _swallowed, _constants)
@@ -162,9 +169,10 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause
     if constant is None and division is not None:
         constant = _zero_constant(division, report)
         path = path if constant is None else [constant, *path]
-    is_alone = len(path) == 1
-    clauses = [_clause(row) for row in path if row["kind"] != NAN or is_alone or row["detail"]]
-    text = ", so ".join(clauses)
+    is_told = division is not None and path[-2:-1] == [division]  # the NaN is its quotient
+    text = ", so ".join(_clause(row) for row in path[:-1] if row["kind"] != NAN or row["detail"])
+    if path[-1]["kind"] != NAN or not is_told:
+        text = ", so ".join(filter(None, (text, _clause(path[-1]))))
     weights = path[-1]["weights"]
     if weights:
         text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
@@ -308,7 +316,7 @@ def _vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if not scales or scales["best"] is None:
         return
     now, then = scales["lost"]
-    if now - then > _DIGITS:
+    if now - then > _DIGITS and not 1 / _FAR < _arrival(report) < _FAR:
         yield Cause("gradients vanish", f"Gradients underflow: {now:.0%} of their digits are lost "
                     f"to subnormal numbers and zero{begins}", first, now)
 
@@ -325,6 +333,25 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         yield Cause("updates", f"{lost / nonzero:.0%} of {nonzero:,} updates left their parameter "
                     f"as it was, most of them in {worst} ({rows[worst]['share']:.0%})",
                     {"layer": worst}, lost / nonzero)
+
+
+def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Squares of gradients that underflow in an optimiser, which divides by their roots."""
+    times = _arrival(report)
+    rows = [r for r in births if r["kind"] == ZERO and r["direction"] == "optimizer"
+            and r["count"] > _FLUSHED * r["results"]]
+    if rows and times > _OVERSHOT:
+        worst = max(rows, key=lambda row: row["count"])
+        yield Cause("states", f"Divisors of the optimiser are too small: {_clause(worst)}, "
+                    f"{_share(worst)}, and parameters move {times:.1f} times as far as in "
+                    "binary64", worst, 1 - 1 / times)
+
+
+def _arrival(report: Report) -> float:
+    """The median share of their way in binary64 that parameters move; NaN without a shadow."""
+    motions = report.get("shadow", {}).get("motions", ())
+    shares = [float(row["arrived"]) for row in motions if row["name"]]
+    return median(shares) if shares else math.nan
 
 
 def _all_arrive(report: Report) -> bool:

@@ -21,10 +21,13 @@ Evidence    ASSUMED: the bound of harm.
 
 from __future__ import annotations
 
+import ast
 import difflib
+import io
 import math
 import re
 import time
+import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -67,8 +70,8 @@ __all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_o
 Sites = Callable[[Mapping[str, Any]], Sequence[PrecisionSite]]
 #: Runs the program in a way, with sites given back, and with shadow values or without.
 Replay = Callable[[Way, Restoring, bool], Outcome]
-#: What only a shadow shows.
-_BY_SHADOW = "drift"
+#: Kinds of causes for which a shadow is asked.
+_BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
 #: Harm above this is told.
 _HARM = 0.05
@@ -237,7 +240,7 @@ class _Experiments:
         self.reference = self.outcome(_binary32(way))
         self.base = self.outcome(way)
         self.symptoms = _kinds(self.base) - _kinds(self.reference)
-        self._has_shadow = _BY_SHADOW in self.symptoms
+        self._has_shadow = bool(_BY_SHADOW & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
@@ -332,7 +335,7 @@ def _binary32(way: Way) -> Way:
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     """The necessary and the sufficient sites, and those that chance cures."""
-    sites = runs.sites(runs.base.report)
+    sites = runs.sites(_with_all_layers(runs.base.report, runs.reference.report))
     result.n_sites = len(sites)
     if not sites or runs.is_ill_with(sites):
         return
@@ -350,6 +353,13 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
     ]
+
+
+def _with_all_layers(report: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
+    """A report with binary32's layers and directions too: a run counts until its first NaN."""
+    layers, others = report["layers"], reference.get("layers", {})
+    return {**report, "layers": {
+        name: {**others.get(name, {}), **layers.get(name, {})} for name in {**layers, **others}}}
 
 
 def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool) -> None:
@@ -481,12 +491,22 @@ def patch_of(
 
 
 def _number_replaced(text: str, old: float, new: str) -> str:
-    """The text with every literal of a number replaced."""
+    """The program with every literal of a number replaced; comments and strings stay.
 
-    def other(match: re.Match[str]) -> str:
-        return new if float(match.group()) == old else match.group()
+    A literal has no sign: of a negative number the size is replaced.
+    """
+    lines = text.splitlines(keepends=True)
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
+        if token.type == tokenize.NUMBER and _literal(token.string) == abs(old):
+            (row, begin), (_, end) = token.start, token.end
+            lines[row - 1] = lines[row - 1][:begin] + new.lstrip("-") + lines[row - 1][end:]
+    return "".join(lines)
 
-    return re.sub(r"(?<![\w.])-?\d+\.?\d*(?:[eE][-+]?\d+)?(?![\w.])", other, text)
+
+def _literal(text: str) -> float:
+    """The value of a literal of Python; NaN of one that is no real number."""
+    value = ast.literal_eval(text)
+    return math.nan if isinstance(value, complex) else float(value)
 
 
 def _shown(way: Way) -> Way:

@@ -131,6 +131,18 @@ class PlaceClock(Clock):
         self._counts[self._place] = self.k - n
         self._number = None
 
+    def drawn(self) -> dict[tuple[object, ...], int]:
+        """Stochastic operations so far, by place without its step; none of evaluations."""
+        return {
+            place[1:]: k for place, k in self._counts.items()
+            if k and place.direction not in ("evaluation", "other")
+        }
+
+    def go_on_at(self, k: int) -> None:
+        """So many stochastic operations of this place have been."""
+        self._counts[self._place] = k
+        self._number = None
+
     def forget(self) -> None:
         """No place has drawn yet: at the start of a step, whose number is another one."""
         self._counts.clear()

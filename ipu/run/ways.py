@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
 from ipu.learn.policy import FP32, LayerPolicies, Policy, with_addition, with_layer
-from ipu.run.changes import NONE, Changes, scale_text
+from ipu.run.changes import NONE, Changes
 from ipu.run.policies import PRESETS, find_policy
 
 __all__ = ["Way", "parse_ways"]
@@ -98,16 +98,10 @@ class Way:
 
         Raises    ValueError.
         """
-        changes = self.changes
-        only = ""
-        if changes.loss_scale != 1:
-            only = f"scale={scale_text(changes.loss_scale)}"
-        elif changes.cache:
-            only = f"cache={changes.cache}"
-        if only:
+        if self.changes.cache:
             raise ValueError(
-                f"way={str(self)!r} changes the program by {only}, which fpsim torch alone can; "
-                "leave it out, and change the program"
+                f"way={str(self)!r} changes the program by cache={self.changes.cache}, which fpsim "
+                "torch alone can; leave it out, and change the program"
             )
 
     def __str__(self) -> str:

@@ -60,6 +60,14 @@ def listed(folder: Path, *names: str) -> Iterator[None]:
         del ipu.experiments.games
 
 
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Figures of a test are closed after it, so that no number of tests has too many open."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 @pytest.fixture
 def dice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The catalogue holds one experiment more: dice."""

@@ -48,11 +48,15 @@ _FRONT_ENDS = {
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True,
               help="No run begins after so many; sites may then be more than are needed.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
+@click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates.")
+@click.option("--found-inf", type=click.Choice(["values", "status"]), default="status",
+              show_default=True, help="What gradient scalers look at.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for index.html, diagnosis.txt, diagnosis.json and remedy.patch.")
 def command(
     program: str, arguments: tuple[str, ...], is_module: bool, policy: str, framework: str | None,
-    tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, out: Path | None,
+    tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, nanoo: bool,
+    found_inf: str, out: Path | None,
 ) -> int:
     """Run the first steps of PROGRAM.py ARGS... again and again, and tell what hurts it.
 
@@ -69,14 +73,16 @@ def command(
         is_graph = tf1 or unconfigured or (framework or framework_of(program)) == "tensorflow"
         if is_graph:
             _check_graph_program(program, is_module=is_module)
+            if nanoo:
+                raise ValueError("--nanoo is not of TensorFlow, where the program configures it")
         else:
             check_program(program, is_module=is_module)
         way = Way.parse(policy)
         if out is not None:
             make_folder(out)
         run = (
-            _run_of_graphs(way, seed, tf1=tf1, unconfigured=unconfigured) if is_graph
-            else _session(way, seed)
+            _run_of_graphs(way, seed, tf1=tf1, unconfigured=unconfigured, found_inf=found_inf)
+            if is_graph else _session(way, seed, nanoo=nanoo, found_inf=found_inf)
         )
     from ipu.frontends.processes.diagnosing import diagnose_program
 
@@ -98,15 +104,18 @@ def command(
     return _status(diagnosis)
 
 
-def _session(way: Way, seed: int) -> Run:
+def _session(way: Way, seed: int, *, nanoo: bool, found_inf: str) -> Run:
     """A run of torch; tensors that the program makes float16 are sites as well."""
     from ipu.frontends.torch import machine
 
     changes = replace(way.changes, halves_by_policy=True)
-    return machine(way.policy, sr=way.sr, seed=seed, count=True, changes=changes)
+    return machine(way.policy, sr=way.sr, seed=seed, count=True, changes=changes, nanoo=nanoo,
+                   found_inf=found_inf)
 
 
-def _run_of_graphs(way: Way, seed: int, *, tf1: bool, unconfigured: bool) -> Run:
+def _run_of_graphs(
+    way: Way, seed: int, *, tf1: bool, unconfigured: bool, found_inf: str
+) -> Run:
     """A run of TensorFlow."""
     way.check_for_graphs()
     from ipu.frontends.tensorflow.engine.current import choose, current_run
@@ -114,7 +123,7 @@ def _run_of_graphs(way: Way, seed: int, *, tf1: bool, unconfigured: bool) -> Run
     from ipu.frontends.tensorflow.facade import install_facade
 
     choose(Choices(policy=way.policy, sr=way.sr, seed=seed, count=True, changes=way.changes,
-                   unconfigured=unconfigured))
+                   unconfigured=unconfigured, found_inf=found_inf))
     if tf1:
         install_facade()
     return current_run()

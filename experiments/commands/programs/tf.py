@@ -73,6 +73,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--count", is_flag=True, help="Count and print what happened; without a page too.")
 @click.option("--report", "out", type=click.Path(path_type=Path), default=None, metavar="OUT",
               help="Folder for the page of the run, each worker's below it; counts.")
+@click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
+              help="Carry the values in binary64 beside those of the first K steps; counts.")
 @pair_options
 @_machine_options
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -81,7 +83,7 @@ def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, sketch: bool, perturb: bool, **choices: Any,
+    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, **choices: Any,
 ) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
@@ -102,7 +104,9 @@ def command(
             training.check_for_graphs()
         if out is not None:
             make_folder(out)
-    if choices["reference"] and (count or out or ways):
+    if shadow is not None and ways:
+        raise click.UsageError("--shadow follows one run; leave --compare out")
+    if choices["reference"] and (count or out or ways or shadow):
         raise click.UsageError("--reference runs nothing on the machine; leave reports out")
     if choices["reference"] and (sr is not None or policy != "f32"):
         raise click.UsageError(
@@ -118,7 +122,7 @@ def command(
             nudged() if nudge else nullcontext()
         ), (perturbed() if perturb else nullcontext()):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        DigestOptions(digest, keep, sketch), count=count)
+                        DigestOptions(digest, keep, sketch), shadow, count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -136,8 +140,8 @@ def command(
 
 def _run(
     program: Path, arguments: tuple[str, ...], way: Way, sr: bool | None, out: Path | None,
-    choices: dict[str, Any], json_path: Path | None,
-    digests: DigestOptions, *, count: bool,
+    choices: dict[str, Any], json_path: Path | None, digests: DigestOptions, shadow: int | None,
+    *, count: bool,
 ) -> int:
     from ipu.frontends.processes.programs import ProgramError, run_file
     from ipu.frontends.tensorflow.engine.current import choose, current_run
@@ -148,6 +152,7 @@ def _run(
     from ipu.run.patterns import PatternError
 
     keep_freed_memory()
+    count = count or shadow is not None
     is_tf1 = choices.pop("tf1")
     choices["check_memory"] = not choices.pop("no_memory_check")
     with bad_input():
@@ -155,6 +160,8 @@ def _run(
             policy=way.policy, sr=sr, changes=way.changes, count=count or bool(out or json_path),
             **choices,
         ))
+        if shadow is not None:
+            current_run().shadow(shadow)
     if is_tf1:
         from ipu.frontends.tensorflow.facade import install_facade
 

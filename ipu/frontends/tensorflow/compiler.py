@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
+from ipu.frontends.tensorflow.engine.current import current
 from ipu.frontends.tensorflow.engine.launch import launch_node
 from ipu.frontends.tensorflow.engine.replica_set import dealt
 from ipu.frontends.tensorflow.engine.trace import noting_losses
@@ -53,7 +54,7 @@ def compiled_node(
     with graph.as_default():
         placeholders = [_placeholder(graph, tensor, i) for i, tensor in enumerate(outer)]
         arguments = tf.nest.pack_sequence_as(list(inputs or ()), placeholders)
-        with noting_losses():
+        with noting_losses(current().loss_scale):
             returned = computation(*arguments)
         structure, tensors = _outputs(returned)
         graph.control_outputs = [x for x in _flat(returned) if isinstance(x, tf.Operation)]

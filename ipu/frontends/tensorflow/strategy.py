@@ -67,7 +67,7 @@ class IPUStrategyV1(tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
     def _launch(self, fn: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         function = self._function(fn)
         if function not in self._traced:
-            with tracing():  # variables are created and initialised on the host
+            with tracing(current().loss_scale):  # variables are created and initialised on the host
                 function.get_concrete_function(*arguments, **named)
             self._traced.add(function)
         machine = current()

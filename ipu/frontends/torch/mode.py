@@ -17,6 +17,7 @@ from fpsim.records.formats import BINARY32
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.aten import TABLE, AtenEntry, Call
 from ipu.frontends.torch.aten.table import NoFormatError
+from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, refusal, user_line
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
@@ -65,12 +66,14 @@ class ResolvedOverload(NamedTuple):
 
     written       places of the arguments that it writes.
     is_copying    it makes copies of parameters, or tensors that updates keep beside them.
+    is_view       it gives a view of its argument, which holds the same format.
     """
 
     overload: Any
     plan: Plan
     written: Sequence[int | str]
     is_copying: bool
+    is_view: bool
 
 
 class ModeSession(Protocol):
@@ -81,7 +84,10 @@ class ModeSession(Protocol):
     halves_by_policy: bool
     listing: Listing | None
     shadowing: Shadowing | None
+    capture: StepRecording | None
 
+    @property
+    def is_outside(self) -> bool: ...
     def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
     def look(
@@ -130,7 +136,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             program.listed(func, args, kwargs or {})
         try:
             is_update = program.look(tensors, args, kwargs or {}, way.written)
-            result = way.plan(args, kwargs or {})
+            result = self._computed(way, args, kwargs or {}, is_update)
             if is_update:
                 program.updated(args, kwargs or {}, result)
             elif way.is_copying:
@@ -142,6 +148,19 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             raise raised from None
         if account.noted == noted and _is_float(result):
             account.native(str(func))
+        return result
+
+    def _computed(self, way: ResolvedOverload, args: Any, kwargs: Any, is_update: bool) -> Any:
+        """The result of an operation, which is noted in a step that is captured."""
+        capture = self._program.capture
+        if capture is None:
+            return way.plan(args, kwargs)
+        with capture.inside():
+            result = way.plan(args, kwargs)
+        capture.operation(
+            way.overload, way.plan, args, kwargs, result, is_view=way.is_view,
+            is_copied=way.is_copying and self._program.is_outside, is_update=is_update,
+        )
         return result
 
     def _stopped(self, error: Exception, func: Any, args: Any, kwargs: Any) -> Exception:
@@ -161,7 +180,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         plan, written, shadowing = self._plan(func), _written(func), self._program.shadowing
         if shadowing is not None:
             plan = shadowing.beside(func, written, plan)
-        return ResolvedOverload(func, plan, written, func in _LIKE)
+        is_view = is_exact(func) and func.is_view and not written and not _is_composite(func)
+        return ResolvedOverload(func, plan, written, func in _LIKE, is_view)
 
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""

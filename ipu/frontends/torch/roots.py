@@ -26,6 +26,7 @@ from ipu.run.recorder import Recorder
 __all__ = ["Roots"]
 
 _OPERATION = "aten.backward"
+_number_of = torch.ops.aten._local_scalar_dense.default
 
 
 class Roots:
@@ -56,7 +57,7 @@ class Roots:
             return
         if self.on_loss is not None:
             self.on_loss(root)
-        value = float(root.detach())
+        value = float(_number_of(root.detach()))
         self._recorder.loss(self._step(), value / self._scale, self._memory.origins(root))
         fmt = FORMATS.get(root.dtype)
         if fmt is not None:

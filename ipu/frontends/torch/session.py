@@ -28,6 +28,9 @@ from fpsim.records.units import MatrixUnit
 from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
+from ipu.frontends.torch.capture.captured import CapturedStep
+from ipu.frontends.torch.capture.recording import StepRecording
+from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.entering import Entering
 from ipu.frontends.torch.gradients import Gradients
@@ -107,8 +110,8 @@ class Session(Run):
         #: Modules that the program calls, whose order of layers the policy has.
         self._roots_in_order: WeakSet[torch.nn.Module] = WeakSet()
         self.layers = Layers(
-            self._enter, self._start_update, self._finish_step, self._start_backward,
-            self._end_backward, self._end_block,
+            self._enter, self.start_update, self._finish_step, self.start_backward,
+            self.end_backward, self._end_block,
         )
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
@@ -122,7 +125,11 @@ class Session(Run):
             options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
         )
-        self._step_rows = StepRows(self)
+        self.step_rows = StepRows(self)
+        self.mode = MachineMode(self)
+        #: What notes the step that runs, and what replays it; see `captured`.
+        self.capture: StepRecording | None = None
+        self.replay: StepReplay | None = None
         #: What measures the program's first step; see `measure`.
         self.meter: LayerMeter | None = None
         self._form = OneByOne()
@@ -187,13 +194,13 @@ class Session(Run):
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.enter_context(scalers_unscale())
-            stack.enter_context(self._step_rows.naming())
+            stack.enter_context(self.step_rows.naming())
             stack.enter_context(resuming(self._note_state, self._resume))
             stack.callback(self._end_last_step)
             stack.enter_context(self.replicas.running(lambda: self.step))
             if self.meter is not None:
                 stack.enter_context(self.meter.following())
-            stack.enter_context(MachineMode(self))
+            stack.enter_context(self.mode)
             self._stack = stack.pop_all()
         return self
 
@@ -228,7 +235,12 @@ class Session(Run):
 
     def call(self, operation: str) -> Call:
         """The operation of that name, without overload: its layer, policy and place."""
-        layers, device = self.layers, self.device
+        layers = self.layers
+        if self.replay is not None:
+            _, where, is_replaying, k = self.replay.next_call(operation)
+            call = self._at(operation, where, is_replaying)
+            self.clock.go_on_at(k)
+            return call
         if self._entering.has_unmade:
             self._entering.made()
         where = layers.where(operation)
@@ -237,7 +249,14 @@ class Session(Run):
             where = layers.where(operation)
         if self.meter is not None:
             self.meter.at(where)
-        key = where, layers.is_replaying, self.replica
+        call = self._at(operation, where, layers.is_replaying)
+        if self.capture is not None:
+            self.capture.called(operation, where, layers.is_replaying, self.clock.k)
+        return call
+
+    def _at(self, operation: str, where: Where, is_replaying: bool) -> Call:
+        """The operation of that name at a place, where the next numbers are drawn."""
+        key = where, is_replaying, self.replica
         calls = self._block_calls if where.direction == "evaluation" else self._calls
         entry = calls.get(key)
         if entry is None:
@@ -247,7 +266,7 @@ class Session(Run):
         self.memory.operands.clear()
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
-        device.tensor = name
+        self.device.tensor = name
         self.memory.alter = call.alter
         return call
 
@@ -319,7 +338,7 @@ class Session(Run):
 
     def copied(self, source: Any, result: Any) -> None:
         """A tensor was made like another one."""
-        if not self.layers.stack and isinstance(source, torch.Tensor):
+        if self.is_outside and isinstance(source, torch.Tensor):
             self.gradients.copied(source, result)
 
     def _end_last_step(self) -> None:
@@ -352,7 +371,10 @@ class Session(Run):
             self.order(self.layers.with_weights(root))
             self._patterns = [p for p in self._patterns if not is_by_order(p)]
 
-    def _start_update(self, optimiser: torch.optim.Optimizer) -> None:
+    def start_update(self, optimiser: torch.optim.Optimizer) -> None:
+        """An optimiser is about to step."""
+        if self.capture is not None:
+            self.capture.event("update begins", optimiser)
         self._check_patterns()
         if self.meter is not None:
             self.meter.start_update(optimiser)
@@ -379,15 +401,20 @@ class Session(Run):
         self.changer.abandon()
         self.layers.in_update = False
 
-    def _start_backward(self) -> None:
+    def start_backward(self) -> None:
         """With found_inf="status" the status register is about the backward passes of a step."""
+        if self.capture is not None:
+            self.capture.event("backward begins")
         self.replicas.changed(in_update=self.layers.in_update)
         self._may_have_stepped = True
         if self.options.found_inf == "status":
             self.status_before |= self.device.status_word
             self.device.status_word = self._status_of_passes
 
-    def _end_backward(self) -> None:
+    def end_backward(self) -> None:
+        """A backward pass is over."""
+        if self.capture is not None:
+            self.capture.event("backward ends")
         if self.meter is not None:
             self.meter.end_backward()
         self._status_of_passes |= self.device.status_word
@@ -438,6 +465,8 @@ class Session(Run):
                 )
 
     def _finish_step(self) -> None:
+        if self.capture is not None:
+            self.capture.event("step ends")
         self._form.end()
         for (parameter, fmt, before), wide in self.changer.finish():
             self.observer.note_update(parameter, fmt, before, wide - before)
@@ -496,6 +525,61 @@ class Session(Run):
         self.roots.on_loss = self.shadowing.loss
         self.changer.on_scaled = self.shadowing.scaled
         return account
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether no module runs."""
+        return not self.layers.stack
+
+    # Replay ---------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations of the program run on this session's device now."""
+        return Session._open is self
+
+    @property
+    def may_have_stepped(self) -> bool:
+        """Whether the next forward operation may be one behind the end of a step.
+
+        With an optimiser of torch steps end where it says so.
+        """
+        return self._may_have_stepped and not (self._has_optimiser or self._optimisers)
+
+    def captured(self, step: Callable[..., Any], check: int = 50) -> CapturedStep:
+        """A step of the program, replayed without its Python once two in a row were alike.
+
+        The step takes its batch as arguments, ends with the step of an optimiser of torch.optim,
+        and returns tensors, which have no graph when it was replayed. Values, flags, counts and
+        random bits are those of the step as it is. Learning rates and other numbers of parameter
+        groups are read in every step. What replay cannot follow runs eagerly, and `reason` says
+        why: numbers of tensors that Python reads, schedulers inside of the step, attributes that
+        it sets.
+
+        check    every so many steps one runs eagerly and is compared with what was captured.
+
+        Raises    TypeError for a step that cannot be called; ValueError for check < 1.
+
+        >>> import fpsim.torch
+        >>> net = torch.nn.Linear(2, 1)
+        >>> optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+        >>> def step(x):
+        ...     optimiser.zero_grad()
+        ...     loss = net(x).square().mean()
+        ...     loss.backward()
+        ...     optimiser.step()
+        ...     return loss
+        >>> with fpsim.torch.machine("fp16") as run:
+        ...     replayed = run.captured(step)
+        ...     losses = [replayed(torch.ones(3, 2)) for _ in range(6)]
+        >>> replayed.eager, replayed.replayed, replayed.reason
+        (3, 3, '')
+        """
+        if not callable(step):
+            raise TypeError(f"step={step!r} cannot be called; give the function of one step")
+        if isinstance(check, bool) or not isinstance(check, int) or check < 1:
+            raise ValueError(f"check={check!r} is not a whole number of at least 1")
+        return CapturedStep(self, step, check)
 
     # Recomputation --------------------------------------------------------------------------
 

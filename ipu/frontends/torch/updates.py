@@ -29,6 +29,7 @@ from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.changing import Changer
 from ipu.frontends.torch.errors import is_foreign, user_line
 from ipu.frontends.torch.layers import Layers
@@ -75,6 +76,7 @@ class Stepping(Protocol):
     changer: Changer
     is_counting: bool
     shadowing: Shadowing | None
+    capture: StepRecording | None
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -137,17 +139,29 @@ class StepRows:
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:
             arguments = dict(zip(names, args, strict=False)) | kwargs
-            shadowing = self._program.shadowing
+            shadowing, capture = self._program.shadowing, self._program.capture
             if not self.takes(name, row, arguments):
                 torchs(*args, **kwargs)
             elif shadowing is not None and shadowing.is_on:
                 lists = ("params", "grads", *LISTS[name])
                 with shadowing.updating(f"torch.optim.{name}", torchs, arguments, lists):
                     self._run(name, row, arguments)
+            elif capture is not None:
+                with capture.updating(name, row, arguments):
+                    self._run(name, row, arguments)
             else:
                 self._run(name, row, arguments)
 
         return step
+
+    def again(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> None:
+        """An update that a row has computed before, on the tensors of now."""
+        if not self.takes(name, row, arguments):
+            raise RuntimeError(
+                f"torch.optim.{name} is none of the machine's rows any more; run the step without "
+                "captured()"
+            )
+        self._run(name, row, arguments)
 
     # Whether --------------------------------------------------------------------------------
 

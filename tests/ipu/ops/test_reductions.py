@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim import BINARY16
+from fpsim import BINARY16, BINARY32
+from fpsim.array import Array
 from ipu import ops
+from ipu.machine import Device
 from ipu.machine.control import FpSts
+from ipu.ops.reductions import first_index
 from tests.ipu.learn.twin import sum_of
 from tests.ipu.ops.bits import DTYPES, FORMATS, gradient_of, leaf, machine, numbers
 
@@ -45,6 +48,20 @@ def test_the_larger_zero_is_the_positive_one():
     x = device.from_host([[-0.0, 0.0], [0.0, -0.0], [-0.0, -0.0]], BINARY16)
     largest = device.reduce_max(x, axis=1).values
     assert np.signbit(largest).ravel().tolist() == [False, False, True]
+
+
+def test_a_maximum_that_is_read_as_zero_takes_the_gradient():
+    device = Device()
+    values = np.float32([-1.0, -1e-41, 1e-42, 1e-41])
+    x = Array(values, device.context(BINARY32))
+    y, saved = ops.reduce_max.forward(device, x)
+    assert (float(y), first_index(saved)) == (0.0, 1)  # zeros of both signs are equal
+    assert ops.reduce_max.pull(0, device, y.like(np.float32(2.0)), saved).tolist() == [0, 2, 0, 0]
+    images = x.reshape((1, 1, 4, 1))
+    _, saved = ops.max_pool.forward(device, images, size=(1, 4), ties="first")
+    slope = y.like(np.full((1, 1, 1, 1), 2.0, np.float32))
+    pooled = ops.max_pool.pull(0, device, slope, saved)
+    assert pooled.reshape((4,)).tolist() == [0, 2, 0, 0]
 
 
 @FORMATS

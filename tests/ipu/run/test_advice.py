@@ -91,7 +91,7 @@ def test_overflow_forward(report):
     assert item.evidence == (
         "The mul of net.b overflows binary16 (forward, step 0): 3 of 8 results"
     )
-    assert tried(report) == ["fp16+net.b=f32"]
+    assert tried(report) == ["fp16+net.b=f32", "fp16+net.a=f32+net.b=f32"]
     narrow = Way.parse("p=f16,c=f16,part=f16")
     assert tried(report, narrow)[0] == "fp16"
 
@@ -167,6 +167,34 @@ def test_a_scale_beyond_what_the_loss_bears(report):
     report["loss_scale"] = scales | {"present": 2.0**15}  # the last one that it bears
     (item,) = find_advice(report, HALF)
     assert item.what.endswith("in binary32")
+
+
+def moving(*shares):
+    """Motions of parameters that arrive at these shares of their way in binary64."""
+    return {"motions": [{"name": f"p{i}", "arrived": share, "is_state": False}
+                        for i, share in enumerate(shares)]}
+
+
+def test_divisors_of_an_optimiser(report):
+    report["births"] = [born("flush to zero", layer="optimizer", direction="optimizer",
+                             operation="torch.optim.adam", count=30, results=100)]
+    assert texts(report) == []  # nobody followed where parameters go
+    report["shadow"] = moving(1.0, 8.0, 12.0)
+    (item,) = find_advice(report, HALF)
+    assert "30 of 100 results, and parameters move 8.0 times as far" in item.evidence
+    assert tried(report) == ["fp16+states=f32", "mixed"]
+    report["shadow"] = moving(1.0, 1.9, 12.0)
+    assert texts(report) == []
+
+
+def test_digits_that_gradients_lose_without_harm(report):
+    report["loss_scale"] = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
+                            "lost": (0.13, 0.0), "limited_by": ""}
+    assert len(texts(report)) == 1
+    report["shadow"] = moving(0.2, 0.99, 1.01)
+    assert texts(report) == []
+    report["shadow"] = moving(0.2, 0.7, 1.01)
+    assert len(texts(report)) == 1
 
 
 def test_updates_that_are_swallowed(report):

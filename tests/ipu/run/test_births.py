@@ -102,6 +102,17 @@ def test_terms_that_are_absorbed_are_counted_but_for_masks():
     assert next(iter(masks.births)).is_harmless
 
 
+def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
+    guard, count = Desk(), Desk()
+    for norm in (300.0, 301.0, 302.0):  # what keeps a divisor from zero
+        guard.of("add", guard.array(norm), guard.array(0.01))
+    assert guard.rows() == []
+    total = count.array(2047.0)
+    for _ in range(4):
+        total = count.of("add", total, count.array(1.0))
+    assert count.rows() == [(ABSORBED, "add", 3)]
+
+
 def test_products_of_the_shape_of_an_operand_are_not_element_by_element():
     desk = Desk()
     x = desk.array(*[1.0] * 16)

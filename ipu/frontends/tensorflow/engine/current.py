@@ -61,6 +61,7 @@ class TensorFlowRun(Run):
     def __init__(self, options: Choices) -> None:
         super().__init__(options)
         self.check_way(options.way)
+        self.recorder.scale = options.changes.loss_scale
         self._configured: System | None = system.current() if system.is_configured() else None
         self._machine = self._built(None)
         #: Shadows in binary64, where they are asked for.
@@ -353,7 +354,7 @@ def machine(
     nanoo     overflow gives NaN, also where the IPUConfig does not ask for it.
     traps     invalid operations, divisions by zero and overflow stop the program where they occur.
     found_inf what loss scalers look at: the "values" of gradients, or the "status" register.
-    changes   of the program from outside, as `Changes(eps=1e-4)`; a loss scale is none of them.
+    changes   of the program from outside, as `Changes(loss_scale=1024.0, eps=1e-4)`.
     check_memory    a program that does not fit the memory of an IPU is refused.
     unconfigured    a program that never calls configure_ipu_system() has one IPU with all control
                     bits off; else its launches are refused.

@@ -37,10 +37,13 @@ from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.measuring import Measure
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
+from ipu.frontends.tensorflow.engine.scaling import is_scaled
 from ipu.frontends.tensorflow.engine.statistics import layer_of_metric, policy_of_metric
+from ipu.frontends.tensorflow.engine.trace import losses_of
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.engine.writes import has_gradient, written_inputs
 from ipu.frontends.tensorflow.kernels.host import host_kernel
+from ipu.frontends.tensorflow.kernels.moving.arrays import constant_value
 from ipu.frontends.tensorflow.kernels.table import TABLE, KernelEntry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.directions import find_directions, gradient_owner
 from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, ScopeLayers, layer_of_variable
@@ -134,7 +137,7 @@ class FramePlan:
             if site.node.type == "Const":
                 value = self._template[self._slot(site.node.outputs[0])] = run()
                 if shadows is not None and isinstance(value, Array):
-                    shadows.attach(value, tf.make_ndarray(site.attr("value")))
+                    shadows.attach(value, constant_value(site))
                 continue
             if shadows is not None:
                 run = shadows.beside(site, entry, run)
@@ -147,6 +150,7 @@ class FramePlan:
     def _sites(self) -> list[NodeSite]:
         directions = find_directions(self.program, self.direction)
         wide, edges = wide_nodes(self.program) if not self.machine.is_plain else (set(), set())
+        _check_scaled(self.machine, self.program)
         scales, divided = unscaling(self.program) if not self.machine.is_plain else (set(), {})
         layers = ScopeLayers((node.layer for node in self.program.nodes), self.machine.variables)
         sites = []
@@ -352,6 +356,18 @@ def _store(frame: list[Any], step: FrameStep, result: Any) -> None:
     else:
         for slot, value in zip(step.outputs, result, strict=True):
             frame[slot] = value
+
+
+def _check_scaled(machine: Machine, program: GraphProgram) -> None:
+    """Refuse gradients that begin at 1 where the run has a loss scale.
+
+    Raises    ValueError.
+    """
+    if machine.loss_scale != 1 and losses_of(program.graph) and not is_scaled(program):
+        raise ValueError(
+            f"scale={machine.loss_scale:g} is for gradients that are built inside of the run; make "
+            "the tf.function, the model or the graph there"
+        )
 
 
 def plan_of(machine: Machine, graph: Any, trained: Collection[int] = ()) -> FramePlan:

@@ -235,7 +235,7 @@ def launching_functions() -> Iterator[None]:
     _state.is_on = True
     Concrete._call_flat = _call_flat
     try:
-        with tracing():
+        with tracing(current().loss_scale):
             yield
     finally:
         _state.is_on = before

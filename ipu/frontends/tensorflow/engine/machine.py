@@ -204,6 +204,11 @@ class Machine:
         return getattr(self.run, "shadows", None)
 
     @property
+    def loss_scale(self) -> float:
+        """That the user gives the program from outside."""
+        return self.choices.changes.loss_scale
+
+    @property
     def lines(self) -> list[str]:
         """What the program's settings add to its choices, as lines "name: value".
 

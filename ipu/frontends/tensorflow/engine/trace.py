@@ -5,7 +5,8 @@ Inside of `tracing` the tape notes it too. TensorFlow calls the gradient functio
 with the tape; ours finds the forward node among the producers of the outputs, or the readers of the
 inputs, and calls TensorFlow's.
 
-Where gradients begin is noted too: tensors with one element there are losses.
+Where gradients begin is noted too: tensors with one element there are losses. A run that gives the
+program a loss scale has its nodes put there (`engine.scaling`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ from tensorflow.python.eager import backprop, imperative_grad
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
+from ipu.frontends.tensorflow.engine.scaling import first_gradients, unscaled_gradients
+
 __all__ = ["losses_of", "noting_losses", "tracing"]
 
 
 @contextmanager
-def tracing() -> Iterator[None]:
-    """Gradients that tapes build inside know their forward nodes; where they begin is noted."""
+def tracing(scale: float = 1.0) -> Iterator[None]:
+    """Gradients that tapes build inside know their forward nodes; where they begin is noted.
+
+    scale    of the run, at which gradients begin.
+    """
     pywrap_tfe.TFE_Py_RegisterGradientFunction(_gradient)
     try:
-        with noting_losses():
+        with noting_losses(scale):
             yield
     finally:
         pywrap_tfe.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
@@ -82,19 +88,30 @@ def losses_of(graph: Any) -> set[tuple[str, int]]:
 
 
 @contextmanager
-def noting_losses() -> Iterator[None]:
-    """Where gradients begin that are built inside is noted."""
+def noting_losses(scale: float = 1.0) -> Iterator[None]:
+    """Where gradients begin that are built inside is noted, and they are scaled.
+
+    scale    of the run; with 1 the graph is TensorFlow's.
+    """
     helper, tape = gradients_util._GradientsHelper, imperative_grad.imperative_grad
 
     def noted_helper(ys: Any, xs: Any, grad_ys: Any = None, *rest: Any, **options: Any) -> Any:
-        _note_losses(ys, grad_ys)
-        return helper(ys, xs, grad_ys, *rest, **options)
+        if not _begins(ys, grad_ys):
+            return helper(ys, xs, grad_ys, *rest, **options)
+        _note_losses(ys)
+        if scale == 1:
+            return helper(ys, xs, grad_ys, *rest, **options)
+        return unscaled_gradients(helper(ys, xs, _first(ys), *rest, **options))
 
     def noted_tape(
         of: Any, target: Any, sources: Any, output_gradients: Any = None, **options: Any
     ) -> Any:
-        _note_losses(target, output_gradients)
-        return tape(of, target, sources, output_gradients, **options)
+        if not _begins(target, output_gradients):
+            return tape(of, target, sources, output_gradients, **options)
+        _note_losses(target)
+        if scale == 1:
+            return tape(of, target, sources, output_gradients, **options)
+        return unscaled_gradients(tape(of, target, sources, _first(target), **options))
 
     gradients_util._GradientsHelper, imperative_grad.imperative_grad = noted_helper, noted_tape
     try:
@@ -103,10 +120,17 @@ def noting_losses() -> Iterator[None]:
         gradients_util._GradientsHelper, imperative_grad.imperative_grad = helper, tape
 
 
-def _note_losses(targets: Any, first: Any) -> None:
-    """What gradients do not begin at 1 is the middle of a loop, or no loss."""
-    if any(gradient is not None for gradient in tf.nest.flatten(first)):
-        return
+def _begins(targets: Any, first: Any) -> bool:
+    """Whether gradients begin here; else it is the middle of a loop, or no loss."""
+    is_given = any(gradient is not None for gradient in tf.nest.flatten(first))
+    return not is_given and all(map(_is_symbolic, tf.nest.flatten(targets)))
+
+
+def _first(targets: Any) -> list[Any]:
+    return first_gradients(tf.nest.flatten(targets))
+
+
+def _note_losses(targets: Any) -> None:
     for target in tf.nest.flatten(targets):
-        if _is_symbolic(target) and target.shape.num_elements() == 1:
+        if target.shape.num_elements() == 1:
             _losses.setdefault(target.graph, set()).add((target.op.name, target.value_index))

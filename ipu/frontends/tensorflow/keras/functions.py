@@ -181,7 +181,9 @@ class _Launch:
     def _trace(self, iterator: Any) -> None:
         """Build the graph; variables are created and initialised on the host."""
         try:
-            with tracing(), marking_pipeline(self._model, training=self._trains):
+            with tracing(current().loss_scale), marking_pipeline(
+                self._model, training=self._trains
+            ):
                 self._function.get_concrete_function(iterator)
         except Exception:
             error = explained(self._model)

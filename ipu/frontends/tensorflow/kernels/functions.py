@@ -20,6 +20,7 @@ from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import own_kernel
 from ipu.frontends.tensorflow.kernels.rows import values
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
+from ipu.ops.rules import read_nan
 
 __all__: list[str] = []
 
@@ -49,6 +50,8 @@ def _function(site: NodeSite) -> Run:
 
     def run(*values: Any) -> Array:
         fmt = next(value.format for value in values if isinstance(value, Array))
+        if any(isinstance(v, Array) and np.isnan(v.carrier).any() for v in values):
+            read_nan(site.device, fmt)
         wide = [np.float64(v.carrier) if isinstance(v, Array) else v for v in values]
         return context(fmt).convert(kernel(*wide))
 

@@ -21,7 +21,7 @@ from tensorflow.python.ops import script_ops
 from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, single
 
-__all__ = ["host_kernel", "own_kernel"]
+__all__ = ["host_function", "host_kernel", "own_kernel"]
 
 #: numpy's functions that give what TensorFlow's kernels give for integers and truth values.
 _EXACT = {
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 @kernel("PyFunc", "EagerPyFunc", rounding="on the host", is_any=True, keeps=True, on_host=True)
 def _python(site: NodeSite) -> Run:
     """A queue's end, or what the user computes on the host in the middle of a program."""
-    function = _function(site)
+    function = host_function(site)
     kinds = [t.dtype for t in site.node.inputs]
     formats = [site.format_of(t.dtype) for t in site.node.outputs]
     device = site.device
@@ -104,8 +104,8 @@ def _python(site: NodeSite) -> Run:
     return run
 
 
-def _function(site: NodeSite) -> Run:
-    """The user's function of ndarrays; that of `tf.py_function` is executed eagerly."""
+def host_function(site: NodeSite) -> Run:
+    """The function of ndarrays of a PyFunc node; that of `tf.py_function` is executed eagerly."""
     token = site.attr("token").decode()
     function: Any = script_ops._py_funcs.get(token)
     if not isinstance(function, script_ops.EagerFunc):

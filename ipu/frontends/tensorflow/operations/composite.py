@@ -2,9 +2,9 @@
 
 A composite is a PyFunc node marked with the name of its kernel. The machine runs the kernel.
 TensorFlow by itself, outside of the machine, runs the same rule on a device of the host: in
-binary32, or binary64 for tensors of that type, with IEEE's subnormals and without status. What a
-rule saves for its gradient goes from one node to the other in an output of its own, which
-TensorFlow leaves at zero.
+binary32, or binary64 for tensors of that type, with IEEE's subnormals and without status. So a
+shadow (`reports.shadowing`) follows it, as the mark `rule` says. What a rule saves for its gradient
+goes from one node to the other in an output of its own, which TensorFlow leaves at zero.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ def composite(
         device = Device("reference", f32_denormals="ieee")
         results = rule(device, *(_operand(device, value) for value in operands))
         results = results if isinstance(results, tuple) else (results,)
-        values = [_output(result, spec) for result, spec in zip(results, outputs, strict=True)]
+        is_wide = any(np.asarray(value).dtype == np.float64 for value in operands)
+        values = [
+            _output(result, spec, is_wide=is_wide)
+            for result, spec in zip(results, outputs, strict=True)
+        ]
         return values if len(values) > 1 else values[0]
 
-    with marked(kernel=kernel, **marks):
+    with marked(kernel=kernel, rule=True, **marks):
         results = tf.numpy_function(formula, list(inputs), [s.dtype for s in outputs], name=kernel)
     tensors = list(results) if isinstance(results, list | tuple) else [results]
     for tensor, spec in zip(tensors, outputs, strict=True):
@@ -61,12 +65,13 @@ def _operand(device: Device, value: Any) -> Any:
     return device.from_host(value, BINARY64 if value.dtype == np.float64 else BINARY32)
 
 
-def _output(result: Any, spec: tf.TensorSpec) -> Any:
-    """A result in the type of the node's output; saved values stay behind."""
+def _output(result: Any, spec: tf.TensorSpec, *, is_wide: bool) -> Any:
+    """A result in the type of the node's output, or in binary64; saved values stay behind."""
     if spec is SAVED:
         return np.float32(0)
+    kind = np.float64 if is_wide and spec.dtype.is_floating else spec.dtype.as_numpy_dtype
     values = result.carrier if isinstance(result, Array) else result
-    return np.asarray(values, spec.dtype.as_numpy_dtype)
+    return np.asarray(values, kind)
 
 
 @contextmanager

@@ -136,8 +136,8 @@ class _Followed:
         self._recorder.bound(_ROOT, fmt, number)
         self._recorder.bound(_ROOT, fmt, 1.0)
         if self._loss.product is None:
-            one = np.ones(1, np.float32)
-            self._recorder.results.add(counted_name(_ROOT, "backward"), fmt, one)
+            first = np.full(1, self._machine.loss_scale, np.float32)
+            self._recorder.results.add(counted_name(_ROOT, "backward"), fmt, first)
 
 
 #: The layer of a loss in a narrow format.
@@ -163,7 +163,8 @@ def _observed_in(machine: Machine, recorder: Recorder, graph: Any) -> _Observed:
     )
     if machine not in by_machine:
         followers = _followers(machine, recorder, program)
-        by_machine[machine] = _Observed(followers, _scales(graph, recorder))
+        scales = _scales(graph, recorder, machine.loss_scale)
+        by_machine[machine] = _Observed(followers, scales)
     return by_machine[machine]
 
 
@@ -194,18 +195,24 @@ def _noting_losses(followers: list[Any], name: str, run: Run) -> Run:
     return noted_run
 
 
-def _scales(graph: Any, recorder: Recorder) -> dict[str, Callable[[Any], None]]:
-    """What tells of a loss scale, by the node after which it does."""
+def _scales(
+    graph: Any, recorder: Recorder, outside: float
+) -> dict[str, Callable[[Any], None]]:
+    """What tells of a loss scale, by the node after which it does.
+
+    outside    the scale that the program is given beside its own.
+    """
+    tell = partial(_set_scale, recorder, outside)
     telling: dict[str, Callable[[Any], None]] = {}
     for loss in find_losses(graph):
         if loss.product is None:
             continue
         if not math.isnan(loss.factor):
-            telling[loss.product] = partial(_set_scale, recorder, loss.factor)
+            telling[loss.product] = partial(tell, loss.factor, 1.0)
         elif loss.source.op.type == "Placeholder":
-            telling[loss.product] = partial(_set_scale, recorder, math.nan)
+            telling[loss.product] = partial(tell, math.nan, outside)
         else:
-            telling[loss.source.op.name] = partial(_set_scale, recorder, math.nan)
+            telling[loss.source.op.name] = partial(tell, math.nan, 1.0)
     return telling
 
 
@@ -214,10 +221,16 @@ def _single(value: Any) -> float:
     return float(values.reshape(())) if values.size == 1 else 1.0
 
 
-def _set_scale(recorder: Recorder, constant: float, told: Any) -> None:
-    """The present scale: a number of the program, or NaN for what a node tells."""
-    scale = _single(told) if math.isnan(constant) else constant
-    recorder.scale = scale if 1 < scale < math.inf else 1.0
+def _set_scale(
+    recorder: Recorder, outside: float, constant: float, held: float, told: Any
+) -> None:
+    """The present scale: a number of the program, and the one from outside.
+
+    constant    the program's; NaN for what a node tells.
+    held        factor of what the node tells.
+    """
+    scale = _single(told) / held if math.isnan(constant) else constant
+    recorder.scale = outside * (scale if 1 < scale < math.inf else 1.0)
 
 
 def _noting_scale(tell: Any, run: Run) -> Run:

@@ -22,7 +22,7 @@ from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.values import FORMATS
-from ipu.frontends.tensorflow.kernels.host import own_kernel
+from ipu.frontends.tensorflow.kernels.host import host_function, own_kernel
 from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.run.account import split_name
@@ -32,6 +32,8 @@ __all__ = ["GraphShadows"]
 
 Numbers = NDArray[np.float64]
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
+#: Functions of Python.
+_FUNCTIONS = ("PyFunc", "EagerPyFunc")
 #: Nodes that hand values on as they are.
 _PASSING = ("ReadVariableOp", "Identity", "IdentityN", "NoOp")
 
@@ -98,8 +100,7 @@ class GraphShadows:
             return run
         if not (site.node.has_floats or site.node.is_update):
             return run
-        is_composite, kernel = "kernel" in site.node.marks, own_kernel(site, kinds=_WIDE)
-        machine = site.machine
+        kernel, machine = _kernel_of(site), site.machine
 
         @cache
         def line() -> str:
@@ -114,8 +115,8 @@ class GraphShadows:
                 self._enter(variable)
             if site.node.type in _PASSING:
                 return run(*values)
-            if is_composite:
-                self.account.rejoined(site.node.marks["kernel"], "a composite of the machine")
+            if kernel is None:
+                self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
             return self._run(site, kernel, run, values, variables)
 
@@ -130,12 +131,12 @@ class GraphShadows:
             local = _twin(kernel, values, _wide)
             shadow = _twin(kernel, values, lambda x: self._entry(x).shadow)
         except (tf.errors.OpError, TypeError, ValueError, NotImplementedError) as problem:
-            self.account.rejoined(site.node.type, str(problem).partition("\n")[0][:80])
+            self.account.rejoined(_operation(site), str(problem).partition("\n")[0][:80])
             return run(*values)
         before = [(v, _VariableState(_wide(v.value), self._entry(v.value))) for v in variables
                   if isinstance(v.value, Array)]
         result = run(*values)
-        key = (*split_name(site.name), site.node.type)
+        key = (*split_name(site.name), _operation(site))
         if site.node.is_update:
             for (variable, old), near, far in zip(
                 before, _written(local, variables), _written(shadow, variables), strict=True
@@ -172,7 +173,7 @@ class GraphShadows:
         self._before.setdefault(key_of, before)
         self._steps.setdefault(key_of, set()).add(site.machine.step)
         self._about[key_of] = {
-            "line": site.line, "operation": site.node.type,
+            "line": site.line, "operation": _operation(site),
             "is_state": variable.watch is None and key[1] == "optimizer"
             and site.name.startswith("optimizer"),
             "name": layer_of_variable(variable.name) if variable.watch is not None else "",
@@ -220,11 +221,34 @@ def _twin(kernel: Run, values: Sequence[Any], read: Callable[[Array], Numbers]) 
             for i, x in enumerate(values) if isinstance(x, Variable)
         }
         operands = [
-            held[i].handle if i in held else read(x) if isinstance(x, Array) else x
+            held[i].handle if i in held else _operand(x, read)
             for i, x in enumerate(values)
         ]
         outputs = kernel(*operands)
         return _Ran(outputs, {i: v.numpy() for i, v in held.items()})
+
+
+def _operand(x: Any, read: Callable[[Array], Numbers]) -> Any:
+    """An operand in float64; what a composite saved on the machine is nothing to TensorFlow."""
+    if isinstance(x, Array):
+        return read(x)
+    return x if isinstance(x, (np.ndarray, np.generic)) else np.float64(0)
+
+
+def _kernel_of(site: NodeSite) -> Run | None:
+    """TensorFlow's kernel of a node in float64, or a composite's rule.
+
+    None of what the user or the front end computes on the host, which is called once.
+    """
+    if site.node.marks.get("rule"):
+        return host_function(site)
+    is_host = "kernel" in site.node.marks or site.node.type in _FUNCTIONS
+    return None if is_host else own_kernel(site, kinds=_WIDE)
+
+
+def _operation(site: NodeSite) -> str:
+    """The name of a node's operation; of a composite its kernel's."""
+    return str(site.node.marks.get("kernel", site.node.type))
 
 
 def _written(ran: _Ran, variables: Sequence[Variable]) -> list[Any]:

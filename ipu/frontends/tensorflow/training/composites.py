@@ -108,8 +108,9 @@ class Accumulators:
         summands = self._summands(gradient)
         with marked(phase="update"):
             value = accumulator.read_value()
-        with marked(kernel="Accumulate", method=self.method.value, mini_batches=self.count,
-                    accumulation=self.count, variable=name, direction="backward"):
+        with marked(kernel="Accumulate", rule=True, method=self.method.value,
+                    mini_batches=self.count, accumulation=self.count, variable=name,
+                    direction="backward"):
             total = tf.numpy_function(
                 self._formula, [value, n, *summands], accumulator.dtype,
                 name=f"{name.replace('/', '_')}_accumulate",

@@ -5,12 +5,14 @@ Source    graphcore/tensorflow, tensorflow/python/ipu/gradient_accumulation.py.
 
 from __future__ import annotations
 
-from enum import Enum
+from typing import Self
+
+from fpsim.records.by_name import EnumByName
 
 __all__ = ["GradientAccumulationReductionMethod"]
 
 
-class GradientAccumulationReductionMethod(Enum):
+class GradientAccumulationReductionMethod(EnumByName):
     """Sum, mean, or a mean that is kept up to date.
 
     >>> GradientAccumulationReductionMethod.parse("Running_Mean").value
@@ -22,18 +24,6 @@ class GradientAccumulationReductionMethod(Enum):
     RUNNING_MEAN = 2
 
     @classmethod
-    def parse(
-        cls, reduction_method: GradientAccumulationReductionMethod | str
-    ) -> GradientAccumulationReductionMethod:
-        """A member, or its name in any case.
-
-        Raises    ValueError for anything else.
-        """
-        if isinstance(reduction_method, cls):
-            return reduction_method
-        if isinstance(reduction_method, str) and reduction_method.upper() in cls.__members__:
-            return cls[reduction_method.upper()]
-        raise ValueError(
-            f"Cannot parse {reduction_method!r} as one of GradientAccumulationReductionMethod; "
-            f"use {', '.join(cls.__members__)}"
-        )
+    def parse(cls, reduction_method: object) -> Self:
+        """A member, or the one of that name, in any case."""
+        return super().parse(reduction_method)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from fpsim.records.formats import BINARY32
 from ipu import ops
-from ipu.frontends.torch.aten.table import Call, aten
+from ipu.frontends.torch.aten.choosing import largest_by
+from ipu.frontends.torch.aten.table import Call, NoFormatError, aten
 from ipu.frontends.torch.values import FORMATS
 from ipu.ops.primitive import Primitive
 from ipu.ops.reductions import first_index
@@ -28,22 +30,33 @@ class _Chosen(NamedTuple):
 
 
 def _largest(call: Call, row: Primitive, x: torch.Tensor, dim: Any, keepdim: bool) -> _Chosen:
-    """By the row, which tells where they stand; the numbers themselves are those of the tensor."""
+    """By the row, in the format that the tensor holds."""
+    if x.dtype not in FORMATS and x.dtype != torch.float32:
+        raise NoFormatError(f"{x.dtype} is compared on the host")
     memory, held = call.memory, call.memory.format_of(x)
     dims = range(x.ndim) if dim is None or dim == () or dim == [] else dim
     axes = tuple(d % x.ndim for d in ((dims,) if isinstance(dims, int) else dims))
     array = memory.read(x, held or FORMATS.get(x.dtype, BINARY32))
-    _, saved = row.forward(call.device, array, axis=axes)
-    indices = torch.from_numpy(first_index(saved).astype("int64"))
-    last = x.detach().movedim(sorted(axes), list(range(x.ndim - len(axes), x.ndim)))
-    rows = last.reshape(*indices.shape, -1)
-    values = rows.gather(-1, indices[..., None])[..., 0]
-    if keepdim:
-        shape = [1 if d in axes else n for d, n in enumerate(x.shape)]
-        values, indices = values.reshape(shape), indices.reshape(shape)
+    largest, saved = row.forward(call.device, array, axis=axes, keepdims=keepdim)
+    values = torch.from_numpy(np.array(largest.carrier)).to(x.dtype)
+    indices = torch.from_numpy(first_index(saved).astype("int64")).reshape(values.shape)
     if held is not None:
         memory.mark(values, held, memory.is_gradient(x))
     return _Chosen(values, indices)
+
+
+def _so_far(name: str, row: Primitive, *, negative: bool) -> None:
+    @aten(f"{name}.default", of=row)
+    def along(call: Call, x: torch.Tensor, dim: int) -> Any:
+        """Of equal numbers the index is that of the last, as torch has it."""
+        if not x.numel() or not x.ndim:
+            return NotImplemented
+        running = torch.ops.aten.cummax.default
+        return largest_by(call, x, lambda v: running(v, dim), negative=negative)
+
+
+_so_far("cummax", ops.reduce_max, negative=False)
+_so_far("cummin", ops.reduce_min, negative=True)
 
 
 def _enter(name: str, row: Primitive) -> None:

@@ -81,15 +81,19 @@ def _as_array(call: Call, x: Any, fmt: Any) -> Array:
     return x if isinstance(x, Array) else call.device.context(fmt).constant(x)
 
 
-def _of_arrays(row: Primitive, *overloads: str) -> None:
-    """Overloads of tensors and numbers whose row takes arrays."""
+def _of_arrays(row: Primitive, *overloads: str, **options: Any) -> None:
+    """Overloads of tensors and numbers whose row takes arrays, and has these options."""
 
     def handler(call: Call, *operands: Any) -> Any:
-        fmt = call.format_of(*operands)
-        arrays = (_as_array(call, call.operand(x, fmt), fmt) for x in operands)
-        return call.result(row.value(call.device, *arrays))
+        return _value(call, row, *operands, **options)
 
     aten(*overloads, of=row)(handler)
+
+
+def _value(call: Call, row: Primitive, *operands: Any, **options: Any) -> Any:
+    fmt = call.format_of(*operands)
+    arrays = (_as_array(call, call.operand(x, fmt), fmt) for x in operands)
+    return call.result(row.value(call.device, *arrays, **options))
 
 
 _of_arrays(ops.power, "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
@@ -100,6 +104,22 @@ _of_arrays(ops.fmax, "fmax.default")
 _of_arrays(ops.fmin, "fmin.default")
 _of_arrays(ops.fmod, "fmod.Tensor", "fmod.Scalar")
 _of_arrays(ops.floor_mod, "remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+_of_arrays(ops.floor_divide, "floor_divide.default", "floor_divide.Scalar")
+_of_arrays(
+    ops.xlogy, "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", passes_nan=True
+)
+_of_arrays(
+    ops.xlog1py, "special_xlog1py.default", "special_xlog1py.self_scalar",
+    "special_xlog1py.other_scalar", passes_nan=True,
+)
+
+#: Rows of quotients by torch's names of how they are rounded to whole numbers.
+_QUOTIENTS = {None: ops.divide, "floor": ops.floor_divide, "trunc": ops.trunc_divide}
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode", of=tuple(_QUOTIENTS.values()))
+def _div(call: Call, x: Any, y: Any, *, rounding_mode: str | None) -> Any:
+    return _value(call, _QUOTIENTS[rounding_mode], x, y)
 
 
 # Random numbers of the host ---------------------------------------------------------------------

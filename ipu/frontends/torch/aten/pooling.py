@@ -5,7 +5,6 @@ The gradient of a maximum goes to the first element that has it, or to all (`tie
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +12,11 @@ import numpy as np
 import torch
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32
 from ipu import ops
+from ipu.frontends.torch.aten.choosing import as_float32, largest_by
 from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
-from ipu.ops.pooling import read_nan
 
 __all__: list[str] = []
 
@@ -58,46 +57,42 @@ def _max_pool(
     call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
     padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1), ceil: bool = False,
 ) -> tuple[Any, Any]:
-    # Values and indices are selections, which torch makes; the machine reads the values first.
-    fmt = call.format_of(x)
-    held = _as_float32(call, x, fmt)
-    values, indices = torch.ops.aten.max_pool2d_with_indices.default(
-        held, size, stride, padding, dilation, ceil
-    )
-    if values.numel() and np.isnan(values.numpy().max()):
-        read_nan(call.device, fmt)
-        choose = _of_numbers if call.device.options.max_nan == "number" else _of_nans
-        pool = torch.ops.aten.max_pool2d_with_indices.default
-        values, indices = choose(
-            lambda images: pool(images, size, stride, padding, dilation, ceil), held
-        )
-    call.memory.mark(values, fmt)
-    call.memory.read(values, fmt)
-    return values.to(call.dtype), indices
+    pool = torch.ops.aten.max_pool2d_with_indices.default
+    return largest_by(call, x, lambda v: pool(v, size, stride, padding, dilation, ceil))
 
 
-def _of_numbers(pool: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima that a NaN never is where a number stands beside it, and their indices."""
-    is_nan = images.isnan()
-    values, indices = pool(images.masked_fill(is_nan, -math.inf))
-    # Of windows without a number above -inf: whether they have a number, and where the first is.
-    has_number, numbers = pool((~is_nan).to(images.dtype))
-    lowest = values == -math.inf
-    indices = torch.where(lowest & (has_number > 0), numbers, indices)
-    return values.masked_fill(lowest & (has_number <= 0), math.nan), indices
+@aten("max_pool3d_with_indices.default", of=ops.max_pool)
+def _max_pool_of_volumes(
+    call: Call, x: torch.Tensor, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0, 0), dilation: Sequence[int] = (1, 1, 1), ceil: bool = False,
+) -> tuple[Any, Any]:
+    pool = torch.ops.aten.max_pool3d_with_indices.default
+    return largest_by(call, x, lambda v: pool(v, size, stride, padding, dilation, ceil))
 
 
-def _of_nans(pool: Any, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Maxima where a NaN comes before every number: the first of them, where torch has the last."""
-    (values, indices), (has_nan, nans) = pool(images), pool(images.isnan().to(images.dtype))
-    return values, torch.where(has_nan > 0, nans, indices)
+def _adaptive_maximum(name: str) -> None:
+    @aten(f"{name}.default", of=ops.max_pool)
+    def of_outputs(call: Call, x: torch.Tensor, output_size: Sequence[int]) -> tuple[Any, Any]:
+        pool = getattr(torch.ops.aten, name).default
+        return largest_by(call, x, lambda v: pool(v, output_size))
 
 
-def _as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """The values of a tensor in a format, as a float32 tensor that is only read."""
-    if x.dtype == torch.float32 and call.memory.format_of(x) == fmt:
-        return x.detach()
-    return torch.from_numpy(np.array(call.memory.read(x, fmt).carrier, order="C"))
+_adaptive_maximum("adaptive_max_pool2d")
+_adaptive_maximum("adaptive_max_pool3d")
+
+
+def _fractional_maximum(name: str) -> None:
+    @aten(f"{name}.default", of=ops.max_pool)
+    def at_random(
+        call: Call, x: torch.Tensor, size: Sequence[int], output_size: Sequence[int],
+        samples: torch.Tensor,
+    ) -> tuple[Any, Any]:
+        pool, drawn = getattr(torch.ops.aten, name).default, as_float32(call, samples, BINARY32)
+        return largest_by(call, x, lambda v: pool(v, size, output_size, drawn))
+
+
+_fractional_maximum("fractional_max_pool2d")
+_fractional_maximum("fractional_max_pool3d")
 
 
 @aten("max_pool2d_with_indices_backward.default", of=ops.max_pool, gradient=True)
@@ -113,7 +108,7 @@ def _max_pool_backward(
         # Windows side by side: each gradient is moved to where its maximum was.
         fmt = call.format_of(gradient, x)
         # torch's own kernel adds to zeros, which turns -0 into +0.
-        slopes = _as_float32(call, gradient, fmt).flatten(-2)
+        slopes = as_float32(call, gradient, fmt).flatten(-2)
         spread = torch.zeros(x.shape).flatten(-2).scatter_(-1, indices.flatten(-2), slopes)
         return call.result(Array(spread.view(x.shape).numpy(), call.device.context(fmt)))
     g, a = call.arrays(gradient, x)
@@ -123,6 +118,20 @@ def _max_pool_backward(
     )
     slope = ops.max_pool.vjps[0](call.device, _images(g), saved)  # type: ignore[misc]
     return call.result(_from_images(slope, x.ndim))
+
+
+@aten("adaptive_max_pool2d_backward.default", of=ops.max_pool, gradient=True)
+def _adaptive_max_backward(
+    call: Call, gradient: torch.Tensor, x: torch.Tensor, indices: torch.Tensor
+) -> Any:
+    if not x.numel() or not gradient.numel():
+        return NotImplemented
+    window = _even_windows(x, gradient.shape[-2:])
+    if window is None:
+        return NotImplemented
+    return _max_pool_backward(
+        call, gradient, x, window, window, (0, 0), (1, 1), False, indices
+    )
 
 
 # Average --------------------------------------------------------------------------------------

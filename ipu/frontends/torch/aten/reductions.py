@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.torch.aten.table import Call, aten
 from ipu.ops.primitive import Primitive
-from ipu.ops.rules import count
+from ipu.ops.rules import count, read_nan
 
 __all__ = ["axes_of"]
 
@@ -29,7 +30,8 @@ def axes_of(x: Array, dim: Any) -> tuple[int, ...]:
 
 
 def _reduced(
-    call: Call, x: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None, mean: bool
+    call: Call, x: Any, dim: Any, keepdim: bool, dtype: torch.dtype | None, mean: bool,
+    of_numbers: bool = False,
 ) -> Any:
     if dtype is not None and dtype != x.dtype:
         if not (x.dtype.is_floating_point and dtype.is_floating_point):
@@ -37,6 +39,9 @@ def _reduced(
         # The sum in the wider type; its result is of that type.
         x = torch.ops.aten._to_copy.default(x, dtype=dtype) if mean else x
     a = call.array(x)
+    if of_numbers and np.isnan(a.carrier).any():
+        read_nan(call.device, a.format)
+        a = ops.finite.value(call.device, a, nan=0.0, above=math.inf, below=-math.inf)
     axes = axes_of(a, dim)
     n = count(a.shape, axes)
     if a.ndim == 0:  # one number is its own sum
@@ -55,6 +60,15 @@ def _sum(
     dtype: torch.dtype | None = None,
 ) -> Any:
     return _reduced(call, x, dim, keepdim, dtype, mean=False)
+
+
+@aten("nansum.default", of=(ops.reduce_sum, ops.finite))
+def _sum_of_numbers(
+    call: Call, x: torch.Tensor, dim: Any = None, keepdim: bool = False, *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """NaNs are read, and 0 is added for each."""
+    return _reduced(call, x, dim, keepdim, dtype, mean=False, of_numbers=True)
 
 
 @aten("mean.default", "mean.dim", of=ops.reduce_mean)

@@ -25,6 +25,18 @@ for _ in range(9):
     optimiser.step()
 print("the program's own output")
 """
+SCALED = """
+import torch
+net = torch.nn.Linear(4, 2)
+optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=SCALE, backoff_factor=0.99)
+for _ in range(4):
+    optimiser.zero_grad()
+    loss = (net(torch.randn(8, 4)) - 1).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimiser)
+    scaler.update()
+"""
 
 
 @needs_torch
@@ -44,6 +56,24 @@ def test_status_files_and_patch(tmp_path, capsys, eps, status, answer):
     patch = (out / "remedy.patch").read_text()
     assert any(row.startswith("+") for row in patch.splitlines()) == (answer == "ill")
     assert (out / "diagnosis.txt").read_text().strip() in printed
+
+
+@needs_torch
+@pytest.mark.parametrize(("scale", "status"), [("2.0 ** 8", 0), ("2.0 ** 26", 3)])
+def test_a_gradient_scaler_reads_the_status(tmp_path, capsys, scale, status):
+    program = tmp_path / "train.py"
+    program.write_text(SCALED.replace("SCALE", scale))
+    assert main(["diagnose", "--policy", "mixed", "--steps", "3", str(program)]) == status
+    printed = capsys.readouterr().out
+    assert ("the loss scale is too high" in printed) == (status == 3)
+
+
+@needs_torch
+def test_options_of_the_other_front_end(tmp_path, capsys):
+    program = tmp_path / "train.py"
+    program.write_text("import torch\n")
+    assert main(["diagnose", "--nanoo", "--tf1", str(program)]) == 2
+    assert capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "framework"), [

@@ -96,6 +96,21 @@ def test_a_program_gets_its_arguments_and_the_machine_its_choices(tmp_path, caps
 
 
 @needs_tensorflow
+def test_values_in_binary64_are_told_and_stand_on_the_page(tmp_path, capsys):
+    program, out = tmp_path / "program.py", tmp_path / "out"
+    program.write_text(f"import tensorflow as tf\ntf.random.set_seed(1)\n{PIPELINE}")
+    options = ["--policy", "fp16", "--shadow", "1", "--report", str(out)]
+    assert main(["tf", *options, str(program)]) == 0
+    shadow = json.loads((out / "report.json").read_text())["shadow"]
+    assert [row["step"] for row in shadow["losses"]] == [0] * 4  # a loss for each micro-batch
+    assert all(abs(row["machine"] / row["shadow"] - 1) < 0.01 for row in shadow["losses"])
+    layers = {row["layer"] for row in shadow["layers"]}
+    assert len({name for name in layers if name.startswith("dense")}) == 2
+    assert "shadow in binary64 of 1 steps: error born by layer" in capsys.readouterr().err
+    assert "<h2>Beside binary64</h2>" in (out / "index.html").read_text()
+
+
+@needs_tensorflow
 def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
     program = tmp_path / "program.py"
     program.write_text(PIPELINE)
@@ -109,12 +124,15 @@ def test_a_pattern_that_no_layer_matches_is_one_line(tmp_path, capsys):
 @needs_tensorflow
 @pytest.mark.parametrize(
     ("options", "message"),
-    [(["--policy", "none"], "none"), (["--policy", "fp16+scale=4"], "fpsim torch alone"),
-     (["--compare", "fp16+scale=8"], "fpsim torch alone"), (["--compare", ""], "one way at least"),
+    [(["--policy", "none"], "none"), (["--policy", "fp16+cache=mxfp8"], "torch alone"),
+     (["--compare", "fp16+cache=mxfp8"], "torch alone"), (["--compare", ""], "one way at least"),
+     (["--policy", "fp16+scale=3"], "not a power of two"),
      (["--compare", "fp16", "--sr"], "leave --policy and --sr out"), (["--seed", "x"], "seed"),
      (["--reference", "--count"], "leave reports out"), (["--target", "mk9"], "mk9"),
      (["--reference", "--sr"], "leave --policy and --sr out"),
      (["--reference", "--policy", "fp16"], "leave --policy and --sr out"),
+     (["--reference", "--shadow", "1"], "leave reports out"), (["--shadow", "0"], "shadow"),
+     (["--shadow", "1", "--compare", "fp32,fp16"], "leave --compare out"),
      (["--nosuch"], "No such option")],
 )
 def test_bad_options_are_one_line(tmp_path, capsys, options, message):
@@ -232,6 +250,51 @@ def test_a_program_beside_the_machine_is_told_everywhere(tmp_path, capfd):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "Mend what stopped the program: " in page
     assert "peaks for a change" not in page
+
+
+UNSEEDED = """
+import random
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.utils.create_ipu_config()
+ipu.utils.configure_ipu_system(ipu.utils.auto_select_ipus(config, 1))
+xs = np.random.rand(64, 4).astype(np.float32)
+ys = np.random.default_rng().integers(0, 3, 64).astype(np.int32)
+data = tf.data.Dataset.from_tensor_slices((xs, ys)).shuffle(64).repeat()
+queue = ipu.ipu_infeed_queue.IPUInfeedQueue(data.batch(16, drop_remainder=True))
+sizes = random.choice([8, 12, 16]), 3
+def step(total, x, y):
+    h = tf.nn.dropout(tf.layers.dense(x, sizes[0], tf.nn.relu), rate=0.1)
+    logits = tf.layers.dense(h, sizes[1])
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    return total + loss, tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+with ipu.scopes.ipu_scope("/device:IPU:0"):
+    train = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(3, step, [0.0], queue))
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(queue.initializer)
+    print("loss", session.run(train)[0])
+"""
+
+
+@needs_tensorflow
+def test_ways_of_an_unseeded_program_of_tensorflow_1_begin_alike(tmp_path, capfd):
+    """Weights, order of the data, dropout: a scale by which nothing is rounded moves no loss."""
+    program, out = tmp_path / "train.py", tmp_path / "out"
+    program.write_text(UNSEEDED)
+    ways = ["fp32", "fp32+scale=8388608", "fp16"]
+    assert main(["tf", "--tf1", "--compare", ",".join(ways), "--pairs", "1", "--report", str(out),
+                 str(program)]) == 0
+    losses = [json.loads((out / way / "report.json").read_text())["losses"] for way in ways]
+    assert len(losses[0]) == 3
+    assert losses[0] == losses[1]
+    assert losses[2][0] == pytest.approx(losses[0][0], rel=1e-3)
+    assert losses[2] != losses[0]
+    words = capfd.readouterr()
+    assert len({line for line in words.out.splitlines()[:2] if line.startswith("loss ")}) == 1
+    assert "fpsim: fp32+scale=8388608" in words.err
 
 
 NUMBERS = """

@@ -103,7 +103,7 @@ def test_eps_and_constants_are_changed_from_outside(changes, expected):
 
 
 def test_wrong_kinds_of_ways_are_refused():
-    with pytest.raises(ValueError, match="scale=4"):
-        machine(changes=Changes(loss_scale=4.0))
+    with pytest.raises(ValueError, match="cache=mxfp8"):
+        machine(changes=Changes(cache="mxfp8"))
     with pytest.raises(TypeError, match="no function"):
         machine().diagnose(3)

@@ -10,12 +10,14 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32
 from ipu import ops
+from ipu.frontends.tensorflow.engine.scaling import factor_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, enter, leave, numbers
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
 from ipu.run.account import fit
 
-__all__: list[str] = []
+__all__ = ["constant_value"]
 
 _NONE = "none"
 
@@ -38,16 +40,26 @@ def _no_op(site: NodeSite) -> Run:
 
 @kernel("Const", rounding="to nearest on the host", is_any=True)
 def _const(site: NodeSite) -> Run:
-    value = tf.make_ndarray(site.attr("value"))
-    fmt = site.fmt
+    value, fmt = constant_value(site), site.fmt
     if fmt is None:
         return lambda: value
-    if not value.ndim:
-        value = value.dtype.type(_replaced(site, float(value)))
+    if factor_of(site.node, 1.0) is not None and value.dtype.itemsize == BINARY32.bits // 8:
+        fmt = BINARY32  # whatever the policy says
     array = enter(site.device, value, fmt)
     for number, change in _changes(value, array):
         site.note_constant(fmt, number, change, None if array.ndim else array)
     return lambda: array
+
+
+def constant_value(site: NodeSite) -> NDArray[Any]:
+    """The numbers of a constant, with the changes of the program from outside."""
+    value: NDArray[Any] = tf.make_ndarray(site.attr("value"))
+    if site.fmt is None or value.ndim:
+        return value
+    factor = factor_of(site.node, site.machine.loss_scale)
+    number = _replaced(site, float(value)) if factor is None else factor
+    with np.errstate(over="ignore"):  # a scale beyond the largest number of a half
+        return np.asarray(number, value.dtype)
 
 
 def _replaced(site: NodeSite, value: float) -> float:

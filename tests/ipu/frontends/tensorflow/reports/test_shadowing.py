@@ -8,6 +8,7 @@ import pytest
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
 
 from fpsim.tf import machine  # isort: skip
+from ipu.frontends.tensorflow.operations.normalization import normalised  # isort: skip
 
 STEPS, RATE = 3, np.float32(0.1)
 RNG = np.random.default_rng(3)
@@ -60,6 +61,39 @@ def test_losses_of_the_shadow_are_those_of_tensorflow_in_float64(policy):
     np.testing.assert_allclose([row["shadow"] for row in rows], expected, rtol=first)
     assert [row["step"] for row in rows] == list(range(STEPS))
     assert shadow["rejoined"] == []
+
+
+def test_composites_and_their_gradients_are_followed():
+    """gelu and group norm are rules of the machine; beside them TensorFlow's own nodes."""
+
+    def step_in(w, scale, shift):
+        def step(x):
+            with tf.GradientTape() as tape:
+                h = ipu.nn_ops.gelu(tf.matmul(x, w))
+                h = normalised(h, scale, shift, groups=2)
+                loss = tf.reduce_mean(tf.square(h - tf.cast(Y, h.dtype)))
+            weights = [w, scale, shift]
+            for v, slope in zip(weights, tape.gradient(loss, weights), strict=True):
+                v.assign_sub(tf.cast(RATE, h.dtype) * slope)
+            return loss
+
+        return tf.function(step)
+
+    def weights(dtype):
+        values = START, np.ones(4, np.float32), np.zeros(4, np.float32)
+        return [tf.Variable(tf.cast(x, dtype), name=f"net/w{i}") for i, x in enumerate(values)]
+
+    with machine("fp32", count=True, unconfigured=True) as run:
+        run.shadow(STEPS)
+        program = step_in(*weights(tf.float32))
+        for x in X:
+            ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant(x)])
+    shadow = run.report()["shadow"]
+    exact = step_in(*weights(tf.float64))
+    expected = [float(exact(tf.cast(x, tf.float64))) for x in X]
+    np.testing.assert_allclose([row["shadow"] for row in shadow["losses"]], expected, rtol=1e-12)
+    assert shadow["rejoined"] == []
+    assert {"Gelu", "GeluGrad"} <= {row["operation"] for row in shadow["operations"]}
 
 
 def test_it_moves_no_bit_and_tells_where_errors_are_born():

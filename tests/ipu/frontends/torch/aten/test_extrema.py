@@ -111,3 +111,137 @@ def test_indices_in_given_memory_follow_the_number():
         torch.amax(x, 1, out=values)
     assert where.tolist() == [2, 0]
     assert values.tolist() == [3, 4]
+
+
+PAIRS = torch.tensor([[-0.0, 0.0], [0.0, -0.0], [-0.0, -0.0]])
+SIGNS = [False, False, True]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_negative_zero_is_below_the_other_one_in_every_form(half):
+    x = PAIRS.half() if half else PAIRS
+    images = x.reshape(3, 1, 1, 2)
+    functional = torch.nn.functional
+    with machine("f16"):
+        largest = [
+            x.amax(1), x.max(1).values, x.cummax(1).values[:, 1],
+            functional.max_pool2d(images, (1, 2)), functional.adaptive_max_pool2d(images, 1),
+            functional.max_pool3d(images[:, None], (1, 1, 2)),
+            functional.adaptive_max_pool3d(images[:, None], 1),
+        ]
+        smallest = [(-x).amin(1), (-x).min(1).values, (-x).cummin(1).values[:, 1]]
+    for values in largest:
+        assert values.reshape(-1).signbit().tolist() == SIGNS
+    for values in smallest:
+        assert values.signbit().tolist() == [not sign for sign in SIGNS]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_every_maximum_of_windows_gives_the_number_and_its_index(half):
+    images = IMAGES.half() if half else IMAGES
+    functional = torch.nn.functional
+    for pool in (
+        lambda x: functional.adaptive_max_pool2d(x, (1, 2), return_indices=True),
+        lambda x: functional.max_pool3d(x[None], (1, 2, 2), return_indices=True),
+        lambda x: functional.adaptive_max_pool3d(x[None], (1, 1, 2), return_indices=True),
+    ):
+        with machine("f16") as session:
+            values, indices = pool(images)
+            assert session.status.inv
+        assert values.reshape(-1).tolist() == [2.0, -INF]
+        assert indices.reshape(-1).tolist() == [5, 7]
+        with machine("f16", max_nan="propagate") as session:
+            values, indices = pool(images)
+            assert session.status.inv
+        assert values.isnan().all()
+        assert indices.reshape(-1).tolist() == [0, 2]
+        with machine("f16", traps=True), pytest.raises(FloatingPointError):
+            pool(images)
+
+
+def test_random_windows_give_the_number():
+    images = torch.full((1, 1, 5, 5), NAN)
+    images[..., 2, 2] = 1.5
+    with machine("f16") as session:
+        torch.manual_seed(0)
+        values = torch.nn.functional.fractional_max_pool2d(images, 4, 1)
+        assert session.status.inv
+    assert values.item() == 1.5
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_extrema_so_far_are_those_of_what_stands_before(largest):
+    name = "max" if largest else "min"
+    with machine("f16") as session:
+        values, indices = getattr(torch, f"cum{name}")(ROWS, 1)
+        assert session.status.inv
+    for row, line, places in zip(ROWS.tolist(), values, indices.tolist(), strict=True):
+        for k in range(len(row)):
+            best, _ = numbers_of(row[: k + 1], largest)
+            equal = [j for j in range(k + 1) if row[j] == best] or [places[k]]
+            np.testing.assert_array_equal(line[k].item(), best)
+            assert places[k] == equal[-1]
+    with machine("f16", max_nan="propagate"):
+        values, _ = getattr(torch, f"cum{name}")(ROWS, 1)
+    assert values.isnan().tolist() == getattr(torch, f"cum{name}")(ROWS, 1)[0].isnan().tolist()
+
+
+def test_subnormal_numbers_are_what_the_device_reads():
+    x = torch.tensor([[-1.0, -1e-41, 1e-42, 1e-41], [-3.0, -2.0, -1e-41, -1.0]])
+    with machine("f32"):
+        values, indices = x.max(1)
+        so_far = x.cummax(1).values[:, 3]
+        pooled = torch.nn.functional.max_pool2d(x.reshape(2, 1, 1, 4), (1, 4)).reshape(-1)
+    for maxima in (values, so_far, pooled):
+        assert maxima.tolist() == [0.0, 0.0]
+        assert maxima.signbit().tolist() == [False, True]
+    assert indices.tolist() == [1, 2]
+    with machine("f32", f32_denormals="ieee"):
+        assert torch.equal(x.amax(1), torch.tensor([1e-41, -1e-41]))
+
+
+def test_numbers_of_binary64_are_compared_as_they_are():
+    x = torch.tensor([1.0, 1.0 + 1e-12], dtype=torch.float64)
+    with machine("f16"):
+        assert x.max(0).indices.item() == x.argmax().item() == 1
+        assert x.amax().item() == x[1].item()
+        assert x.amin().item() == 1.0
+
+
+def test_the_gradient_of_outputs_side_by_side_is_that_of_pooling():
+    x = torch.randn(2, 3, 4, 6, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for pool in (lambda v: torch.nn.functional.adaptive_max_pool2d(v, (2, 3)),
+                 lambda v: torch.nn.functional.max_pool2d(v, 2)):
+        leaf = x.clone().requires_grad_()
+        with machine("f16", ties="all") as session:
+            pool(leaf).square().sum().backward()
+        assert session.report()["host"]["elements"] == 0
+        gradients.append(leaf.grad)
+    assert torch.equal(*gradients)
+
+
+def test_a_sum_without_nans_is_the_machines_sum():
+    x = torch.tensor([[2048.0, 1.0, 1.0], [NAN, 3.0, NAN]]).half()
+    with machine("f16") as session:
+        sums = x.nansum(1)
+        assert session.status.inv
+        assert session.report()["host"]["elements"] == 0
+    assert sums.tolist() == [2050.0, 3.0]
+    with machine("f16") as session:
+        x[:1].nansum()
+        assert not session.status.inv
+
+
+def test_a_largest_magnitude_that_is_a_nan_is_told():
+    with machine("f16") as session:
+        assert torch.linalg.vector_norm(torch.tensor([1.0, NAN]), INF).isnan()
+        assert session.status.inv
+
+
+def test_a_nan_that_no_window_reads_is_not_told():
+    images = torch.tensor([[[[1.0, -0.0, NAN], [-0.0, -0.0, NAN]]]])
+    with machine("f16") as session:
+        torch.nn.functional.max_pool2d(images, 2, stride=2)
+        torch.nn.functional.max_pool2d(images[..., 1:, :], (1, 2))
+        assert not session.status.inv

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,8 @@ OPTIONS = {
     "sub.Tensor": ({"alpha": 3}, {"factor": 3.0}),
     "addcmul.default": ({"value": 0.3}, {"factor": 0.3}),
     "addcdiv.default": ({"value": 0.3}, {"factor": 0.3}),
+    "xlogy.Tensor": ({}, {"passes_nan": True}),
+    "special_xlog1py.default": ({}, {"passes_nan": True}),
 }
 #: Overloads whose tests stand elsewhere, and where.
 ELSEWHERE = {
@@ -65,7 +68,10 @@ ELSEWHERE = {
         "add.Scalar", "sub.Scalar", "rsub.Scalar", "rsub.Tensor", "mul.Scalar", "div.Scalar",
         "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor", "pow.Scalar", "pow.Tensor_Scalar",
         "fmod.Scalar", "lerp.Scalar", "remainder.Scalar", "remainder.Scalar_Tensor",
+        "floor_divide.Scalar", "xlogy.Scalar_Self", "xlogy.Scalar_Other",
+        "special_xlog1py.self_scalar", "special_xlog1py.other_scalar",
     ),
+    "three rows by an argument: below": ("div.Tensor_mode", "div.Scalar_mode"),
     "numbers of the host's generator: test_exact.py": (
         "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor",
     ),
@@ -206,6 +212,42 @@ def test_gelu_by_tanh_is_the_other_row(fmt, traps):
         assert ours == of_row(compute, fmt, codes, traps=traps)
 
 
+QUOTIENTS = {None: ops.divide, "floor": ops.floor_divide, "trunc": ops.trunc_divide}
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+@pytest.mark.parametrize("traps", [False, True])
+@pytest.mark.parametrize("mode", QUOTIENTS)
+def test_quotients_that_are_whole_numbers_are_rows(mode, fmt, traps):
+    codes = [c[:200] if traps else c for c in codes_of_two(fmt)]
+    x, y = tensors(codes, fmt)
+    with machine("fp32", target="hypothetical", traps=traps) as session:
+        try:
+            q = torch.div(x, y, rounding_mode=mode)
+            ours = outcome(q.view(torch.int16).numpy().view(np.uint16), fmt,
+                           session.device.status_word)
+        except FloatingPointError:
+            ours = Outcome([], session.device.status_word, True)
+        halves = None if traps else torch.div(x, 2, rounding_mode=mode)
+    assert ours == of_row(QUOTIENTS[mode].value, fmt, codes, traps=traps)
+    if halves is not None:
+        def by_two(device, a):
+            return QUOTIENTS[mode].value(device, a, device.from_host(2.0, fmt))
+
+        assert outcome(
+            halves.view(torch.int16).numpy().view(np.uint16), fmt, 0
+        ).codes == of_row(by_two, fmt, codes[:1]).codes
+
+
+def test_a_zero_times_the_logarithm_of_a_nan_is_torchs_nan():
+    x, y = torch.tensor([0.0, -0.0, 2.0]), torch.tensor([math.nan, -1.0, 0.0])
+    for function in (torch.xlogy, torch.special.xlog1py):
+        with machine("f32") as session:
+            values = function(x, y)
+            assert session.status.inv
+        assert values.isnan().tolist() == function(x, y).isnan().tolist() == [True, False, False]
+
+
 #: Files that compare rows of shapes with what torch computes: a row has its name there.
 LAWS = [Path(__file__).parents[1] / f"test_law_{subject}.py"
         for subject in ("losses", "moves", "norms", "reductions")]
@@ -216,5 +258,5 @@ def test_every_row_that_torch_reaches_has_a_law():
     by_element = {aten.TABLE[name].rows[0].name for name in entries()}
     by_shape = set().union(*(rows_in(path.read_text(encoding="utf-8")) for path in LAWS))
     elsewhere = {name for names in ELSEWHERE.values() for name in names}
-    others = {aten.TABLE[name].rows[0].name for name in elsewhere}
+    others = {row.name for name in elsewhere for row in aten.TABLE[name].rows}
     assert reached - by_element - by_shape <= others | {"gelu"}  # by the test above

@@ -241,6 +241,21 @@ ILLNESSES = {
                      "return h + 10 * h / e.sum(-1, keepdim=True)"),
         sizes=("200", "400", "300"), well="1",
     ),
+    "divisors of an optimiser": Illness(
+        ("optimi", "divisor", "underflow"), policy="fp16", sizes=("1e-4", "2e-5", "5e-5"),
+        optimiser="optimiser = torch.optim.Adam(net.parameters(), lr=1e-3, eps={a})",
+        weight=" * 0.05", remedy="fp16+states=f32",
+    ),
+    "zero by zero": Illness(
+        ("stage", "1e-(12|10|9|09)", "zero", "div"),
+        stage=_stage("pad = h * 0", "return h + pad / (pad.norm(dim=-1, keepdim=True) + {a})"),
+        sizes=("1e-12", "1e-9", "1e-10"), well="1e-3",
+    ),
+    "entropy of a softmax": Illness(
+        ("stage", "softmax", "log", "underflow|zero"),
+        stage=_stage("p = F.softmax({a} * torch.tanh(h), dim=-1)", "return h + p * torch.log(p)"),
+        sizes=("30.0", "40.0", "35.0"), well="1.0",
+    ),
     "diverges in binary32": Illness(
         ("diverge|grow", "binary32"), steps=10, sizes=("400.0", "1000.0", "700.0"),
         optimiser="optimiser = torch.optim.SGD(net.parameters(), lr={a}, momentum=0.9)",
@@ -268,6 +283,11 @@ HEALTHY = {
         ("^No ",), policy="fp16", sizes=("1e-5", "1e-6", "1e-4"),
         optimiser="optimiser = torch.optim.AdamW(net.parameters(), lr=0.01, eps=1e-3, "
                   "weight_decay={a})",
+    ),
+    "clipped": Illness(
+        ("^No ",), policy="fp16", steps=10, sizes=("1.0", "0.5", "2.0"),
+        optimiser="optimiser = torch.optim.SGD(net.parameters(), lr=1.0)",
+        update="nn.utils.clip_grad_norm_(net.parameters(), {a})\n    optimiser.step()",
     ),
     "dropout": Illness(("^No ",), stage=_stage("return F.dropout(h, {a}, self.training)"),
                        sizes=("0.1", "0.5", "0.3")),

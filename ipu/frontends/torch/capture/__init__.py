@@ -1,0 +1,1 @@
+"""Captured steps: operations of a step are noted, and run again without the program's Python."""
