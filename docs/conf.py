@@ -39,8 +39,12 @@ nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_execution_show_tb = True
+# A cell may write files.
+nb_execution_in_temp = True
 # Outputs that are compared must not depend on how a stream was cut.
 nb_merge_streams = True
+# What libraries tell a terminal (TensorFlow its processor) is no result.
+nb_output_stderr = "remove"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -6,6 +6,31 @@ A law takes a Context and plain numbers and raises AssertionError with the numbe
 broken. Operands are values of the context's format (`numbers`, `codes`); arguments named `real`
 may be any float. Needs hypothesis (the extra `testing`).
 
+>>> from hypothesis import find
+>>> half = Context("binary16")
+>>> for law in (sterbenz, two_sum, fast_two_sum, product_error):  # of two operands
+...     law(half, 1.5, 1.25)
+>>> for law in (sign_symmetric, idempotent, directed_bounds, error_bound, overflow_result):
+...     law(half, 70000.1)  # of any real number
+>>> monotone(half, 0.1, 1 / 3)
+>>> power_of_two_scaling(half, 1.5, -3)
+>>> exact_zero_sign(half, 1.5)
+>>> sr_between(half, 0.1, bits=8, r=200)
+>>> sr_keeps_exact(half, 1.5, bits=8, r=200)
+>>> sr_zero_truncates(half, 0.1, bits=8)
+>>> two_sum(Context("binary16", subnormals="flush_results"), 1.5, 1.25)
+
+Strategies shrink to the simplest number that does what is asked:
+
+>>> find(subnormal("binary16"), lambda x: True) == Context("binary16").format.smallest_subnormal
+True
+>>> find(near_overflow("binary16"), lambda x: x > 65504) > 65504
+True
+>>> find(near_tie("e4m3fn"), lambda x: x > 1)
+1.0625
+>>> find(shapes(min_dims=2), lambda shape: 0 not in shape)
+(1, 1)
+
 Source    Sterbenz 1974; Dekker 1971; Knuth, TAOCP 2 §4.2.2; Boldo & Daumas 2003 (product error);
           IEEE 754-2019 §4.3, §6.3, §7.4; Croci et al. 2022 (stochastic rounding).
 """
@@ -379,7 +404,7 @@ def overflow_result(context: Context, real: float) -> None:
     fresh = _untrapped(context)
     result = float(fresh.array(real))
     inward = context.rounding.stops_at_largest(real < 0)
-    choice = "saturate" if inward else context.settings.overflow
+    choice = "saturate" if inward else context.core.settings.overflow
     largest = math.copysign(fmt.max, real)
     expected = {
         "saturate": largest, "infinity": math.copysign(math.inf, real), "nan": math.nan,

@@ -23,11 +23,10 @@ from tests.tiers import reaches
 from tests.wheels import unpacked
 
 ROOT = Path(__file__).parents[1]
-#: Tutorials that are one session each; the others are notebooks, which the site runs.
-SESSIONS = [ROOT / "docs" / "tutorials" / name for name in (
-    "pytorch-in-fp16.md", "pytorch-in-nvfp4.md", "keras.md", "pipeline.md")]
+#: Cells of tutorials are run by tests/site/test_notebooks.py.
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-         *sorted((ROOT / "docs" / "recipes").glob("*.md")), *SESSIONS]
+         *sorted((ROOT / "docs" / "recipes").glob("*.md")),
+         *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 #: Directives of the site: no code.
 DIRECTIVE = re.compile(r"^```\{.*?^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -247,21 +246,15 @@ def tasks() -> list[Task]:
     for page in PAGES:
         text = read(page)
         scripts = []
-        sessions = []
         for match in FENCE.finditer(text):
             kind, block = match.groups()
             line = text.count("\n", 0, match.start()) + 1
-            if kind == "python" and block.startswith(">>>") and page in SESSIONS:
-                sessions.append((line, block))
-            elif kind == "python" and block.startswith(">>>"):
+            if kind == "python" and block.startswith(">>>"):
                 result.append(Task(page.name, "doctest", line, block))
             elif kind == "python":
                 scripts.append((line, block))
             elif kind == "sh" and not block.startswith(DEVELOPERS):
                 result.append(Task(page.name, "sh", line, _shorter(page.name, block)))
-        if sessions:
-            text = "\n".join(block for _, block in sessions)
-            result.append(Task(page.name, "doctest", sessions[0][0], text))
         if scripts:
             text = "\n".join([PREPARED.get(page.name, ""), *(block for _, block in scripts)])
             result.append(Task(page.name, "script", scripts[0][0], text))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fpsim.context import Context
+from fpsim.kernels.elementwise.tally import largest_magnitude
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
@@ -19,6 +20,7 @@ from fpsim.records.rounding import RNE, SR
 from ipu import ops
 from ipu.experiments.bench import gemm, train
 from ipu.experiments.bench.timing import Call
+from ipu.experiments.lab.checkup import CHECKS, training
 from ipu.learn.address import Numbering
 from ipu.machine import FpCtl
 from ipu.machine.device import Device
@@ -53,6 +55,9 @@ RULES = {
     }),
 }
 
+#: Policies that most programs name, beside those of `train.NETWORKS`.
+POLICIES = ("fp16", "mixed", "bf16-mixed", "fp8-current", "mxfp8", "nvfp4", "mxfp4")
+
 _FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "rsqrt", "erf")
 
 
@@ -66,6 +71,17 @@ def _arithmetic(context: Context) -> None:
     for value in (x, x.reshape(8, 8)):
         value.sum(axis=0)
         value.mean()
+
+
+def _codes(context: Context) -> None:
+    """Numbers to codes and back, from memory that may be written and that may not."""
+    x = context.array(np.linspace(0.5, 2.0, 64, dtype=np.float32))
+    for values in (x.values, x.values.copy()):
+        context.wrap(values)
+    codes = x.codes()
+    context.unpack(codes)
+    codes.flags.writeable = False
+    context.unpack(codes)
 
 
 def _functions(context: Context) -> None:
@@ -87,13 +103,28 @@ def _products(context: Context, unit: str | None) -> None:
             matmul(x, x, unit=unit)
 
 
+def _hard_products(unit: str) -> None:
+    """Operands with infinities and NaNs, by rows and by columns, which no fast path takes."""
+    context = Context(BINARY16)
+    values = np.random.default_rng(0).standard_normal((32, 32))
+    values[::5, ::7] = np.inf
+    x = context.array(values)
+    for y in (x, context.array(values.T)):
+        matmul(x, y, unit=unit)
+        matmul(x.T, y.T, unit=unit)
+
+
 def _verbs(device: Device) -> None:
     for fmt in (BINARY16, BINARY32):
         x = device.from_host(np.linspace(-1.0, 2.0, 64).reshape(8, 8), fmt)
         device.cast(device.add(x, x), BINARY16)
         device.reduce_sum(device.multiply(x, x), (0,))
         device.maximum(x, x)
-        device.reduce_max(x, 1)
+        device.relu(x)
+        device.select(x.carrier > 0, x)
+        for values in (x, device.divide(x, 0.0)):
+            device.reduce_max(values, 1)
+            device.reduce_sum(values, (0,))
 
 
 def _values(device: Device, fmt: Format, shape: tuple[int, ...]) -> Any:
@@ -128,7 +159,9 @@ def _counts(device: Device, fmt: Format) -> None:
     """What is counted beside operations, and the operations with flags of every element."""
     _rows(device, fmt)
     _updates(device, fmt)
+    _verbs(device)
     x = _values(device, fmt, (8,)).carrier
+    largest_magnitude(x.view(np.uint32))
     count_exponents(x)
     Updates().add("", fmt, x, x, x)
 
@@ -170,11 +203,25 @@ def calls() -> Iterator[tuple[str, Call]]:
             yield f"products in {fmt.name}, {rounding.name}", partial(_products, context, None)
     for unit in UNITS:
         yield f"products through {unit}", partial(_products, Context(BINARY16), unit)
+        yield f"hard products through {unit}", partial(_hard_products, unit)
+    for fmt in (BINARY16, BFLOAT16, BINARY32, E4M3FN, E5M2):
+        yield f"codes of {fmt.name}", partial(_codes, Context(fmt))
     yield "a device", partial(_verbs, Device())
     yield from _machine()
     for network in train.NETWORKS:
         for preset in ("exact", "window"):
             yield f"training: {network}, {preset}", train.step_of(network, preset, 2)
+    for policy in POLICIES:
+        yield f"training: {policy}", partial(
+            _exhaust, partial(training, policy, "hypothetical")
+        )
+    for name, check in CHECKS.items():
+        yield f"check: {name}", partial(_exhaust, check.compute)
+
+
+def _exhaust(compute: Callable[[], Iterator[object]]) -> None:
+    for _ in compute():
+        pass
 
 
 def make_calls() -> Iterator[str]:

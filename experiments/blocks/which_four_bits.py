@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ipu.experiments.blocks.byte_transformer import LENGTH, byte_transformer, digest, text
 from ipu.experiments.blocks.tensors import QUANTISERS
@@ -38,6 +39,8 @@ NEEDS = "torch"
 
 RATE = 1e-3
 SEEDS, LAST = 5, 60
+#: Points of a curve in the figure.
+N_WINDOWS = 25
 #: Batch and steps: those of the claims; further ones have the ways of SWEPT.
 MAIN = 4, 250
 SIZES: tuple[tuple[int, int], ...] = (MAIN,)
@@ -244,12 +247,24 @@ def plot(result: Result) -> Figure:
         xerr=[100 * min(float(row["uncertainty"]), 1.0) for row in first],  # type: ignore[arg-type]
     )
     gap.set(title="Gap to binary32", xlabel="log loss over binary32's in %")
+    expected = _window_means(result, REFERENCE)
     for way in WAYS:
-        points = result.select(part="loss", way=way)
-        curve.plot(
-            [float(p["step"]) for p in points],  # type: ignore[arg-type]
-            [float(p["loss"]) for p in points], label=way,  # type: ignore[arg-type]
-        )
-    curve.set(title="One seed", xlabel="step", ylabel="loss in nats")
+        if way != REFERENCE:
+            means = _window_means(result, way)
+            curve.plot(
+                means[0], 100 * np.log(means[1] / expected[1]), label=way, marker=".", linewidth=1
+            )
+    curve.axhline(0, linewidth=0.6, color="0.5")
+    curve.set(
+        title="One seed, as it trains", xlabel="step", ylabel="log loss over binary32's in %"
+    )
     curve.legend()
     return figure
+
+
+def _window_means(result: Result, way: str) -> NDArray[np.float64]:
+    """Last steps of windows, and the mean loss in each: the losses themselves lie on one line."""
+    losses = np.array([row["loss"] for row in result.select(part="loss", way=way)], np.float64)
+    width = max(1, losses.size // N_WINDOWS)
+    means = losses[: losses.size // width * width].reshape(-1, width).mean(axis=1)
+    return np.stack([width * np.arange(1, means.size + 1) - 1.0, means])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fpsim.state.files import write_whole
 from ipu.experiments.lab import store
 from ipu.experiments.lab.result import Result
 from ipu.experiments.sweep.metrics import compared, differs
@@ -28,15 +27,11 @@ class Cell(NamedTuple):
 
 def write_page(swept: Swept, result: Result, folder: Path) -> Path:
     """Write folder.html and the figure in the folder; returns the page's path."""
-    from ipu.run.pages.drawing import to_png
-
     runs = swept.finished
     measured = compared([one.rows for _, one in runs])
     figure, left_out = draw(
         measured, [job.seed for job, _ in runs], [job.settings for job, _ in runs])
-    image = b"" if figure is None else to_png(figure)
-    if image:
-        write_whole(folder / store.FIGURE, image)
+    images = rendering.write_figures(folder, {"figure": figure})
     different = {title: numbers for title, numbers in measured.numbers.items() if differs(numbers)}
     columns = dict(list(different.items())[:MOST_COLUMNS])
     keys = list(dict.fromkeys(name for job, _ in runs for name, _ in job.settings))
@@ -46,7 +41,7 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
         "lines": [_line(place, swept, keys, list(columns.values())) for place in range(len(runs))],
         "equal": len(measured.numbers) - len(different),
         "more_columns": len(different) - len(columns), "more_panels": left_out,
-        "image": rendering.png_url(image),
+        "images": images,
         "folder": folder.name, "files": _files(folder),
     }
     return rendering.write_page(folder.with_name(f"{folder.name}.html"), "sweep", content)

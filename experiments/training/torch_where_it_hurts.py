@@ -254,7 +254,8 @@ def _count_table(result: Result, name: str) -> Table:
 def _trial_table(result: Result, name: str) -> Table:
     rows = result.select(network=name, part="trial")
     lines = [
-        [str(row["way"]), _answer_text(row), _loss(row), _interval(row), str(row["pairs"] or ""),
+        [str(row["way"]), _answer_text(row), _loss(row), _interval(row),
+         str(row.get("pairs") or ""),
          *(f"{int(str(row.get(key, 0))):,}" for key in ("divbyzero", "invalid", "underflow")),
          f"× {row['cycles']:.2f}", f"× {row['bits']:.2f}"]
         for row in rows
@@ -271,16 +272,17 @@ def _trial_table(result: Result, name: str) -> Table:
 
 
 def _answer_text(row: Row) -> str:
-    return f"{row['answer']} ({row['note']})" if row["note"] else str(row["answer"])
+    return f"{row['answer']} ({row['note']})" if row.get("note") else str(row["answer"])
 
 
 def _loss(row: Row) -> str:
-    return "not finite" if row["loss"] is None else f"{float(str(row['loss'])):.3g}"
+    # Of a stored result, a row has no key whose cell is empty.
+    return "not finite" if row.get("loss") is None else f"{float(str(row['loss'])):.3g}"
 
 
 def _interval(row: Row) -> str:
     """The share of binary32's progress that is lost, with ±."""
-    if row["lost"] is None:
+    if row.get("lost") is None:
         return "–"
     lost, half = (100 * float(str(row[name])) for name in ("lost", "lost_uncertainty"))
     return f"{lost:.2g} % ± {half:.2g} %"

@@ -84,9 +84,10 @@ def best_pack(folder: Path, features: frozenset[str]) -> Pack | None:
     """The pack in a folder that fits this process, for the highest level with these features."""
     for level in reversed(LEVELS):
         if features.issuperset(LEVELS[level]):
+            # The name of a level may begin that of a higher one, which this processor may lack.
             for path in sorted(folder.glob(f"{level}-*.zip")):
                 pack = read_pack(path)
-                if pack is not None and pack.identity == identity():
+                if pack is not None and pack.level == level and pack.identity == identity():
                     return pack
     return None
 

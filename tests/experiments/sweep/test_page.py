@@ -95,3 +95,17 @@ def test_columns_beyond_the_last_are_counted(moody, tmp_path):
     text = write_page(swept, save(swept, tmp_path / "d", "", 1.0), tmp_path / "d").read_text()
     assert "2 more columns are in data.csv" in text
     assert "6 more curves and numbers differ" in text
+
+
+def test_the_figure_is_an_instrument_and_no_picture(page, tmp_path):
+    text = page.read_text(encoding="utf-8")
+    assert "<svg" in text
+    assert "data:image/png" not in text
+    (tmp_path / "browser").mkdir()
+    told = ask(page, tmp_path / "browser", """
+      async () => { const figure = document.querySelector("figure.zoom");
+        const before = figure.querySelector("svg").innerHTML;
+        figure.querySelector("button[value='+']").click();
+        return [figure.dataset.figure !== "", before !== figure.querySelector("svg").innerHTML]; }
+    """)
+    assert told == [True, True]

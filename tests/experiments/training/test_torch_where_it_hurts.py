@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from ipu.experiments.lab import store
 from ipu.experiments.lab.result import Result, to_csv
 from ipu.experiments.training import torch_where_it_hurts
 from tests.experiments.figures import assert_panels
@@ -67,6 +68,12 @@ def test_the_sentence_is_computed_a_second_time():
 
 def test_the_rows_can_be_kept(result):
     assert "CNN,counts," in to_csv(result.rows)
+
+
+def test_the_tables_of_a_stored_result_are_those_of_the_result(result, tmp_path):
+    store.save_data(tmp_path, result, {})
+    stored, _ = store.load(tmp_path)
+    assert torch_where_it_hurts.tables(stored) == torch_where_it_hurts.tables(result)
 
 
 def test_the_figure_and_the_tables(result):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "fpsim", root / "fpsim", ignore=shutil.ignore_patterns("packs"))
     folder = root / "fpsim" / "kernels" / "packs"
     code = PACK.format(folder=str(folder), level=LEVEL)
-    process = run(code, FPSIM_CPU_LEVEL=LEVEL, FPSIM_CACHE_DIR=str(root / "cache"))
+    process = run(code, PYTHONPATH=str(root), FPSIM_CPU_LEVEL=LEVEL,
+                  FPSIM_CACHE_DIR=str(root / "cache"))
     assert process.stdout == RIGHT, process.stderr
     return root
 
@@ -101,6 +103,15 @@ def test_the_highest_level_of_a_processor_is_taken(tmp_path):
         assert pack.level == level
         assert pack.get("no such kernel") is None
     assert best_pack(tmp_path, frozenset({"sse2"})) is None
+
+
+def test_a_pack_of_a_higher_level_is_not_taken(tmp_path):
+    for low, high in pairwise(LEVELS):
+        folder = tmp_path / high
+        folder.mkdir()
+        made(folder, high)
+        assert best_pack(folder, frozenset(LEVELS[low])) is None
+        assert best_pack(folder, frozenset(LEVELS[high])).level == high
 
 
 @pytest.mark.parametrize("field", ["sources", "python", "numba", "processor"])
