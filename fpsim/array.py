@@ -153,12 +153,12 @@ class Array(NumpyProtocols):
         Array([0.09997559], binary16)
         """
         if isinstance(target, (Format, str)):
-            return self.context.in_format(find_storage_format(target)).convert(self)
-        if not hasattr(target, "convert"):
+            return self.context.in_format(find_storage_format(target)).array(self)
+        if not hasattr(target, "core"):
             raise TypeError(
                 f"target={target!r} is no format and no context; give one, or a format's name"
             )
-        return target.convert(self)
+        return target.array(self)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """Converted to a format, by its name or storage type; integers and bool give an ndarray.

@@ -61,9 +61,9 @@ def check_alike(arrays: Sequence[Held]) -> None:
     first = arrays[0].context
     for x in arrays[1:]:
         other = x.context
-        if other is first or other.settings.format != first.settings.format:
+        if other is first or other.core.settings.format != first.core.settings.format:
             continue
-        if other.settings != first.settings:
+        if other.core.settings != first.core.settings:
             raise TypeError(
                 f"one Array computes in {first!r}, another in {other!r}; arrays of different "
                 "settings do not mix. Convert one: y.to(x.context), or name the context that "
@@ -154,7 +154,7 @@ def is_type_of(x: Held, dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
         return bool(dtype == x.carrier.dtype)
     try:
-        return bool(find_storage_format(dtype) == x.context.settings.format)
+        return bool(find_storage_format(dtype) == x.context.core.settings.format)
     except (TypeError, ValueError):
         return False
 

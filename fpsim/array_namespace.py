@@ -109,7 +109,7 @@ class Namespace:
     e, inf, nan, newaxis, pi = float(np.e), float("inf"), float("nan"), None, float(np.pi)
 
     def __init__(self, context: Any, version: str | None = None) -> None:
-        fmt = context.settings.format
+        fmt = context.core.settings.format
         if version is not None and version not in _VERSIONS:
             raise ValueError(f"api_version={version!r} is not known; use {', '.join(_VERSIONS)}")
         self.context, self.dtype = context, fmt.carrier
@@ -121,7 +121,9 @@ class Namespace:
         setattr(self, self.dtype.name, self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Namespace) and other.context.settings == self.context.settings
+        if not isinstance(other, Namespace):
+            return False
+        return bool(other.context.core.settings == self.context.core.settings)
 
     def __hash__(self) -> int:
         return hash(self.__name__)
@@ -303,7 +305,7 @@ class Namespace:
         dtype = _dtype_of(type)
         if not self._is_floating(dtype):
             raise TypeError(f"dtype={dtype} is not the floating type {self.dtype}")
-        fmt = self.context.settings.format
+        fmt = self.context.core.settings.format
         return _Finfo(fmt.bits, fmt.eps, fmt.max, fmt.min, fmt.smallest_normal, self.dtype)
 
     def iinfo(self, type: Any, /) -> Any:

@@ -12,7 +12,8 @@ Source    IEEE 754-2019 §4, §5, §7 and §9; docs/semantics.md §2 to §5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -44,10 +45,13 @@ from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Context"]
 
+#: What was an attribute of a Context before, and where it is now.
+_MOVED = {"settings": "core.settings", "seed": "core.seed", "convert": "array"}
+
 #: What is one guarded kernel or function, or calls such.
 _GUARDED = (
-    "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma", "round_to_integral",
-    "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
+    "__getattr__", "__init__", "add", "subtract", "multiply", "divide", "sqrt", "fma",
+    "round_to_integral", "floor", "ceil", "trunc", "power", "ieee_remainder", "fmod", "remainder",
     "negative", "absolute", "maximum", "minimum", "fmax", "fmin", "equal", "not_equal", "less",
     "less_equal", "greater", "greater_equal", "unordered", "exp", "expm1", "log", "log1p",
     "sinh", "cosh", "tanh", "sigmoid", "rsqrt", "erf", "sin", "cos",
@@ -67,7 +71,8 @@ class Context:
     asarray   what happens where numpy or scipy asks an Array for an ndarray, with which they then
               compute in its type: "refuse", "warn" (once) or "allow".
 
-    `core` holds what operations need of each other, for code that adds some. A context is for one
+    `core` holds what operations need of each other, for code that adds some: `core.settings` are
+    all choices, `core.source` and `core.seed` are its random bits. A context is for one
     thread; `spawn(k)` makes independent children.
 
     >>> half = Context("binary16")
@@ -107,15 +112,10 @@ class Context:
 
     def __repr__(self) -> str:
         usual = Settings(self.format).choices()
-        shown = [f"{k}={v!r}" for k, v in self.settings.choices().items() if v != usual[k]]
+        shown = [f"{k}={v!r}" for k, v in self.core.settings.choices().items() if v != usual[k]]
         return f"Context({', '.join([self.format.name, *shown])})"
 
     # Choices --------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> Settings:
-        """Format, rounding and policies."""
-        return self.core.settings
 
     @property
     def format(self) -> Format:
@@ -144,7 +144,7 @@ class Context:
 
     def _choices(self) -> dict[str, Any]:
         others = {"traps": self.traps, "count": self.counts is not None, "asarray": self.asarray}
-        return self.settings.choices() | others
+        return self.core.settings.choices() | others
 
     def in_format(self, fmt: Format | str) -> Context:
         """This context in another format: flags, counts and random bits are one and the same.
@@ -218,10 +218,15 @@ class Context:
     def operation(self, number: int) -> None:
         self.core.clock.operation = number
 
-    @property
-    def seed(self) -> int | None:
-        """Key of the Philox bits; None with another source."""
-        return self.core.source.seed
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Names that moved, for one more version."""
+            if name in _MOVED:
+                return attrgetter(_MOVED[name])(self)
+            raise AttributeError(
+                f"'Context' object has no attribute {name!r}", name=name, obj=self
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (
@@ -230,13 +235,20 @@ class Context:
 
     # Values ---------------------------------------------------------------------------------
 
-    def array(self, values: ArrayLike | Array) -> Array:
-        """Values of the format: each rounded once, by this context's rounding, raising flags.
+    def array(self, values: ArrayLike | Array, out: Out = None) -> Array:
+        """Values of the format: floats, integers, packed storage or an Array; each rounded once.
 
         Shapes    as given.
+        Flags     INVALID for signalling NaN; the rest from the rounding.
         Raises    TypeError for complex, object, string and longdouble input.
+        Source    IEEE 754-2019 §5.4.2 convertFormat, convertFromInt.
         """
-        return self.convert(values)
+        if isinstance(values, Array):
+            name = "copy" if values.format == self.format else "convert"
+            return self.core.rounded(name, [values.carrier], out)
+        if isinstance(values, (list, tuple)):
+            values = values_in(values)
+        return self.core.rounded("convert", [floats(values, self.core.settings.native)], out)
 
     def constant(self, value: Scalar) -> Array:
         """A Python number in this format, to nearest even: no flags, no random bits.
@@ -257,8 +269,8 @@ class Context:
                 f"text={text!r} is no string; give digits as in '0.1', or numbers to ctx.array"
             )
         shape = () if isinstance(text, str) else (len(texts),)
-        exact = [decimal(t, self.settings.native) for t in texts]
-        return self.convert(np.array(exact, np.float64).reshape(shape))
+        exact = [decimal(t, self.core.settings.native) for t in texts]
+        return self.array(np.array(exact, np.float64).reshape(shape))
 
     def zeros(self, shape: int | tuple[int, ...]) -> Array:
         """+0 in every element."""
@@ -291,7 +303,7 @@ class Context:
         """
         checked_number("step", step)
         first, end = (0, start) if stop is None else (start, stop)
-        return self.convert(progression(first, end, step=step, native=self.settings.native))
+        return self.array(progression(first, end, step=step, native=self.core.settings.native))
 
     def linspace(
         self, start: Scalar, stop: Scalar, num: int = 50, *, endpoint: bool = True
@@ -300,8 +312,8 @@ class Context:
 
         Rounding  each exact number once, by this context's rounding, as `array`.
         """
-        numbers = progression(start, stop, num=num, endpoint=endpoint, native=self.settings.native)
-        return self.convert(numbers)
+        native = self.core.settings.native
+        return self.array(progression(start, stop, num=num, endpoint=endpoint, native=native))
 
     def unpack(self, packed: ArrayLike) -> Array:
         """The values of packed storage, exactly: what `Array.to_numpy` or `np.save` stored.
@@ -334,20 +346,6 @@ class Context:
         if not codes.is_held(array, self.format).all():
             raise ValueError(f"values are not all in {self.format.name}; round them with ctx.array")
         return Array(array.copy() if copy else array, self)
-
-    def convert(self, x: ArrayLike | Array, out: Out = None) -> Array:
-        """x in this format: an Array of another, floats, integers or packed storage; one rounding.
-
-        Flags     INVALID for signalling NaN; the rest from the rounding.
-        Raises    TypeError for complex, object, string and longdouble input.
-        Source    IEEE 754-2019 §5.4.2 convertFormat, convertFromInt.
-        """
-        if isinstance(x, Array):
-            name = "copy" if x.format == self.format else "convert"
-            return self.core.rounded(name, [x.carrier], out)
-        if isinstance(x, (list, tuple)):
-            x = values_in(x)
-        return self.core.rounded("convert", [floats(x, self.settings.native)], out)
 
     def quantize(
         self, x: ArrayLike | Array, block: Block | str, axis: int = -1, *,

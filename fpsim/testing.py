@@ -404,7 +404,7 @@ def overflow_result(context: Context, real: float) -> None:
     fresh = _untrapped(context)
     result = float(fresh.array(real))
     inward = context.rounding.stops_at_largest(real < 0)
-    choice = "saturate" if inward else context.settings.overflow
+    choice = "saturate" if inward else context.core.settings.overflow
     largest = math.copysign(fmt.max, real)
     expected = {
         "saturate": largest, "infinity": math.copysign(math.inf, real), "nan": math.nan,

@@ -61,7 +61,7 @@ def _call(
 ) -> Call:
     context = Context(fmt, rounding=rounding)
     if not flags:
-        return lambda: apply(operation, carriers, context.settings, out=out, track=False)
+        return lambda: apply(operation, carriers, context.core.settings, out=out, track=False)
     method, operands = getattr(context, operation), [context.wrap(x) for x in carriers]
     return lambda: method(*operands, out=out)
 

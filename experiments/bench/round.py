@@ -45,7 +45,7 @@ def _choices(quick: bool) -> tuple[list[Format], list[Rounding]]:
 def _call(fmt: Format, rounding: Rounding, flags: bool, x: Any, out: Any) -> Call:
     if flags:
         context = Context(fmt, rounding=rounding)
-        return lambda: context.convert(x, out=out)
+        return lambda: context.array(x, out=out)
     return lambda: round_to(x, fmt, rounding, out=out)
 
 

@@ -58,7 +58,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         values = np.linspace(0.1, 1.6, 16, dtype=np.float32)
         x, target = context.array(values), context.zeros(16)
         calls: dict[str, Call] = {
-            "convert": partial(context.convert, values, out=target),
+            "convert": partial(context.array, values, out=target),
             "add": partial(context.add, x, x, out=target),
             "operator +": partial(add, x, x),
             "constant": partial(add, x, 1.5),

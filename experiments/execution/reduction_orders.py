@@ -49,7 +49,7 @@ RINGS = (Order.TF_RING, Order.CLOCKWISE_RING, Order.ANTICLOCKWISE_RING,
          Order.BIDIRECTIONAL_RING_PAIR, Order.MEET_IN_MIDDLE_RING)
 ORDERS = (*RINGS, Order.SEQUENTIAL, Order.TREE, Order.RECURSIVE_HALVING)
 TREE = Order.TREE.value
-REPLICAS, QUICK_REPLICAS = (2, 4, 8, 16, 32, 64), (2, 4, 16)
+REPLICAS, QUICK_REPLICAS = (2, 4, 8, 16, 32, 64, 256, 1024), (2, 4, 16)
 GRADIENTS, LARGE, OPPOSITE = "gradients of digits", "one large replica", "opposite replicas"
 DATA = (GRADIENTS, LARGE, OPPOSITE)
 #: Entries of the built gradients; samples and loss scale of the network's.

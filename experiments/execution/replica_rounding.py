@@ -52,6 +52,8 @@ BATCH = 16
 RATE, MOMENTUM = 0.02, 0.9
 #: Seeds and steps.
 QUICK, FULL = (3, 16), (5, 256)
+#: Replicas and steps of two more trainings, which the quick run leaves out.
+MANY = (1024, 8)
 
 
 class RoundingWay(NamedTuple):
@@ -90,6 +92,8 @@ def run(quick: bool, seed: int) -> Result:
         DriftJob(way, replicas, one, steps)
         for replicas, way, one in product(REPLICAS[::-1], WAYS, range(seed, seed + seeds))
     ]
+    if not quick:
+        jobs = [*many(seed), *jobs]  # the longest first
     collected = Collected()
     for job, (rows, units) in zip(jobs, in_processes(_train, jobs, "trainings"), strict=True):
         collected.add(rows, units, way=job.way, replicas=job.replicas, seed=job.seed)
@@ -100,9 +104,15 @@ def run(quick: bool, seed: int) -> Result:
                   collected.units)
 
 
+def many(seed: int) -> list[DriftJob]:
+    """Trainings of many replicas, with equal bits and with private ones."""
+    replicas, steps = MANY
+    return [DriftJob(way, replicas, seed, steps) for way in (EQUAL, PRIVATE)]
+
+
 def _train(job: DriftJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
-    """Drift after 1, 2, 4 … steps, and what each replica recognises in the end."""
-    way = WAYS[job.way]
+    """Drift after 1, 2, 4 … steps, and what each replica recognises in the end, if they are few."""
+    way, are_few = WAYS[job.way], job.replicas in REPLICAS
     plan = Plan([digits.network], replicas=job.replicas, shard_state=way.sharded)
     trainer = PlanTrainer(
         SGD(RATE, MOMENTUM), plan=plan, policy=FP16, control=FpCtl(esr=way.stochastic),
@@ -115,14 +125,20 @@ def _train(job: DriftJob) -> tuple[list[Row], tuple[UnitUsed, ...]]:
         batch = next(batches)
         loss = trainer.step(data.images[batch], data.labels[batch])
         if step & (step - 1) == 0 or step == job.steps:
-            rows.append({"part": "drift", "step": step, "loss": loss, **drift(weights(trainer))})
-    rows += _accuracies(trainer, job.seed)
+            part = "drift" if are_few else "many"
+            rows.append({"part": part, "step": step, "loss": loss, **drift(weights(trainer))})
+    if are_few:
+        rows += _accuracies(trainer, job.seed)
     return rows, units_of(trainer.device)
 
 
 def _batches(job: DriftJob) -> Iterator[NDArray[np.int64]]:
     learn, _ = digits.load().split(job.seed)
     size = BATCH * job.replicas
+    if size > len(learn):  # a step takes several epochs, each replica whole batches of its own
+        epochs = (digits.batches(learn, BATCH, job.seed, epoch) for epoch in count(1))
+        of_replicas = chain.from_iterable(epochs)
+        return (np.concatenate([*islice(of_replicas, job.replicas)]) for _ in range(job.steps))
     epochs = (digits.batches(learn, size, job.seed, epoch) for epoch in count(1))
     return islice(chain.from_iterable(epochs), job.steps)
 
@@ -224,7 +240,22 @@ def _answer(rows: list[Row]) -> str:
         f"{largest:.0f} ulps (R = {REPLICAS[-1]}){grows}; test accuracies of one training's "
         f"replicas lie up to {100 * apart:.1f} points apart. With equal bits, with "
         f"REPLICA_IDENTICAL_ONLY, with sharded state and to nearest the largest drift is "
-        f"{stray:g} ulps at every step."
+        f"{stray:g} ulps at every step.{_answer_of_many(table)}"
+    )
+
+
+def _answer_of_many(table: Result) -> str:
+    """What many replicas did; nothing where the run left them out."""
+    if not table.select(part="many"):
+        return ""
+    where: Row = {"part": "many", "step": int(table.column("step", part="many").max())}
+    private, equal = ({**where, "way": way} for way in (PRIVATE, EQUAL))
+    (apart,), (differ,) = (table.column(name, **private) for name in ("mean_ulps", "differ"))
+    return (
+        f" {table.column('replicas', **private)[0]:.0f} replicas with private bits are "
+        f"{apart:.2f} ulps apart after {where['step']} steps, and {differ:.0%} of their parameters "
+        f"differ; with equal bits the largest drift is "
+        f"{table.column('largest_ulps', **equal).max():g} ulps."
     )
 
 

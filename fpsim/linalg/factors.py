@@ -65,7 +65,7 @@ class LU:
     @property
     def singular(self) -> int | None:
         """The first zero on the diagonal of U; None where there is none."""
-        diagonal = as_read(np.diagonal(self.packed.carrier), self.packed.context.settings)
+        diagonal = as_read(np.diagonal(self.packed.carrier), self.packed.context.core.settings)
         zeros = np.flatnonzero(diagonal == 0)
         return int(zeros[0]) if zeros.size else None
 
@@ -126,7 +126,7 @@ def lu(a: Array, *, pivot: bool = True, context: Context | None = None) -> LU:
         if pivot:
             _exchange(work, rows, k)
         column = work[k + 1 :, k]
-        if not as_read(work.carrier[k : k + 1, k], context.settings)[0] and not column.any():
+        if not as_read(work.carrier[k : k + 1, k], context.core.settings)[0] and not column.any():
             column.carrier[...] = 0  # of one sign, as factors that were never divided
             continue
         context.divide(column, work[k, k], out=column)
@@ -136,7 +136,7 @@ def lu(a: Array, *, pivot: bool = True, context: Context | None = None) -> LU:
 
 def _exchange(work: Array, rows: NDArray[np.intp], k: int) -> None:
     """Bring the row with the largest magnitude of column k to its place."""
-    column = as_read(work.carrier[k:, k], work.context.settings)
+    column = as_read(work.carrier[k:, k], work.context.core.settings)
     # Magnitudes as integers: NaNs lie above infinity, and all alike.
     keys = np.abs(column).view(f"i{column.itemsize}")
     infinity = np.array(np.inf, column.dtype).view(keys.dtype)

@@ -81,7 +81,7 @@ def gmres(
     tolerance = checked_tolerance(tolerance, math.sqrt(basis.format.eps / 2))
     most = _MOST if max_iterations is None else checked_count("max_iterations", max_iterations, 1)
     applied = _Applied(a, factors)
-    right = basis.convert(applied.preconditioned(a.context.convert(b)))
+    right = basis.array(applied.preconditioned(a.context.array(b)))
     return _Arnoldi(basis, applied, right).run(tolerance, min(most, len(a)))
 
 
@@ -103,7 +103,7 @@ class _Applied:
             if not isinstance(factors, LU) or factors.packed.shape != a.shape:
                 raise TypeError(f"factors={factors!r} are no factors of a; give fpsim.linalg.lu(a)")
             factors.check_regular()
-            self.packed, self.p = self.context.convert(factors.packed), factors.p
+            self.packed, self.p = self.context.array(factors.packed), factors.p
 
     def preconditioned(self, w: Array) -> Array:
         """U^-1 L^-1 of a vector whose rows were exchanged."""
@@ -113,7 +113,7 @@ class _Applied:
         return substituted(self.context, self.packed, y, False, False)
 
     def __call__(self, v: Array) -> Array:
-        column = self.context.convert(v).reshape(-1, 1)
+        column = self.context.array(v).reshape(-1, 1)
         return self.preconditioned(self.context.matmul(self.a, column).reshape(-1))
 
 
@@ -146,7 +146,7 @@ class _Arnoldi:
     def _extend(self) -> bool:
         """One vector and one column more; whether no further vector exists."""
         context = self.context
-        w, column = context.convert(self.apply(self.basis[-1])), []
+        w, column = context.array(self.apply(self.basis[-1])), []
         for v in self.basis:
             h = context.dot(w, v)
             column.append(h)

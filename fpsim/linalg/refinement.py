@@ -144,7 +144,7 @@ def _context(role: str, choice: Any) -> Context:
 
 def _numbers(name: str, values: Any, work: Context) -> Array:
     """An operand in the working precision, finite and refused otherwise."""
-    array = work.convert(values)
+    array = work.array(values)
     if not np.isfinite(array.carrier).all():
         raise ValueError(
             f"{name} has elements that are not finite in {work.format.name}; give finite numbers, "
@@ -160,7 +160,7 @@ class _System:
         self.roles, self.a, self.b = roles, square(a, "A"), right_side(b, len(a))
         if b.ndim != 1:
             raise ValueError(f"b has shape {b.shape}; give a vector of {len(a)} elements")
-        narrow = roles.factor.convert(a)
+        narrow = roles.factor.array(a)
         if not np.isfinite(narrow.carrier).all():
             fmt = roles.factor.format
             raise ValueError(
@@ -169,17 +169,17 @@ class _System:
             )
         factors = lu(narrow)
         factors.check_regular()
-        self.factors = LU(roles.work.convert(factors.packed), factors.p)
-        self.a_residual, self.b_residual = (roles.residual.convert(v) for v in (a, b))
+        self.factors = LU(roles.work.array(factors.packed), factors.p)
+        self.a_residual, self.b_residual = (roles.residual.array(v) for v in (a, b))
         is_same = roles.applied is roles.residual
-        self.a_applied = self.a_residual if is_same else roles.applied.convert(a)
+        self.a_applied = self.a_residual if is_same else roles.applied.array(a)
 
     def residual(self, x: Array) -> Array:
         """b - A x in the residual's precision."""
         if self.roles.in_pairs:
-            return self.roles.work.convert(_in_pairs(self.a, x, self.b))
+            return self.roles.work.array(_in_pairs(self.a, x, self.b))
         context = self.roles.residual
-        column = context.convert(x).reshape(-1, 1)
+        column = context.array(x).reshape(-1, 1)
         product = context.matmul(self.a_residual, column).reshape(-1)
         return context.subtract(self.b_residual, product)
 
@@ -220,7 +220,7 @@ class _Run:
         r = system.residual(self.x)
         scale = self.row_sums * _largest(_wide(self.x)) + _largest(_wide(system.b))
         self.backward_errors.append(_largest(_wide(r)) / scale if scale else 0.0)
-        right = work.convert(r)
+        right = work.array(r)
         if solver == "gmres":
             correction = self._by_gmres(right, inner_tolerance)
         else:
@@ -239,11 +239,11 @@ class _Run:
         system, basis = self.system, self.system.roles.basis
         exponent = np.frexp(_largest(_wide(right)))[1]
         solution = gmres(
-            system.a_applied, basis.convert(np.ldexp(_wide(right), -exponent)),
+            system.a_applied, basis.array(np.ldexp(_wide(right), -exponent)),
             factors=system.factors, tolerance=tolerance, context=basis,
         )
         self.inner.append(solution.iterations)
-        return self.work.convert(np.ldexp(_wide(solution.x), exponent))
+        return self.work.array(np.ldexp(_wide(solution.x), exponent))
 
     def result(self, tolerance: float) -> Refinement:
         finite = bool(np.isfinite(self.x.carrier).all())

@@ -363,7 +363,7 @@ class Trainer:
     def _saturates(self) -> bool:
         """Whether overflow in a format of the policy gives the largest finite value."""
         formats = {policy.activations for policy in self.policy.all}
-        return any(self.device.context(f).settings.overflow == "saturate" for f in formats)
+        return any(self.device.context(f).core.settings.overflow == "saturate" for f in formats)
 
     def accuracy(self, x: ArrayLike | Array, labels: Labels) -> float:
         """Share of a batch that the model gets right."""

@@ -8,6 +8,7 @@ Source    docs/semantics.md §6 (registers).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 from fpsim.context import Context
@@ -48,27 +49,33 @@ class DeviceLike(Protocol):
     def context(self, fmt: Format | str) -> Context: ...
 
 
+@lru_cache(maxsize=256)
+def _rules(control: FpCtl, fmt: Format, f32_denormals: str) -> tuple[Settings, Flags]:
+    """Settings and traps of a format; all devices share one object, by which kernels are known."""
+    policies = choices(control, fmt, f32_denormals)
+    traps = policies.pop("traps")
+    return Settings(fmt, **policies), traps
+
+
 class MachineCore(Core):
     """What stands behind a format's arithmetic on a device: its control bits rule it."""
 
     def __init__(self, context: Context, device: DeviceLike, fmt: Format) -> None:
-        rules = choices(device.control, fmt, device.options.f32_denormals)
-        traps = rules.pop("traps")
-        super().__init__(context, Settings(fmt, **rules), device.source, traps, count=False)
+        rules = _rules(device.control, fmt, device.options.f32_denormals)
+        super().__init__(context, rules[0], device.source, rules[1], count=False)
         self.device = device
         self.clock = device.clock
         self.counts = device.counts
         self.loops, self.meter = operation_loops(fmt), device
-        self._by_control = {device.control: (self.settings, traps)}
+        self._by_control = {device.control: rules}
         self._status_words = status_words(device.control, fmt)
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on; flags, constants and arrays stay."""
         rules = self._by_control.get(control)
         if rules is None:
-            policies = choices(control, self.format, self.device.options.f32_denormals)
-            traps = policies.pop("traps")
-            rules = self._by_control[control] = (Settings(self.format, **policies), traps)
+            rules = _rules(control, self.format, self.device.options.f32_denormals)
+            self._by_control[control] = rules
         self.settings, self.traps = rules
         self._status_words = status_words(control, self.format)
 

@@ -464,7 +464,7 @@ class Device:
     def relu(self, x: Array) -> Array:
         """max(x, 0) that passes NaN on."""
         context = self._of(x)
-        flushing = context.settings.subnormals == "flush_both"
+        flushing = context.core.settings.subnormals == "flush_both"
         least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
         values = None if context.counts is not None else kept_least(x.carrier, least)
         if values is None:
@@ -584,7 +584,7 @@ class Device:
         axis = one_axis(axis, x.ndim)
         self.vector_cycles += thread_cycles("maximum", x.format, x.size)
         largest, has_nan = largest_along(
-            x.carrier, axis, context.settings, number_wins=self.options.max_nan == "number"
+            x.carrier, axis, context.core.settings, number_wins=self.options.max_nan == "number"
         )
         if has_nan:
             context.fmax(x, x)  # raises what reading a NaN raises

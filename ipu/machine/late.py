@@ -86,7 +86,7 @@ class LateResults:
 
     def may_have(self, context: Context) -> bool:
         """Whether a thread is there for a result of this context, of which nobody must know."""
-        if context.core.watched or context.seed is None:
+        if context.core.watched or context.core.seed is None:
             return False
         # Operands of results that wait stay in memory.
         return sum(late.is_waiting for late in self._results) < 2 * (get_threads() - 1)

@@ -252,7 +252,7 @@ def _fmod(device: Device, x: Array, y: Array) -> tuple[Array, Saved]:
 
 def _used(device: Device, y: Array, shape: tuple[int, ...]) -> Any:
     """Where y is not zero as the machine reads it."""
-    return np.broadcast_to(as_read(y.carrier, device.context(y.format).settings) != 0, shape)
+    return np.broadcast_to(as_read(y.carrier, device.context(y.format).core.settings) != 0, shape)
 
 
 def _no_nan(verb: str) -> Any:

@@ -221,7 +221,7 @@ def _host(
     def compute(device: Device, engine: Any, arrays: tuple[Array, ...]) -> Array:
         context = device.context(arrays[0].format)
         carriers = context.core.carriers(arrays)
-        if context.settings.native:
+        if context.core.settings.native:
             with np.errstate(all="ignore"):
                 return Array(np.asarray(function(*carriers), np.float64), context)
         return context.core.rounded(name, carriers, None, engine)

@@ -92,7 +92,7 @@ def _max_pool(
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
     first, context = ties == "first", device.context(x.format)
-    plain = context.counts is None and context.settings.subnormals != "flush_both"
+    plain = context.counts is None and context.core.settings.subnormals != "flush_both"
     if x.size and plain and x.carrier.itemsize == 4:
         native = window_maxima(x.carrier, g, first=first)
         if native is not None:
@@ -110,7 +110,7 @@ def _by_positions(device: Device, x: Array, g: Geometry, first: bool) -> tuple[A
     if padded != x.shape:
         field = np.full(padded, -np.inf, x.carrier.dtype)
         field[image] = x.carrier
-    field = as_read(field, device.context(x.format).settings)
+    field = as_read(field, device.context(x.format).core.settings)
     windows = [field[position] for position in _positions(g)]
     largest = device.reduce_max(Array(np.stack(windows), x.context), axis=0)[0]
     masks = np.stack(_masks(windows, largest.carrier, first))

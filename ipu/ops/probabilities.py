@@ -85,7 +85,7 @@ def _logsumexp(
 ) -> tuple[Array, Saved]:
     """max + log(sum(e**(x - max))), a maximum that is infinite counted as 0."""
     axes, x32 = axis or tuple(range(x.ndim)), device.cast(x, wide(x.format))
-    most, _ = largest_along(x32.carrier, axes, x32.context.settings, number_wins=False)
+    most, _ = largest_along(x32.carrier, axes, x32.context.core.settings, number_wins=False)
     most[np.isinf(most)] = 0
     largest = x32.like(most)
     powers = device.exp(device.subtract(x32, largest))

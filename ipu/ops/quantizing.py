@@ -73,7 +73,7 @@ def _outside(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Where x is below and above the grid, as the machine reads them."""
     x, low, high = saved
-    grid, settings = _grid(device, low, high, first, last), device.context(x.format).settings
+    grid, settings = _grid(device, low, high, first, last), device.context(x.format).core.settings
     values, least, most = (as_read(a.carrier, settings) for a in (x, grid.low, grid.high))
     return values < least, values > most
 

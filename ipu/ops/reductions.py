@@ -91,7 +91,7 @@ def _max(
         )
     together = _last(x.carrier, axes)
     largest = device.reduce_max(Array(together, x.context), axis=-1)
-    together = as_read(together, largest.context.settings)
+    together = as_read(together, largest.context.core.settings)
     first = (together == largest.carrier) | (np.isnan(together) & np.isnan(largest.carrier))
     aligned = largest.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
     return _shaped(x, aligned, axes, keepdims), (x.shape, axes, first.argmax(axis=-1))
@@ -157,7 +157,7 @@ def _norm(
         norm = device.reduce_sum(absolute.value(device, x), axes)
     elif order == math.inf:
         sizes = absolute.value(device, x).carrier
-        largest, has_nan = largest_along(sizes, axes, x.context.settings, number_wins=False)
+        largest, has_nan = largest_along(sizes, axes, x.context.core.settings, number_wins=False)
         if has_nan:
             read_nan(device, x.format)
         norm = x.like(largest)

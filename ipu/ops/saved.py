@@ -166,6 +166,6 @@ def positive_keys(saved: Sequence[Any], index: int) -> tuple[Keys, int]:
     """
     item = saved.item(index) if isinstance(saved, Reading) else saved[index]
     if isinstance(item, Packed):
-        return item.stored, _largest_code(item.context.settings.format)
+        return item.stored, _largest_code(item.context.core.settings.format)
     bits = np.asarray(item.carrier, order="C").view(f"u{item.carrier.itemsize}")
     return bits, int(np.array(np.inf, item.carrier.dtype).view(bits.dtype))

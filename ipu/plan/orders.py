@@ -24,11 +24,14 @@ from enum import Enum
 from functools import lru_cache, reduce
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fpsim.records.by_name import EnumByName
 
 __all__ = [
-    "Addition", "Order", "Part", "Ring", "Tree", "additions", "automatic", "buckets",
-    "check_order", "chunks", "leaves", "parts", "ring_of", "tree",
+    "Addition", "Order", "Part", "PartRange", "Ring", "Tree", "additions", "automatic", "buckets",
+    "check_order", "chunks", "leaves", "leaves_of_chunks", "parts", "ranges", "ring_of", "tree",
 ]
 
 #: A replica, or the sum of two trees: left + right.
@@ -76,6 +79,16 @@ class Part(NamedTuple):
     start: int
     stop: int
     tree: Tree
+    size: int
+
+
+class PartRange(NamedTuple):
+    """The elements of a part, and the order in which they are summed; see `Part`."""
+
+    chunk: int
+    start: int
+    stop: int
+    order: Order
     size: int
 
 
@@ -264,22 +277,53 @@ def parts(
     >>> [(part.start, part.stop, part.tree) for part in parts("bidirectional_ring_pair", 2, 6, 24)]
     [(0, 1, (1, 0)), (1, 3, (1, 0)), (3, 4, (0, 1)), (4, 6, (0, 1))]
     """
+    rows = ranges(order, replicas, n, n_bytes)
+    return tuple(
+        Part(row.chunk, row.start, row.stop, tree(row.order, replicas, row.chunk, ring), row.size)
+        for row in rows
+    )
+
+
+def ranges(order: Order | str, replicas: int, n: int, n_bytes: int) -> tuple[PartRange, ...]:
+    """The element ranges of `parts`, and the order of each.
+
+    >>> [(row.start, row.stop, row.order.value) for row in ranges("auto", 2, 5, 10)]
+    [(0, 3, 'clockwise_ring'), (3, 5, 'clockwise_ring')]
+    """
     order = check_order(order, replicas)
     if order is Order.AUTO:
         order = automatic(n_bytes, replicas)
     rows = []
-    ranges = chunks(n, replicas)
-    size = ranges[0][1] - ranges[0][0]
+    bounds = chunks(n, replicas)
+    size = bounds[0][1] - bounds[0][0]
     half = size // 2
-    for chunk, (start, stop) in enumerate(ranges):
+    for chunk, (start, stop) in enumerate(bounds):
         if order is not Order.BIDIRECTIONAL_RING_PAIR:
-            rows.append(Part(chunk, start, stop, tree(order, replicas, chunk, ring), size))
+            rows.append(PartRange(chunk, start, stop, order, size))
             continue
         cut = min(start + half, stop)
-        there = tree(Order.CLOCKWISE_RING, replicas, chunk, ring)
-        back = tree(Order.ANTICLOCKWISE_RING, replicas, chunk, ring)
-        rows += [Part(chunk, start, cut, there, size), Part(chunk, cut, stop, back, size)]
-    return tuple(part for part in rows if part.start < part.stop)
+        rows.append(PartRange(chunk, start, cut, Order.CLOCKWISE_RING, size))
+        rows.append(PartRange(chunk, cut, stop, Order.ANTICLOCKWISE_RING, size))
+    return tuple(row for row in rows if row.start < row.stop)
+
+
+def leaves_of_chunks(
+    order: Order, replicas: int, ring: Ring | str = Ring.FLAT
+) -> NDArray[np.int64]:
+    """Replicas of each chunk's tree from left to right: rings turn with the chunk.
+
+    Shapes    (chunks, replicas)
+
+    >>> leaves_of_chunks(Order.TF_RING, 3).tolist()
+    [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    """
+    first = np.array(leaves(tree(order, replicas, 0, ring)))
+    if order in _SAME_FOR_ALL:
+        return np.broadcast_to(first, (replicas, replicas))
+    circle = np.array(ring_of(replicas, ring))
+    places = np.argsort(circle)
+    at_leaves: NDArray[np.int64] = circle[(places[first] + places[:, None]) % replicas]
+    return at_leaves
 
 
 def leaves(node: Tree) -> tuple[int, ...]:

@@ -19,7 +19,16 @@ from fpsim.records.types import Carrier
 from ipu.learn.address import OPERATIONS, Numbering, Region, address
 from ipu.machine.vector import operation_loops
 from ipu.ops.in_one_call import may_join
-from ipu.plan.orders import Addition, Order, Ring, additions, leaves, parts
+from ipu.plan.orders import (
+    Addition,
+    Order,
+    Ring,
+    additions,
+    leaves,
+    leaves_of_chunks,
+    ranges,
+    tree,
+)
 
 __all__ = ["sum_in_one_call"]
 
@@ -48,7 +57,9 @@ def sum_in_one_call(
         return None
     cores = [device.context(first.format).core for device in devices]
     settings = cores[0].settings
-    if not has_tree_sums(settings) or any(core.settings != settings for core in cores):
+    if not has_tree_sums(settings) or any(
+        core.settings is not settings and core.settings != settings for core in cores
+    ):
         return None
     layout = _layout(order, replicas, first.size, first.storage_bytes, ring)
     sources = [numbering.source_of(Region.REDUCE) for numbering in numberings]
@@ -72,14 +83,17 @@ def _layout(
     order: Order | str, replicas: int, n: int, n_bytes: int, ring: Ring | str
 ) -> _ChunkTrees:
     """Of the trees of `ipu.plan.orders.parts`, which have one shape."""
-    ranges = parts(order, replicas, n, n_bytes, ring)
-    shape = ranges[0].tree
-    at_leaves = np.array([leaves(part.tree) for part in ranges])
-    rows, n_rooms = _in_rooms(additions(shape), leaves(shape))
-    places = [(part.start, part.stop, part.start - part.chunk * part.size) for part in ranges]
-    trees = AdditionTrees(at_leaves, np.array(rows), n_rooms, np.array(places))
-    sizes = tuple(part.stop - part.start for part in ranges)
-    return _ChunkTrees(trees, tuple(part.chunk for part in ranges), sizes)
+    rows = ranges(order, replicas, n, n_bytes)
+    at_leaves = {row.order: leaves_of_chunks(row.order, replicas, ring) for row in rows[:2]}
+    shape = tree(rows[0].order, replicas, 0, ring)
+    in_rooms, n_rooms = _in_rooms(additions(shape), leaves(shape))
+    places = [(row.start, row.stop, row.start - row.chunk * row.size) for row in rows]
+    trees = AdditionTrees(
+        np.array([at_leaves[row.order][row.chunk] for row in rows]), np.array(in_rooms), n_rooms,
+        np.array(places),
+    )
+    sizes = tuple(row.stop - row.start for row in rows)
+    return _ChunkTrees(trees, tuple(row.chunk for row in rows), sizes)
 
 
 def _in_rooms(

@@ -61,5 +61,5 @@ def among_formats(rounding: Any) -> Iterator[Item]:
         yield x.to(target)
         yield status(context)
         other = seeded(target, rounding)
-        yield other.convert(context.wrap(fp.decode(hard_codes(source), source)))
+        yield other.array(context.wrap(fp.decode(hard_codes(source), source)))
         yield status(other)

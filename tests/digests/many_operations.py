@@ -114,7 +114,7 @@ def numbering(fmt: Format) -> Iterator[Item]:
         *(partial(getattr(context, name), x, x) for name in SELECTED),
         *(partial(context.core.compare, name, x, x) for name in RELATIONS),
         partial(context.fmod, x, x), partial(context.ieee_remainder, x, x),
-        partial(context.convert, x), partial(context.convert, none), partial(context.array, []),
+        partial(context.array, x), partial(context.array, none), partial(context.array, []),
         partial(context.round_to_integral, x), partial(context.to_integers, x, "int32"),
         partial(context.to_integers, none, "int32"), partial(context.constant, 0.1),
         partial(context.decimal, "0.1"), partial(context.exp, none),

@@ -51,7 +51,7 @@ def sources(kind: str) -> Iterator[Item]:
             if isinstance(context.source, fp.Xoroshiro128aox):
                 yield context.source.state
             else:
-                yield context.seed or 0
+                yield context.core.seed or 0
 
 
 def replayed() -> Iterator[Item]:
@@ -93,7 +93,7 @@ def _deciding(fmt: Format, most: int) -> tuple[Carrier, Carrier, Carrier]:
 
 def decided(fmt: Format, rounding: Any) -> Iterator[Item]:
     """Numbers whose last random digit decides, with given integers; and very many with Philox."""
-    most = Context(fmt, rounding=rounding).settings.random_most
+    most = Context(fmt, rounding=rounding).core.settings.random_most
     numbers, values, many = _deciding(fmt, most)
     context = Context(fmt, rounding=rounding, bits=fp.Replay([numbers]))
     yield context.array(values)

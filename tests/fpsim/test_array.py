@@ -49,7 +49,7 @@ def test_ufuncs_take_out(x: fp.Array) -> None:
 
 def test_rint_rounds_as_the_context_does(x: fp.Array) -> None:
     assert np.rint(x).values.tolist() == [2.0, -2.0, 0.0]
-    up = fp.Context(fp.BINARY16, rounding="RTP").convert(x)
+    up = fp.Context(fp.BINARY16, rounding="RTP").array(x)
     assert np.rint(up).values.tolist() == [2.0, -2.0, 1.0]
 
 
@@ -130,7 +130,7 @@ def test_a_conversion_is_an_operation_of_the_context_it_starts_from() -> None:
     x = context.wrap(np.full(512, 1.0 + 2.0**-11, np.float32))
     for k in range(1, 4):
         y = x.to(fp.BINARY16)
-        assert np.array_equal(y.values, half.convert(x).values)
+        assert np.array_equal(y.values, half.array(x).values)
         assert context.operation == y.context.operation == k
     assert context.flags == y.context.flags == fp.Flags.INEXACT
     assert context.counts is not None
@@ -223,7 +223,7 @@ def test_a_constant_is_made_under_the_settings_in_force() -> None:
     context = fp.Context(fp.BINARY16)
     x, large = context.array([1.0]), 1e5
     assert (x < large).all()
-    keeping, saturating = context.settings, context.settings.replace(overflow="saturate")
+    keeping, saturating = context.core.settings, context.core.settings.replace(overflow="saturate")
     context.core.settings = saturating
     assert context.constant(large).item() == 65504.0
     assert (context.array([65504.0]) == large).all()

@@ -33,7 +33,7 @@ def test_files_and_pickles_give_every_code_back(fmt: fp.Format, tmp_path: Path) 
     assert np.array_equal(back.codes(), x.codes())
     for other in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x)):
         assert np.array_equal(other.codes(), x.codes())
-        assert other.context.settings == context.settings
+        assert other.context.core.settings == context.core.settings
         assert not np.shares_memory(other, x)
     assert copy.deepcopy(x).context is context
     assert np.array_equal(context.unpack(x.to_numpy()).codes(), x.codes())
@@ -209,4 +209,4 @@ def test_an_array_of_a_larger_machine_comes_back_in_a_plain_context() -> None:
     machine.owner = lambda: None  # type: ignore[attr-defined]
     x = pickle.loads(pickle.dumps(machine.array([0.1])))
     assert type(x.context) is fp.Context
-    assert x.context.settings == machine.settings
+    assert x.context.core.settings == machine.core.settings

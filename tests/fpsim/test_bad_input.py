@@ -29,7 +29,7 @@ NOT_NUMBERS = {
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "fmin", "ieee_remainder", "fmod")
 OPERANDS = {
     **dict.fromkeys(BINARY, 2), "fma": 3,
-    **dict.fromkeys(("sqrt", "round_to_integral", "negative", "absolute", "convert"), 1),
+    **dict.fromkeys(("sqrt", "round_to_integral", "negative", "absolute", "array"), 1),
 }
 
 
@@ -97,7 +97,7 @@ def test_numbers_of_random_bits_out_of_range_are_refused(bits: int) -> None:
 
 @pytest.mark.parametrize(("fmt", "most"), [(fp.BINARY32, 27), (fp.Format.custom(9, 26), 25)])
 def test_more_bits_than_the_format_can_use_are_refused(fmt: fp.Format, most: int) -> None:
-    assert fp.Context(fmt, rounding=fp.SR(most)).settings.random_bits == most
+    assert fp.Context(fmt, rounding=fp.SR(most)).core.settings.random_bits == most
     with pytest.raises(ValueError, match=rf"min\(32, 51 - precision\) = {most}"):
         fp.Context(fmt, rounding=fp.SR(most + 1))
 

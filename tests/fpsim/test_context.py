@@ -215,12 +215,12 @@ def test_another_format_keeps_every_choice_and_shares_what_operations_leave() ->
         traps=fp.Flags.INVALID, count=True,
     )
     single = half.in_format(fp.BFLOAT16)
-    assert single.settings.choices() == half.settings.choices() | {"format": fp.BFLOAT16}
-    assert (single.traps, single.seed) == (half.traps, half.seed)
+    assert single.core.settings.choices() == half.core.settings.choices() | {"format": fp.BFLOAT16}
+    assert (single.traps, single.core.seed) == (half.traps, half.core.seed)
     single.array([0.1])
     assert (half.flags, half.operation) == (fp.Flags.INEXACT, 1)
     assert half.counts is single.counts
-    assert half.in_format(fp.BFLOAT16).settings is single.settings
+    assert half.in_format(fp.BFLOAT16).core.settings is single.core.settings
 
 
 def test_children_are_independent_and_reproducible() -> None:
@@ -271,7 +271,7 @@ def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None
 
     def result(x: np.ndarray) -> tuple[list[int], fp.Flags]:
         context = half(rounding=rounding, seed=4)
-        return context.convert(x).values.view(np.uint32).tolist(), context.flags
+        return context.array(x).values.view(np.uint32).tolist(), context.flags
 
     plain = result(values)
     spaced = np.zeros((n, 3))
@@ -284,7 +284,7 @@ def test_layout_never_shows_in_the_result(rounding: fp.Rounding, n: int) -> None
     if n > 200:
         parts = [values[:130], values[130:]]
         complete = half(rounding=rounding, seed=4)
-        assert complete.convert(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
+        assert complete.array(np.concatenate(parts)).values.view(np.uint32).tolist() == plain[0]
 
 
 @pytest.mark.parametrize("fmt", [HALF, fp.F143, fp.BINARY64])
@@ -360,8 +360,8 @@ def test_binary64_is_the_processors_own_arithmetic() -> None:
 
 def test_habits_of_a_format_do_not_follow_to_another() -> None:
     context = half().replace(format=fp.E4M3FN)
-    assert context.settings.overflow == "nan"
-    assert half(overflow="saturate").replace(format=fp.E4M3FN).settings.overflow == "saturate"
+    assert context.core.settings.overflow == "nan"
+    assert half(overflow="saturate").replace(format=fp.E4M3FN).core.settings.overflow == "saturate"
     with pytest.raises(ValueError, match="'infinity' is not in e4m3fn"):
         half(overflow="infinity").replace(format=fp.E4M3FN)
 
@@ -372,11 +372,11 @@ def test_habits_of_a_format_do_not_follow_to_another() -> None:
 def test_choices_made_later_are_those_made_at_once(
     start: fp.Format, fmt: fp.Format, choice: dict[str, str]
 ) -> None:
-    wanted = fp.Context(fmt, **choice).settings  # type: ignore[arg-type]
-    assert fp.Context(start).replace(format=fmt, **choice).settings == wanted
-    assert fp.Context(start).replace(format=fmt).replace(**choice).settings == wanted
+    wanted = fp.Context(fmt, **choice).core.settings  # type: ignore[arg-type]
+    assert fp.Context(start).replace(format=fmt, **choice).core.settings == wanted
+    assert fp.Context(start).replace(format=fmt).replace(**choice).core.settings == wanted
     if start != fp.BINARY64:
-        assert fp.Context(start, **choice).replace(format=fmt).settings == wanted  # type: ignore[arg-type]
+        assert fp.Context(start, **choice).replace(format=fmt).core.settings == wanted  # type: ignore[arg-type]
 
 
 def test_flushed_operands_are_zeros_to_integers_too() -> None:
@@ -398,3 +398,42 @@ def test_a_context_shows_what_users_use() -> None:
     assert len(shown) <= 80
     undocumented = {name for name in shown if not getattr(fp.Context, name).__doc__}
     assert undocumented <= {"format", "rounding"}
+
+
+def test_names_that_moved_lead_on_for_one_version():
+    context = fp.Context(fp.BINARY16, seed=7)
+    assert context.settings is context.core.settings
+    assert context.seed == context.core.seed == 7
+    assert context.convert([0.1]).tolist() == context.array([0.1]).tolist()
+    assert not {"settings", "seed", "convert"} & set(dir(context))
+    with pytest.raises(AttributeError, match="'Context' object has no attribute 'sums'"):
+        _ = context.sums
+
+
+def test_a_conversion_takes_memory_and_arrays_of_other_formats():
+    half, single = fp.Context(fp.BINARY16), fp.Context(fp.BINARY32)
+    memory = half.zeros(2)
+    assert half.array(single.array([0.1, 65536.0]), out=memory) is memory
+    assert half.flags == fp.Flags.INEXACT | fp.Flags.OVERFLOW
+    assert single.array([0.5]).to(half).context is half
+
+
+#: What users hold of a context, by subject; what operations need of each other stands in `core`.
+FACE = {
+    "choices": "format rounding traps asarray replace in_format spawn",
+    "left behind": "flags clear_flags counts operation",
+    "values": """array constant decimal zeros ones full arange linspace unpack wrap quantize
+        to_integers iterate""",
+    "arithmetic": "add subtract multiply divide sqrt fma power ieee_remainder fmod remainder",
+    "whole numbers": "round_to_integral floor ceil trunc",
+    "signs": "negative absolute copysign sign",
+    "extrema": "maximum minimum fmax fmin clip max min argmax argmin",
+    "comparisons": "equal not_equal less less_equal greater greater_equal unordered total_order",
+    "functions": "exp expm1 log log1p sinh cosh tanh sigmoid rsqrt erf sin cos",
+    "sums and products": "sum mean dot matmul k_split conv2d",
+}
+
+
+def test_a_context_shows_what_users_hold():
+    shown = {name for name in dir(fp.Context(fp.BINARY16)) if not name.startswith("_")}
+    assert shown == {"core", *" ".join(FACE.values()).split()}

@@ -112,8 +112,8 @@ COUNTED = [
 ]
 
 
-COUNTED_VERBS = ("add", "subtract", "multiply", "divide", "sqrt", "exp", "convert")
-WITHOUT_MINUS_ZERO = pick(("add", "multiply", "convert"), COUNTED_VERBS, COUNTED_VERBS)
+COUNTED_VERBS = ("add", "subtract", "multiply", "divide", "sqrt", "exp", "array")
+WITHOUT_MINUS_ZERO = pick(("add", "multiply", "array"), COUNTED_VERBS, COUNTED_VERBS)
 
 
 @pytest.mark.parametrize(("fmt", "rounding"), COUNTED, ids=str)

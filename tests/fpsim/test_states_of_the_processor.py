@@ -243,7 +243,7 @@ def native(name: str) -> Any:
     o = Operands(fp.BINARY64)
     with np.errstate(all="ignore"):
         if name in ("convert",):
-            return bits_of(o.context.convert(o.x))
+            return bits_of(o.context.array(o.x))
         one = name in ("sqrt", "rint", "sign")
         return bits_of(getattr(np, name)(*((abs(o.x),) if one else (o.x, o.y))))
 

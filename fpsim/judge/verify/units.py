@@ -88,7 +88,7 @@ def verify(
         raise ValueError(f"result={result!r} is not what unit {unit} leaves: {unit.partials}")
     a = _array("a", recorded.a, unit.inputs[0], unit)[:, None, :]
     b = _array("b", recorded.b, unit.inputs[-1], unit)[:, :, None]
-    c = Context(unit.partials).convert(recorded.c.view(np.float32))[:, None, None]
+    c = Context(unit.partials).array(recorded.c.view(np.float32))[:, None, None]
     product = matmul(a, b, unit, context=Context(unit.partials), accumulator=c)
     got, recorded_codes = product.values[:, 0, 0].astype(np.float32), recorded.results[result]
     wrong = got.view(np.uint32) != recorded_codes

@@ -62,7 +62,7 @@ def on_host(call: Call, func: Any, arguments: tuple[Any, ...], options: dict[str
         if x.dtype != torch.float64:
             return x
         values = x.resolve_neg().contiguous().numpy()
-        return call.memory.write(call.device.context(fmt).convert(values), real)
+        return call.memory.write(call.device.context(fmt).array(values), real)
 
     return tree_map(rounded, func(*_with_own_distances(func, wide), **wide_options))
 

@@ -246,7 +246,7 @@ class Memory:
         Flags     of that rounding.
         """
         values = x.detach().contiguous().numpy()
-        return self.write(self.device.context(EIGHTHS[dtype]).convert(values), dtype)
+        return self.write(self.device.context(EIGHTHS[dtype]).array(values), dtype)
 
     # Layout ---------------------------------------------------------------------------------
 

@@ -118,6 +118,25 @@ def test_a_random_walk_grows_as_the_square_root():
     assert replica_rounding.growth(rows, 4).value == pytest.approx(0.5)
 
 
+def test_many_replicas_take_batches_of_their_own(few, quick):
+    """A hundred replicas need more digits than there are: a step takes more than an epoch."""
+    few.setattr(replica_rounding, "MANY", (100, 2))
+    equal, private = jobs = replica_rounding.many(1)
+    steps = [*replica_rounding._batches(private)]
+    of_replicas = np.stack(steps).reshape(200, replica_rounding.BATCH)
+    assert all(len(set(batch)) == replica_rounding.BATCH for batch in of_replicas.tolist())
+    assert len({tuple(batch) for batch in of_replicas.tolist()}) == 200
+    rows = [{**row, "way": job.way, "replicas": 100, "seed": 1}
+            for job in jobs for row in replica_rounding._train(job)[0]]
+    drifts = {(row["way"], row["step"]): row["largest_ulps"] for row in rows}
+    assert [drifts[equal.way, step] for step in (1, 2)] == [0, 0]
+    assert min(drifts[private.way, step] for step in (1, 2)) > 0
+    (last,) = [r for r in rows if r["way"] == private.way and r["step"] == 2]
+    answer = replica_rounding._answer([*quick.rows, *rows])
+    assert answer.startswith(quick.answer)
+    assert f"100 replicas with private bits are {last['mean_ulps']:.2f} ulps apart" in answer
+
+
 def test_every_panel_shows_data(quick):
     assert_panels(replica_rounding.plot(quick), 3)
 

@@ -125,3 +125,11 @@ def read_replica_rounding(reading, table):
     ]
     reading.says("replicas lie up to {} points apart", 100 * max(apart))
     reading.says("the largest drift is {} ulps at every step", stray)
+    of_many = table.where(part="many")
+    if of_many:
+        last = max(row["step"] for row in of_many)
+        (end,) = [r for r in of_many if r["step"] == last and r["way"] == "private bits"]
+        reading.says("{} replicas with private bits are {} ulps apart after {} steps, and {}% of",
+                     end["replicas"], end["mean_ulps"], last, 100 * end["differ"])
+        equal = [r["largest_ulps"] for r in of_many if r["way"] == "equal bits"]
+        reading.says("with equal bits the largest drift is {} ulps", max(equal))

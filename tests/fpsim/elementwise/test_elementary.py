@@ -117,7 +117,7 @@ def compared(name: str, x, fmt, rounding=RNE):
     context = Context(fmt, rounding=rounding, seed=3)
     result = function(name)(context.wrap(x))
     other = Context(fmt, rounding=rounding, seed=3)
-    digits = fmt.precision + 1 + other.settings.random_most
+    digits = fmt.precision + 1 + other.core.settings.random_most
     expected = other.array(judge(name, x.astype(np.float64), digits))
     return result, expected
 
@@ -147,7 +147,7 @@ def test_binary32_is_correctly_rounded(name, rounding):
     x = defined(name, x)
     context = Context(BINARY32, rounding=rounding, seed=3)
     result = function(name)(context.wrap(x)).codes()
-    flags, digits = Flags.NONE, context.settings.random_most
+    flags, digits = Flags.NONE, context.core.settings.random_most
     for i, (value, code) in enumerate(zip(x.tolist(), result.tolist(), strict=True)):
         word = elementwise_word(3, 0, i, digits) if digits else 0
         wanted, raised = round_exact(exactly(name, value), BINARY32, rounding, word=word)

@@ -131,7 +131,7 @@ def test_conversions_to_integers(fmt: Format, kind: str) -> None:
         result = context.to_integers(context.wrap(x), KINDS[kind])
         union = Flags.NONE
         for i, (row, n) in enumerate(zip(rows, result.tolist(), strict=True)):
-            expected, flags = oracle.to_integer(row[0], fmt, kind, drawn(context.settings, i))
+            expected, flags = oracle.to_integer(row[0], fmt, kind, drawn(context.core.settings, i))
             assert n == expected, f"{row[0]:#x} of {fmt} to {kind} by {rounding}"
             union |= flags
         assert context.flags == union
@@ -180,10 +180,10 @@ def test_conversions_from_integers(fmt: Format, kind: str) -> None:
             continue
         context = Context(fmt, rounding=rounding, seed=SEED)
         context.operation = NUMBER
-        codes = to_codes(context.convert(held).values, fmt)
+        codes = to_codes(context.array(held).values, fmt)
         union = Flags.NONE
         for i, (n, code) in enumerate(zip(held.tolist(), codes.tolist(), strict=True)):
-            expected, flags = oracle.from_integer(n, fmt, drawn(context.settings, i))
+            expected, flags = oracle.from_integer(n, fmt, drawn(context.core.settings, i))
             assert code == expected, f"{n} to {fmt} by {rounding}"
             union |= flags
         assert context.flags == union

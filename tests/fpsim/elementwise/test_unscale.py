@@ -53,7 +53,7 @@ def test_every_quotient_is_the_exact_one_rounded_once(fmt, choices):
     context = fp.Context(fmt, seed=7, **choices)
     operands = codes(fmt).astype(to_codes(np.zeros(1, fmt.carrier), fmt).dtype)
     x = fp.Array(from_codes(operands, fmt), context)
-    r = context.settings.random_most
+    r = context.core.settings.random_most
     for divisor in DIVISORS:
         context.clear_flags()
         number = context.operation
@@ -65,10 +65,8 @@ def test_every_quotient_is_the_exact_one_rounded_once(fmt, choices):
             zip(operands.tolist(), got.codes().tolist(), strict=True)
         ):
             word = oracle.elementwise_word(7, number, i, r) if r else 0
-            s = oracle.OracleSettings(
-                **{**choices, "rounding": context.rounding, "overflow": context.settings.overflow},
-                word=word,
-            )
+            policies = {"rounding": context.rounding, "overflow": context.core.settings.overflow}
+            s = oracle.OracleSettings(**{**choices, **policies}, word=word)
             datum = read(code, fmt, s)
             wanted, raised = nan_result([datum], fmt, s) or divide(datum, y, fmt, s)
             assert result == wanted, (fmt, divisor, hex(code))

@@ -107,17 +107,17 @@ def check(case, way, kind, unit, context, outputs, rng, **choices):
     a, b, result = case.operands(way, kind, unit, rng)
     before = context.operation
     got = case.run(way, a, b, unit, result, context=context, **choices)
-    ask = Ask(unit, a.format, b.format, context.settings, **choices)
+    ask = Ask(unit, a.format, b.format, context.core.settings, **choices)
     terms = getattr(case.convolution(unit), way)
     x, y, d = a.codes(), b.codes(), to_codes(got.values, got.format)
-    r = context.settings.random_most
+    r = context.core.settings.random_most
     flags = fp.Flags.NONE
     for i in rng.permutation(math.prod(result))[:outputs]:
         at = tuple(int(n) for n in np.unravel_index(i, result))
         pairs = terms(x, y, at)
 
         def draw(place, i=int(i)):
-            return product_word(context.seed, before, i, place, r) if r else 0
+            return product_word(context.core.seed, before, i, place, r) if r else 0
 
         want, raised = one_output(ask, [p[0] for p in pairs], [p[1] for p in pairs], 0, draw)
         flags |= raised

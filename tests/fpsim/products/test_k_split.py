@@ -30,7 +30,7 @@ def summed(parts, context):
     total = parts[0].astype(np.float32)
     for part in parts[1:]:
         total = total + part.astype(np.float32)
-    return context.convert(SINGLE.wrap(total)).values
+    return context.array(SINGLE.wrap(total)).values
 
 
 @pytest.mark.parametrize("name", UNITS)

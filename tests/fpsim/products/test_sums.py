@@ -25,10 +25,10 @@ LENGTHS = pick((0, 1, 2, 7), (0, 1, 2, 3, 7, 8, 31, 64), (0, 1, 2, 3, 5, 7, 8, 3
 
 def places(context, output, number):
     """The choices at each rounding place of an output, with its random word."""
-    s, bits = context.settings, context.settings.random_most
+    s, bits = context.core.settings, context.core.settings.random_most
 
     def at(place):
-        word = product_word(context.seed, number, output, place, bits) if bits else 0
+        word = product_word(context.core.seed, number, output, place, bits) if bits else 0
         return OracleSettings(s.rounding, overflow=s.overflow, word=word)
 
     return at

@@ -210,7 +210,7 @@ def test_a_context_apart_computes_the_next_operations_with_flags_of_its_own():
     context.traps = Flags.OVERFLOW
     number, other = context.operation, late_results.apart(context)
     assert other.divide(x, 3.0).values.tolist() == context.divide(x, 3.0).values.tolist()
-    assert other.settings is context.settings
+    assert other.core.settings is context.core.settings
     assert other.add(x, x).values[2] == np.inf
     assert Flags.OVERFLOW in other.flags
     assert Flags.OVERFLOW not in context.flags

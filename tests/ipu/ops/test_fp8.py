@@ -64,7 +64,7 @@ def test_infinities_do_not_choose_the_scale_and_become_nan():
 def oracle(device, left, right):
     """left @ right through the unit, each output in exact fractions; rounding to nearest."""
     a, b = left.values, right.values
-    settings = device.context(BINARY16).settings
+    settings = device.context(BINARY16).core.settings
     ask = Ask(
         find_unit("AMP_F8_F16"), a.format, b.format, settings, left.scale + right.scale, "keep"
     )

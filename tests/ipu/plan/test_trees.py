@@ -10,7 +10,7 @@ from ipu.learn.address import Numbering
 from ipu.machine import Device, FpCtl
 from ipu.plan import collectives
 from ipu.plan.collectives import reduce_sum
-from ipu.plan.orders import Order, additions, leaves, parts
+from ipu.plan.orders import Order, additions, leaves, leaves_of_chunks, parts, ranges
 from tests.tiers import pick
 
 CELL = 3
@@ -117,12 +117,15 @@ def test_devices_that_round_in_other_ways_add_alone():
 
 @pytest.mark.parametrize("ring", ["flat", "interleaved"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_trees_of_all_chunks_have_one_shape(order, ring):
+def test_the_trees_of_all_chunks_have_one_shape_and_these_leaves(order, ring):
     for replicas in (2, 4, 8, 16):
-        ranges = parts(order, replicas, 3 * replicas + 1, 10**6, ring)
+        n = 3 * replicas + 1
         shapes = set()
-        for part in ranges:
+        rows = ranges(order, replicas, n, 10**6)
+        for row, part in zip(rows, parts(order, replicas, n, 10**6, ring), strict=True):
             at_leaves = leaves(part.tree)
+            of_chunks = leaves_of_chunks(row.order, replicas, ring)
+            assert of_chunks[row.chunk].tolist() == [*at_leaves]
             place = {replica: leaf for leaf, replica in enumerate(at_leaves)}
             shapes.add(tuple(
                 (place.get(a.left, a.left), place.get(a.right, a.right))

@@ -53,4 +53,4 @@ def as_read(device: Device, value: Any) -> NDArray[Any]:
     """The numbers of a value as an operation reads them: subnormal ones are 0 where it flushes."""
     if not isinstance(value, Array):
         return np.asarray(value)
-    return elementwise.as_read(value.carrier, device.context(value.format).settings)
+    return elementwise.as_read(value.carrier, device.context(value.format).core.settings)

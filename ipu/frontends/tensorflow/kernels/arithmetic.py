@@ -103,7 +103,8 @@ def _hides_overflow(site: NodeSite) -> bool:
     if site.direction not in ("backward", "optimizer"):
         return False
     saturating = [
-        fmt for fmt in site.gradients if site.device.context(fmt).settings.overflow == "saturate"
+        fmt for fmt in site.gradients
+        if site.device.context(fmt).core.settings.overflow == "saturate"
     ]
     if saturating and site.found_inf != "status":
         raise RuntimeError(

@@ -53,6 +53,6 @@ def _function(site: NodeSite) -> Run:
         if any(isinstance(v, Array) and np.isnan(v.carrier).any() for v in values):
             read_nan(site.device, fmt)
         wide = [np.float64(v.carrier) if isinstance(v, Array) else v for v in values]
-        return context(fmt).convert(kernel(*wide))
+        return context(fmt).array(kernel(*wide))
 
     return run

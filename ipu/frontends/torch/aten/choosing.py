@@ -64,7 +64,7 @@ def _is_plain(values: torch.Tensor) -> bool:
 def _by_rule(
     call: Call, fmt: Format, held: torch.Tensor, choose: Choice
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    held = torch.from_numpy(as_read(held.numpy(), call.device.context(fmt).settings))
+    held = torch.from_numpy(as_read(held.numpy(), call.device.context(fmt).core.settings))
     is_nan = held.isnan()
     if not (choose(is_nan.to(held.dtype))[0] > 0).any():  # no group has one
         values, indices = choose(held)

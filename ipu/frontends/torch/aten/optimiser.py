@@ -76,7 +76,7 @@ def _check_visible(call: Call, held: Format) -> None:
     if call.found_inf == "status":
         return
     for fmt in sorted({held, *call.memory.of_passes}, key=str):
-        if call.device.context(fmt).settings.overflow == "saturate":
+        if call.device.context(fmt).core.settings.overflow == "saturate":
             raise RuntimeError(
                 f"a gradient scaler looks for infinities, and overflow in {fmt} saturates here; "
                 "use machine(nanoo=True), where it gives NaN, or machine(found_inf='status') to "

@@ -50,7 +50,7 @@ def test_rows_are_the_cores_results(operation, rounding):
     draw = Draw(np.uint64(0), np.uint64(0), None)
     if "random" in names:
         draw = draw._replace(words=rows[:, names.index("random")].astype(np.uint32))
-    settings = fp.Context(fmt, rounding=rounding).settings
+    settings = fp.Context(fmt, rounding=rounding).core.settings
     out, _ = apply(operation, operands, settings, element_flags=flags, bits=draw)
     assert (to_codes(out, fmt) == rows[:, -2]).all()
     assert (flags == rows[:, -1]).all()
@@ -65,7 +65,7 @@ def test_every_format_of_the_list_has_vectors(fmt):
     rows = np.array(of_format(fmt, "convert", fp.RNE, 60, 3).rows, np.uint64)
     flags = np.zeros(len(rows), np.uint8)
     x = rows[:, 0].astype(np.uint32).view(np.float32)
-    out, _ = apply("convert", [x], fp.Context(fmt).settings, element_flags=flags)
+    out, _ = apply("convert", [x], fp.Context(fmt).core.settings, element_flags=flags)
     assert (to_codes(out, fmt) == rows[:, -2]).all()
     assert (flags == rows[:, -1]).all()
 
@@ -114,7 +114,7 @@ def test_counterexamples_of_proofs_that_a_format_holds_come_first(operation, fmt
 
 def test_rows_of_a_unit_are_the_engines_results():
     vectors = of_unit(UNIT, fp.RNE, 200, 2)
-    settings = UnitSettings(UNIT, fp.BINARY16, fp.BINARY16, fp.Context(fp.BINARY32).settings)
+    settings = UnitSettings(UNIT, fp.BINARY16, fp.BINARY16, fp.Context(fp.BINARY32).core.settings)
     for row in vectors.rows:
         codes = np.array(row[:8], np.uint16)
         a, b = from_codes(codes[:4], fp.BINARY16), from_codes(codes[4:], fp.BINARY16)

@@ -52,7 +52,7 @@ def test_words_are_those_of_the_outputs(shape, bits):
     wide = (shape[0], shape[1] + 9)
     places = draw_places(context.core, range(2, 6), wide).part(0, 5)
     x = np.random.default_rng(bits).standard_normal(shape).astype(np.float32)
-    program, place = plan("convert", context.settings, 32), 5
+    program, place = plan("convert", context.core.settings, 32), 5
     _, step, *key, first, passed = places.random
     values, flags = x.copy(), np.zeros(shape, np.uint8)
     loop = output_kernel(program.mode, False, program.residual, places.wide)

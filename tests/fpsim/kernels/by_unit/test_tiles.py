@@ -113,7 +113,7 @@ def test_stores_take_the_random_words_of_their_place_and_output(m, k, n):
     half = fp.Context(fp.BINARY16)
     a, b = half.array(numbers(fp.BINARY16, (m, k), 3)), half.array(numbers(fp.BINARY16, (k, n), 4))
     codes = matmul(a, b, unit, context=context).codes()
-    ask = Ask(unit, fp.BINARY16, fp.BINARY16, context.settings)
+    ask = Ask(unit, fp.BINARY16, fp.BINARY16, context.core.settings)
     x, y = a.codes().tolist(), b.codes().T.tolist()
     for i, j in [(0, 0), (m - 1, n - 1), (m - 1, 0), (m // 2, n // 2), (0, n - 1)]:
         datum, _ = one_output(

@@ -40,7 +40,8 @@ def general(context, a, b):
     shape = len(a), b.shape[1]
     places = draw_places(context.core, rounding_places("separate", len(b)), shape)
     values = np.zeros(shape, np.float32)
-    job = Job(Chain(context.settings, "separate"), a, b, values, np.zeros(shape, np.uint8), places)
+    chain = Chain(context.core.settings, "separate")
+    job = Job(chain, a, b, values, np.zeros(shape, np.uint8), places)
     assert run_general(job)
     return to_codes(values, context.format).tolist(), job.flags
 
@@ -69,7 +70,7 @@ def test_a_deterministic_call_gives_any_rows(mode, scale):
     context = fp.Context(fp.BINARY16, rounding=mode)
     a, b = operands(fp.BINARY16, scale)
     values, flags = general(context, a, b)
-    product = measure(mac_rules(context.settings, False), a, b)
+    product = measure(mac_rules(context.core.settings, False), a, b)
     call = deterministic_call(product, find_lane(product))
     for cuts in CUTS:
         out, raised = in_pieces(call, cuts, LOOK_FOR_ALL)
@@ -83,7 +84,7 @@ def test_a_deterministic_call_gives_any_rows(mode, scale):
 def test_a_processor_without_fused_multiply_add_gives_the_same(mode, monkeypatch):
     context = fp.Context(fp.BINARY16, rounding=mode)
     a, b = operands(fp.BINARY16, 2.0**-7)
-    product = measure(mac_rules(context.settings, False), a, b)
+    product = measure(mac_rules(context.core.settings, False), a, b)
     out, flags = in_pieces(deterministic_call(product, find_lane(product)), CUTS[0], LOOK_FOR_ALL)
     monkeypatch.setattr(calls, "HAS_FMA", False)
     call = deterministic_call(product, find_lane(product))
@@ -98,7 +99,7 @@ def test_products_that_cannot_be_small_are_rounded_in_fewer_steps(mode, monkeypa
     for scale, small in ((1.0, False), (2.0**-9, True)):
         a, b = operands(fp.BINARY16, scale)
         a, b = (np.where(x < 0, -1, 1) * np.maximum(abs(x), np.float32(scale)) for x in (a, b))
-        product = measure(mac_rules(context.settings, False), a, b)
+        product = measure(mac_rules(context.core.settings, False), a, b)
         assert product.small == small
         outs = []
         for forced in (small, not small):
@@ -125,7 +126,7 @@ def test_overflow_in_sums_and_in_products_is_what_the_general_engine_gives(overf
     a = np.abs(a)
     a[:, 0] = 4.0
     values, flags = general(context, a, b)
-    product = measure(mac_rules(context.settings, False), a, b)
+    product = measure(mac_rules(context.core.settings, False), a, b)
     assert (product.largest > fp.BINARY16.max) == (scale > 9)
     call = deterministic_call(product, find_lane(product))
     out, raised = in_pieces(call, CUTS[0], LOOK_FOR_ALL)
@@ -151,7 +152,7 @@ def test_stretches_without_small_products_are_rounded_in_fewer_steps(mode, overf
     a[12, :9], a[12, 12:], a[0], b[:, 34] = 0, 0, 0, 0
     a[5:13, 9:12] *= np.float32(2.0**-11)
     b[9:12, 3:30] *= np.float32(2.0**-8)
-    product, outs, blocks = measure(mac_rules(context.settings, False), a, b), [], []
+    product, outs, blocks = measure(mac_rules(context.core.settings, False), a, b), [], []
     assert product.small
     for least, lows in ((1 << 60, block_lows), (0, block_lows), (0, lambda *_: np.ones((8, 8)))):
         monkeypatch.setattr(calls, "_LEAST_WORK", least)
@@ -182,7 +183,7 @@ def test_stretches_that_begin_far_from_overflow_are_not_checked(overflow, mode, 
     a *= signs.T
     context = fp.Context(fmt, rounding=mode, overflow=overflow)
     a, b = (context.array(x).values for x in (a, b))
-    product = measure(mac_rules(context.settings, fused), a, b)
+    product = measure(mac_rules(context.core.settings, fused), a, b)
     assert product.checked
     assert 0 < product.calm < fmt.max
     for watched in (LOOK_FOR_OVERFLOW, LOOK_FOR_NONE):
@@ -235,7 +236,7 @@ def test_a_random_call_gives_any_rows_their_own_bits(mode):
     context.operation = 3
     a, b = operands(fp.BINARY16)
     values, _ = general(context, a, b)
-    product = measure(mac_rules(context.settings, False), a, b)
+    product = measure(mac_rules(context.core.settings, False), a, b)
     call = random_call(product, find_lane(product), Bits(SEED, 3))
     for cuts in CUTS:
         out, _ = in_pieces(call, cuts, LOOK_FOR_ALL)
@@ -248,7 +249,7 @@ def test_a_random_call_gives_any_rows_their_own_bits(mode):
 def test_a_native_call_is_binary32_of_the_processor():
     a, b = operands(fp.BINARY32)
     context = fp.Context(fp.BINARY32)
-    call = native_call(mac_rules(context.settings, False), a, b)
+    call = native_call(mac_rules(context.core.settings, False), a, b)
     wanted = np.zeros((SHAPES[0], SHAPES[2]), np.float32)
     for k in range(SHAPES[1]):
         wanted = wanted + a[:, k, None] * b[k]
@@ -265,7 +266,7 @@ def test_a_sum_of_minus_zeros_has_the_sign_of_the_definition(fmt, mode):
     a, b = np.float32([[-0.0, 0.0], [0.0, 1.0]]), np.float32([[1.0, 0.0], [0.0, 0.0]])
     if not fmt.has_negative_zero:
         a = np.abs(a)
-    product = measure(mac_rules(context.settings, False), a, b)
+    product = measure(mac_rules(context.core.settings, False), a, b)
     out = np.empty((2, 2), np.float32)
     deterministic_call(product, find_lane(product))(out, 0, 2, LOOK_FOR_ALL)
     assert to_codes(out, fmt).tolist() == general(context, a, b)[0]

@@ -30,10 +30,10 @@ class Judge:
         self.context, self.output, self.flags = context, output, fp.Flags.NONE
 
     def do(self, operation, place, *codes):
-        s = self.context.settings
+        s = self.context.core.settings
         word = 0
         if s.random_most:
-            word = product_word(self.context.seed, 0, self.output, place, s.random_most)
+            word = product_word(self.context.core.seed, 0, self.output, place, s.random_most)
         settings = OracleSettings(s.rounding, overflow=s.overflow, word=word)
         code, flags = operate(operation, codes, s.format, settings)
         self.flags |= flags

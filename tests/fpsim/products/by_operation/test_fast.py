@@ -200,7 +200,7 @@ def test_the_bound_holds_what_roundings_add():
     a, b = away.array(np.full((1, 4096), 1 + 2.0**-10)), away.array(np.ones((4096, 1)))
     result = float(rounded_matmul(a, b).values[0, 0])
     assert result > 8000
-    assert measure(mac_rules(away.settings, False), a.values, b.values).most >= result
+    assert measure(mac_rules(away.core.settings, False), a.values, b.values).most >= result
 
 
 def test_numbers_out_of_the_narrow_lanes_take_the_wide_ones():
@@ -249,7 +249,7 @@ for rounding in (fp.RTP, fp.RTN, fp.RTZ, fp.SR(8)):
 def test_the_numbers_of_the_processor_are_binary16(rounding, fused, monkeypatch):
     """Its own binary16 gives the values and flags of the lanes of 32 bits on every kind of data."""
     rng = np.random.default_rng(3)
-    settings = fp.Context(fp.BINARY16, rounding=rounding).settings
+    settings = fp.Context(fp.BINARY16, rounding=rounding).core.settings
     raised = Flags.NONE
     for change in DATA.values():
         for shape in (*SHAPES, (5, 40, 130)):

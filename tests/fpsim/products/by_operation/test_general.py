@@ -30,7 +30,7 @@ def outcome(name, context, a, b, *, by_output=True):
     shape = len(a), b.shape[1]
     places = draw_places(context.core, rounding_places(name, len(b)), shape)
     values, flags = np.zeros(shape, a.dtype), np.zeros(shape, np.uint8) if by_output else None
-    job = Job(Chain(context.settings, name), a, b, values, flags, places)
+    job = Job(Chain(context.core.settings, name), a, b, values, flags, places)
     assert run_general(job)
     codes = to_codes(values, context.format).tolist()
     return codes, flags.tolist() if by_output else None, job.flags
@@ -38,7 +38,7 @@ def outcome(name, context, a, b, *, by_output=True):
 
 def judged(name, context, x, y, i):
     """Code and flags of one output by the definition, operation by operation."""
-    settings, fmt = context.settings, context.format
+    settings, fmt = context.core.settings, context.format
     base = OracleSettings(settings.rounding, nan=settings.nan, subnormals=settings.subnormals)
     r = settings.random_most
 

@@ -75,15 +75,15 @@ def check(unit, a, b, c, context, **choices):
     before, context.core.counts = context.operation, Counts()
     got = matmul(a, b, unit, context=context, accumulator=c, **choices)
     if context.format == fp.BINARY32:
-        choices = {"subnormals": context.settings.subnormals} | choices
-    ask = Ask(unit, a.format, b.format, context.settings, **choices)
-    r = context.settings.random_most
+        choices = {"subnormals": context.core.settings.subnormals} | choices
+    ask = Ask(unit, a.format, b.format, context.core.settings, **choices)
+    r = context.core.settings.random_most
     raised = Counter()
     x, y, z, d = (to_codes(v.values, v.format) for v in (a, b, c, got))
     for i in range(len(x)):
 
         def draw(place, i=i):
-            return product_word(context.seed, before, i, place, r) if r else 0
+            return product_word(context.core.seed, before, i, place, r) if r else 0
 
         want, flags = one_output(
             ask, [int(v) for v in x[i, 0]], [int(v) for v in y[i, :, 0]], int(z[i, 0, 0]), draw

@@ -29,7 +29,7 @@ UNITS = {
 def run(engine, unit, a, b, start=None, scale=0):
     """Whether the engine takes the job; values and flags, as bytes."""
     context = fp.Context(unit.partials)
-    settings = UnitSettings(unit, unit.inputs[0], unit.inputs[0], context.settings, scale)
+    settings = UnitSettings(unit, unit.inputs[0], unit.inputs[0], context.core.settings, scale)
     values = np.zeros((len(a), b.shape[1]), np.float32) if start is None else start.copy()
     flags = np.zeros(values.shape, np.uint8)
     taken = engine(Job(settings, a, b, values, flags))

@@ -23,7 +23,7 @@ POLICIES = ("keep", "flush_results", "flush_both")
 def run(engine, a, b, start=None, *, unit=UNIT, scale=0, policy="keep"):
     """Whether the engine takes the job; values and flags, as bytes."""
     fmt = unit.inputs[0]
-    settings = UnitSettings(unit, fmt, fmt, fp.Context(unit.partials).settings, scale, policy)
+    settings = UnitSettings(unit, fmt, fmt, fp.Context(unit.partials).core.settings, scale, policy)
     values = np.zeros((len(a), b.shape[1]), np.float32) if start is None else start.copy()
     flags = np.zeros(values.shape, np.uint8)
     taken = engine(Job(settings, a, b, values, flags))

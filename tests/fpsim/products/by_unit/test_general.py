@@ -37,7 +37,7 @@ UNITS = {
 
 def outcome(unit, context, a, b, start):
     formats = unit.inputs[0], unit.inputs[-1]
-    settings = UnitSettings(unit, *formats, context.settings)
+    settings = UnitSettings(unit, *formats, context.core.settings)
     places = draw_places(context.core, settings.rounding_places(len(b)), start.shape)
     values, flags = start.copy(), np.zeros(start.shape, np.uint8)
     assert run_general(Job(settings, a, b, values, flags, places))
@@ -68,7 +68,7 @@ def test_every_output_is_that_of_the_oracle(unit, special):
     rounding = fp.SR(9) if unit.partials == fp.BINARY16 else fp.RNE
     context = fp.Context(unit.partials, rounding=rounding, seed=SEED)
     values, flags = outcome(unit, context, *arrays)
-    ask = Ask(unit, *formats[:2], context.settings)
+    ask = Ask(unit, *formats[:2], context.core.settings)
     for i, (m, n) in enumerate(np.ndindex(4, 5)):
 
         def word(place, i=i):

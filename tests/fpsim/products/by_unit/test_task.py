@@ -22,7 +22,7 @@ UNIT = MatrixUnit("TEST_F16_F16", "none", (fp.BINARY16,), fp.BINARY16, terms=4, 
 
 def settings(unit=UNIT, **choices):
     context = fp.Context(unit.partials, **choices)
-    return UnitSettings(unit, fp.BINARY16, fp.BINARY16, context.settings)
+    return UnitSettings(unit, fp.BINARY16, fp.BINARY16, context.core.settings)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_pairs_of_a_pass_that_is_all_of_k_go_over_pieces_of_images(monkeypatch):
 def run(engine, unit, a, b, start=0.0):
     """Whether the engine takes one product of numbers, and its value."""
     settings = UnitSettings(
-        unit, unit.inputs[0], unit.inputs[0], fp.Context(unit.partials).settings
+        unit, unit.inputs[0], unit.inputs[0], fp.Context(unit.partials).core.settings
     )
     values, flags = np.full((1, 1), start, np.float32), np.zeros((1, 1), np.uint8)
     operands = np.float32([a]), np.float32([b]).T

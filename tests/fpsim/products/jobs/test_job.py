@@ -80,7 +80,7 @@ def test_the_first_engine_that_can_runs_alone():
 
 def stochastic(shape, k, seed=5):
     context = fp.Context(fp.BINARY16, rounding=fp.SR(7), seed=seed)
-    settings = UnitSettings(UNIT, fp.BINARY16, fp.BINARY16, context.settings)
+    settings = UnitSettings(UNIT, fp.BINARY16, fp.BINARY16, context.core.settings)
     return settings, draw_places(context.core, settings.rounding_places(k), shape)
 
 

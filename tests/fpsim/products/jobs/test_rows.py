@@ -30,7 +30,7 @@ def windows(context, rng):
 
 def product(unit, context, a, b, shape, start=None, column=0, whole=None):
     """Values, flags and the operation's places, as codes."""
-    settings = UnitSettings(find_unit(unit), fp.BINARY16, fp.BINARY16, context.settings)
+    settings = UnitSettings(find_unit(unit), fp.BINARY16, fp.BINARY16, context.core.settings)
     places = draw_places(context.core, settings.rounding_places(len(b)), whole or shape)
     values, marks = engines.multiply(settings, a, b, start, shape, places.part(column=column))
     return to_codes(values, context.format).tolist(), marks.tolist()

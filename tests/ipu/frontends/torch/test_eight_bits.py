@@ -32,7 +32,7 @@ def codes_of(x):
 def test_casts_are_the_machines(dtype, fmt, how, nanoo):
     x = halves()
     context = Context(fmt, overflow=None if nanoo else "saturate")
-    expected = context.convert(Context(BINARY32).array(x.numpy()))
+    expected = context.array(Context(BINARY32).array(x.numpy()))
     with machine("f32", count=True, nanoo=nanoo, **HYPOTHETICAL) as session:
         source = x if how == "of data" else x * 1.0
         if how == "copy_":

@@ -1,0 +1,246 @@
+"""The report of a run: every number of its text, and of its advice, from report.json alone."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from tests.experiments.readers.pages import Reading
+
+COUNTERS = {"overflow": "OVERFLOW", "invalid": "INVALID", "÷ 0": "DIVBYZERO",
+            "underflow": "UNDERFLOW", "subnormal": "subnormals"}
+#: Rows of a table.
+SHOWN = 14
+#: A way, a policy, a format, an operation or a line of the user's file: names with digits.
+NAMES = re.compile(r"[pc]=[\w,=-]+|\bfp16[\w+=.*-]*|binary(?:16|32|64)|aten\.\w+|[\w/.]+\.py:\d+|"
+                   r"AMP_\w+|\bmk2\b|\b\w+\.\d+\b(?=[ :)])|f32_\w+")
+
+
+def read_run(text, report):
+    """Each line of report.txt; one that no reader knows must have no number."""
+    for line in text.splitlines():
+        reading = Reading(re.sub(r"(?<=\d),(?=\d{3})", "", line))
+        for begins, read in LINES.items():
+            if re.match(begins, reading.text):
+                read(reading, report)
+                break
+        reading.left = NAMES.sub(" ", reading.left)
+        reading.is_read()
+
+
+def read_title(reading, report):
+    reading.says("{} steps", report["steps"])
+    assert ("stochastic rounding" in reading.text) == report["stochastic_rounding"]
+    reading.skips(report["policy"])
+
+
+def read_elements(reading, report):
+    computed = report["operations"]["computed_elements"]
+    share = report["host"]["elements"] / computed if computed else 0.0
+    reading.says("{} elements computed, {}% of them on the host; native operations: {}", computed,
+                 100 * share, report["native"])
+
+
+def read_losses(reading, report):
+    first, last = (float(report["losses"][i]) for i in (0, -1))
+    reading.says("loss {} → {}", first, last)
+
+
+def read_uncounted(reading, report):
+    bad = [x for x in map(float, report["losses"]) if x - x != 0]
+    reading.says("{} backward passes", len(bad))
+
+
+def read_first(reading, report):
+    word = re.match(r"first (\S+(?: 0)?):", reading.text)[1]
+    (row,) = (r for r in report["first"] if r["flag"] == COUNTERS[word])
+    reading.says(f"first {word}: step {{}}, {row['operation']}", row["step"])
+    reading.says(", {} results", row["times"])
+    reading.skips(f"in {row['layer']}")
+
+
+def read_birth(reading, report):
+    (row,) = (r for r in report["births"] if reading.text.startswith(
+        f"born: {r['kind']} in {r['operation']} of {r['layer'] or 'no module'} ({r['direction']},"))
+    reading.says(", step {}", row["step"])
+    reading.says(", {} times", row["count"])
+    assert ("harmless" in reading.text) == row["harmless"]
+    reading.skips(f"of {row['layer']}", f"in {row['operation']}", row["kind"], *row["deaths"])
+
+
+def read_more(reading, report):
+    if "more births" in reading.text:
+        reading.says("… and {} more births", len(report["births"]) - SHOWN)
+        return
+    rows = [row for of_layer in report["layers"].values() for row in of_layer.values()
+            if any(row[key] for key in COUNTERS.values())]
+    reading.says("… and {} more rows", len(rows) - SHOWN)
+
+
+def read_carried(reading, report):
+    for kind, n in report["carried"].items():
+        if n:
+            reading.says(f"{{}} of {kind}", n)
+
+
+def read_layer(reading, report):
+    name, direction, *cells = reading.text.split()
+    counters = report["layers"]["" if name == "-" else name][direction]
+    expected = [counters[key] for key in ("results", *COUNTERS.values())]
+    assert [int(cell) for cell in cells] == expected
+    reading.left = ""
+
+
+def read_constant(reading, report):
+    rows = [r for r in report["constants"] if reading.text.startswith(
+        f"constant {r['value']:g} becomes {r['becomes']} in {r['format']}: {r['layer']} "
+        f"({r['direction']})")]
+    reading.says("constant {} becomes", rows[0]["value"])
+    times = int(re.search(r", (\d+) times", reading.text)[1])
+    assert times in [row["times"] for row in rows]
+    reading.says(", {} times", times)
+    reading.skips(f": {rows[0]['layer']} (")
+
+
+def read_scale(reading, report):
+    scale = report["loss_scale"]
+    reading.says("present {},", scale["present"])
+    if scale["best"] is not None:
+        reading.says("best {}", scale["best"])
+    if scale["highest_safe"] is not None:
+        reading.says("highest safe {}", scale["highest_safe"])
+    if scale["unseen"]:
+        reading.says("; {} gradients are zero", scale["unseen"])
+    reading.skips(f"limited by {scale['limited_by']}")
+
+
+def lost_updates(report):
+    """Updates, those that are lost, and of the worst layer the name and the share."""
+    rows = report["swallowed"]
+    shares = {name: row["swallowed"] / row["nonzero"] for name, row in rows.items()
+              if row["nonzero"]}
+    worst = max(shares, key=shares.__getitem__)
+    return (sum(r["nonzero"] for r in rows.values()), sum(r["swallowed"] for r in rows.values()),
+            worst, shares[worst])
+
+
+def read_updates(reading, report):
+    nonzero, lost, worst, share = lost_updates(report)
+    reading.says(f"{{}}% of {{}}; most in {worst}, {{}}%", 100 * lost / nonzero, nonzero,
+                 100 * share)
+
+
+def read_unit(reading, report):
+    macs = sum(row["macs"] for row in report["units"])
+    (row,) = (r for r in report["units"]
+              if reading.text.startswith(f"unit {r['unit']}, {r['verb']}:"))
+    reading.says(": {}% of the multiply-adds, {} products", 100 * row["macs"] / macs,
+                 row["products"])
+
+
+def read_shadow(reading, report):
+    reading.says("of {} steps", report["shadow"]["steps"])
+    for row in report["shadow"]["layers"]:
+        if row["share"] >= 0.005:
+            reading.says(f"{row['layer'] or '-'} ({row['direction']}) {{}}%", 100 * row["share"])
+
+
+# Advice and its evidence --------------------------------------------------------------------------
+
+
+def read_item(reading, report):
+    reading.left = re.sub(r"^\d+\. ", "", reading.left)
+    scale = report["loss_scale"]
+    if "up to " in reading.left:
+        reading.says("Multiply the loss by {}, up to {} no gradient overflows", scale["best"],
+                     scale["highest_safe"])
+        if scale["unseen"]:
+            reading.says("; {} gradients are zero", scale["unseen"])
+    if "Lower the loss scale" in reading.left and scale:
+        if reading.left.startswith("Lower the loss scale to"):
+            reading.says("loss scale to {}", scale["highest_safe"])
+        elif "loss scale from" in reading.left:
+            reading.says("loss scale from {}", scale["present"])
+    constants = [f"{row['value']:g}" for row in report["constants"]]
+    reading.skips("eps=0.0001", *(f"ompute {name} " for name in report["layers"]),
+                  *(f"{word} {value}" for value in constants for word in ("constant", "factor")))
+
+
+def read_evidence(reading, report):
+    for words, read in CLAUSES.items():
+        if words in reading.text:
+            read(reading, report)
+    for row in report["births"]:
+        read_counts(reading, row)
+    steps = {row["step"] for row in [*report["births"], *report["first"]]}
+    for step in re.findall(r", step (\d+)", reading.left):
+        assert int(step) in {*steps, 0}  # of a constant that no birth holds
+        reading.left = reading.left.replace(f", step {step}", "")
+    reading.skips(*(f"the constant {row['value']:g}" for row in report["constants"]))
+
+
+def read_counts(reading, row):
+    for word in ("results", "terms"):
+        if f"{row['count']} of {row['results']} {word}" in reading.left:
+            reading.says(f"{{}} of {{}} {word}", row["count"], row["results"])
+    if row["kind"] == "integers" and "Whole numbers" in reading.left:
+        reading.says("Whole numbers up to {} are rounded", float(row["detail"]))
+        reading.says("does not hold {} of them", row["count"])
+    if row["layer"]:
+        reading.skips(f" of {row['layer']} ")
+
+
+def read_swallowed(reading, report):
+    nonzero, lost, worst, share = lost_updates(report)
+    reading.says("{}% of {} updates left their parameter as it was, most of them in "
+                 f"{worst} ({{}}%)", 100 * lost / nonzero, nonzero, 100 * share)
+
+
+def read_digits(reading, report):
+    (present,) = (n for exponent, n in report["loss_scale"]["curve"].items()
+                  if 2.0 ** int(exponent) == report["loss_scale"]["present"])
+    reading.says("Gradients underflow: {}% of their digits", 100 * present)
+
+
+def read_symptom(reading, report):
+    losses = [float(x) for x in report["losses"]]
+    first = next(i for i, x in enumerate(losses) if x - x != 0)
+    reading.says("from step {} on", report.get("symptom", {}).get("step", first))
+
+
+def read_divisors(reading, report):
+    shares = [r["arrived"] for r in report["shadow"]["motions"] if r["name"]]
+    reading.says("parameters move {} times as far", median(shares))
+
+
+def read_factor(reading, report):
+    assert any(row["becomes"] == "one" for row in report["constants"])
+    reading.skips("is 1 in")
+
+
+def read_divergence(reading, report):
+    losses = [float(x) for x in report["losses"]]
+    step = next(i for i, x in enumerate(losses) if not abs(x) <= 20 * abs(losses[0]))
+    for begin, jump in report["jumps"].items():
+        if f"update of step {begin} is" in reading.text:
+            reading.says(f"update of step {begin} is {{}} times as large", float(jump))
+            reading.says("goes from {} to {} in step {},", losses[0], losses[step], step)
+            return
+    reading.says("grew from {} to {} in step {},", losses[0], losses[step], step)
+
+
+CLAUSES = {
+    "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
+    "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
+    "is 1 in": read_factor, "The training diverges": read_divergence,
+}
+LINES = {
+    r"\d+ steps": read_title, r"\d+ elements": read_elements, "loss .* →": read_losses,
+    r"\d+ backward passes": read_uncounted, "first ": read_first, "born: ": read_birth,
+    r"\S+ +(forward|backward|optimizer|evaluation) +\d": read_layer, "constant ": read_constant,
+    "loss scale:": read_scale, "updates swallowed": read_updates, "unit ": read_unit,
+    "shadow in binary64": read_shadow, "… and ": read_more, "carried on ": read_carried,
+    "the program stopped": lambda reading, report: reading.skips(report["stopped"]),
+    r"\d+\. ": read_item, "   ": read_evidence, "layer +direction": lambda reading, _: (
+        reading.skips("÷ 0")),
+}
