@@ -124,6 +124,7 @@ FILES = {
     "distributed.md": {"train.py": _POPTORCH},
     "block-scaled.md": {"train.py": _TORCH},
     "compare-runs.md": {"train.py": _TORCH},
+    "fp8.md": {"train.py": _TORCH},
     "pytorch-in-fp16.md": {"train.py": _TORCH},
     "pytorch-in-nvfp4.md": {"train.py": _TORCH},
     "keras.md": {"program.py": _TENSORFLOW},
@@ -141,7 +142,9 @@ INSTEAD = {
     ],
     **{
         page: [("--compare fp32", "--pairs 1 --compare fp32", "minutes")]
-        for page in ("compare-runs.md", "pytorch-in-fp16.md", "pytorch-in-nvfp4.md", "keras.md")
+        for page in (
+            "compare-runs.md", "fp8.md", "pytorch-in-fp16.md", "pytorch-in-nvfp4.md", "keras.md"
+        )
     },
     "block-scaled.md": [
         ("+head=bf16", "+Linear=bf16", "the reader's layer"),

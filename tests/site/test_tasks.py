@@ -40,6 +40,17 @@ TASKS = {
     "Can I have a rounding mode of my own?": Task("rounding own", "recipes/own-format", "RNU"),
     "Does stochastic rounding rescue a long sum?": Task(
         "stochastic rounding sum", "gallery/stochastic_accumulation", "ten thousand"),
+    "Does my model train in FP8?": Task("train FP8", "recipes/fp8", "fp8-current"),
+    "What does part= mean?": Task("part policy mean", "recipes/read-a-policy", "partials"),
+    "Which digits does TF32 keep?": Task("TF32", "glossary", "11 significant digits"),
+    "Is it reproducible elsewhere?": Task("reproducible", "recipes/same-bits", "to the bit"),
+    "How do I install it?": Task("install", "install", "fpsim-lab"),
+    "What does a dot product on a V100 give?": Task(
+        "V100 dot product", "tutorials/dot-product", "V100"),
+    "Where did the small updates go?": Task(
+        "swallowed updates", "recipes/swallowed-updates", "swallow"),
+    "Does it run on ARM?": Task("aarch64", "platforms", "aarch64"),
+    "What is my GradScaler here?": Task("GradScaler", "coming-from", "GradScaler"),
     "How do I cut my model over four IPUs?": Task("plan IPUs", "recipes/which-plan", "--ipus 4"),
 }
 #: Results of a search that a reader looks at.
