@@ -14,12 +14,15 @@ import click
 from ipu.experiments.commands.options import bad_input
 
 #: In a process of its own: numba chooses its processor once. Its arguments are folder and level.
+#: It takes nothing from packs that are there: what it does not compile itself would not be packed.
 _PACK = """
 import sys
 from pathlib import Path
+from fpsim.kernels import keeping
 from fpsim.kernels.compiling import cache_folder
 from fpsim.kernels.packs import write_pack
 from ipu.experiments.bench.warm import ADDERS, make_calls
+keeping.find_pack = lambda: None
 for adders in (False, True):
     for module in ADDERS:
         module.HAS_ADDERS = adders

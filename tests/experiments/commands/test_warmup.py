@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
+
 import pytest
 
 from fpsim.elementwise import folding, recording
@@ -70,6 +75,29 @@ def test_levels_that_make_no_sense_are_refused(options, sentence, capsys, tmp_pa
 def test_all_levels_of_the_processor_are_packed_unless_some_are_named():
     assert warmup.check_levels(()) == tuple(HERE)
     assert warmup.check_levels((HERE[0],)) == (HERE[0],)
+
+
+@pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
+def test_a_pack_is_whole_beside_another_that_the_process_could_take(tmp_path):
+    """Twice the same: the second process finds the first one's pack where packs of wheels lie."""
+    few = (
+        "import sys\nfrom pathlib import Path\nimport fpsim\nfrom fpsim.kernels import packs\n"
+        "from ipu.experiments.bench import warm\npacks.FOLDER = Path(sys.argv[1])\n"
+        "warm.make_calls = lambda: [fpsim.Context('binary16').array(0.1).item()]\n"
+    )
+    names = []
+    for turn in ("first", "second"):
+        subprocess.run(
+            [sys.executable, "-c", few + warmup._PACK, str(tmp_path / "packs"), HERE[-1]],
+            env={**os.environ, "FPSIM_CPU_LEVEL": HERE[-1],
+                 "FPSIM_CACHE_DIR": str(tmp_path / turn)},
+            check=True, capture_output=True,
+        )
+        (path,) = (tmp_path / "packs").iterdir()
+        with zipfile.ZipFile(path) as archive:
+            names.append(archive.namelist())
+    assert len(names[0]) > 1
+    assert names[1] == names[0]
 
 
 @pytest.mark.skipif(not HERE, reason="the processor is no x86-64-v2")
