@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
@@ -72,6 +74,8 @@ def fit(value: float, rounded: float, fmt: Format) -> str:
     ('zero', 'subnormal', '')
     >>> fit(0.9999, 1.0, BINARY16)  # a factor that decays nothing
     'one'
+    >>> fit(1 - 2e-8, 1.0, BINARY16)  # nor does it in binary32
+    ''
     """
     if value == 0 or value - value != 0:
         return ""
@@ -79,7 +83,7 @@ def fit(value: float, rounded: float, fmt: Format) -> str:
         return "zero"
     if abs(value) > fmt.max:
         return "overflow"
-    if abs(rounded) == 1 and abs(value) != 1:
+    if abs(rounded) == 1 and np.float32(abs(value)) != 1:
         return "one"
     return "subnormal" if abs(rounded) < fmt.smallest_normal else ""
 

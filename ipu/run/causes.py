@@ -368,8 +368,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """
     averages = [r for r in _unchanged(births) if r["direction"] == "optimizer"]
     for row in report.get("constants", ()) if averages else ():
-        is_one_in_binary32 = abs(abs(row["value"]) - 1) < 2.0**-25
-        if row["becomes"] == "one" and row["direction"] == "optimizer" and not is_one_in_binary32:
+        if row["becomes"] == "one" and row["direction"] == "optimizer":
             yield Cause(
                 "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, "
                 f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
