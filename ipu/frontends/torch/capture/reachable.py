@@ -91,6 +91,7 @@ class PythonState:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.tensors: list[torch.Tensor] = []
         self.refusal = ""
+        self._step = function  # of the program, wherever it is defined
         self._rows: list[WatchedPlaces] = []
         self._objects: dict[int, Any] = {}
         self._waiting: list[tuple[str, Any]] = [("", function)]
@@ -196,7 +197,7 @@ class PythonState:
             names = ("func", "args", "keywords")
             self._watch(path, lambda: [getattr(value, name) for name in names], names)
             return
-        if _is_of_library(value.__module__):
+        if value is not self._step and _is_of_library(value.__module__):
             return
         cells = value.__closure__ or ()
         self._watch("", lambda: [_content(cell) for cell in cells], value.__code__.co_freevars)
