@@ -66,20 +66,25 @@ def test_a_gradient_scaler_reads_the_status(tmp_path, capsys, scale, status):
     assert main(["diagnose", "--policy", "mixed", "--steps", "3", str(program)]) == status
     printed = capsys.readouterr().out
     assert ("the loss scale is too high" in printed) == (status == 3)
-    command = f"--found-inf status {program}"
-    assert (command in printed) == (status == 3)
 
 
 @needs_torch
-def test_the_printed_command_is_the_users(tmp_path, capsys):
-    """Its arguments and options are those that were given; without a scaler none is needed."""
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_the_printed_command_is_the_users(tmp_path, capsys, is_scaled):
+    """Its arguments and options are those that were given; a scaler asks for the status too."""
     program = tmp_path / "train.py"
-    program.write_text("import sys\nassert sys.argv[1:] == ['two words']\n"
-                       + PROGRAM.replace(", eps=EPS", ""))
+    text = "import sys\nassert sys.argv[1:] == ['two words']\n" + PROGRAM.replace(", eps=EPS", "")
+    if is_scaled:
+        text = text.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
+            "optimiser.step()", "scaler.step(optimiser)\n    scaler.update()").replace(
+            "for _", "scaler = torch.amp.GradScaler('cpu', init_scale=64.0)\nfor _")
+    program.write_text(text)
     assert main(["diagnose", "--steps", "3", "--seed", "5", str(program), "two words"]) == 3
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("+fpsim torch --policy fp16+")
-    assert last.endswith(f" --seed 5 {program} 'two words'")
+    options = "--seed 5 --found-inf status" if is_scaled else "--seed 5"
+    assert last.endswith(f" {options} {program} 'two words'")
+    assert ("--found-inf" in last) == is_scaled
 
 
 @needs_torch
