@@ -52,6 +52,18 @@ class MatrixUnit:
     product_rounded products are rounded as the sums are before they are added: with a window to the
                     format of the partials, without one to the accumulator's.
     evidence        for each constant, how it is known and from where.
+
+    >>> import fpsim as fp
+    >>> from fpsim.linalg import matmul
+    >>> half = fp.Context("binary16")
+    >>> x, ones = half.array([[2.0**12] + [2.0**-12] * 7]), half.array([[1.0]] * 8)
+    >>> for window in (23, None):
+    ...     unit = MatrixUnit("MINE", "eight products", (half.format,), BINARY32, 8, window)
+    ...     print(window, matmul(x, ones, unit, to="binary32").item() - 2**12)
+    23 0.0
+    None 0.001953125
+    >>> find_unit("V100_F16_F32").terms, find_unit("V100_F16_F32").window
+    (4, 23)
     """
 
     name: str
