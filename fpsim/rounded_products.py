@@ -59,7 +59,7 @@ def mean(
 
     >>> import fpsim as fp
     >>> ones = fp.Context("binary16").array([1.0] * 4096)
-    >>> mean(ones).item(), mean(ones, order="pairwise").item()  # in order, 1 is swallowed from 2048 on
+    >>> mean(ones).item(), mean(ones, order="pairwise").item()  # in order the sum stops at 2048
     (0.5, 1.0)
     """
     return _reduce(x, axis, order, context, block, keepdims, out, divide=True)

@@ -350,7 +350,7 @@ def fast_two_sum(context: Context, x: float, y: float) -> None:
 def product_error(context: Context, x: float, y: float) -> None:
     """x y - fl(x y) is a value of the format if e_x + e_y >= emin + p - 1 (nearest).
 
-    >>> product_error(Context("binary16"), 1 + 2**-10, 1 + 2**-10)  # rounded 1 + 2**-9, an error of 2**-20
+    >>> product_error(Context("binary16"), 1 + 2**-10, 1 + 2**-10)  # an error of 2**-20
     """
     fmt = context.format
     if x == 0 or y == 0:

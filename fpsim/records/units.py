@@ -14,7 +14,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
@@ -269,8 +270,18 @@ def register(units: Iterable[MatrixUnit]) -> None:
             raise ValueError(f"unit {unit.name} is registered already; choose another name")
 
 
+@cache
+def _import_registering() -> None:
+    """Import the modules that installed packages name as those that register units."""
+    for module in entry_points(group="fpsim.units"):
+        module.load()
+
+
 def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     """The unit of that name (case ignored); without a suffix its default preset.
+
+    Where no imported module has registered it, those are imported that installed packages name in
+    the group `fpsim.units` of their entry points.
 
     >>> find_unit("v100_f16_f32").window
     23
@@ -288,6 +299,8 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     key = family.upper() + dot + preset.lower()
     key = key.removesuffix(".window")
     key = _EARLIER.get(key, key)
+    if key not in UNITS and key not in SCALED_UNITS:
+        _import_registering()
     if key in UNITS:
         return UNITS[key]
     if key in SCALED_UNITS:

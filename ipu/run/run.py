@@ -67,10 +67,10 @@ class OperationEvent(NamedTuple):
     >>> isinstance(events[0], OperationEvent), len(events)
     (True, 9)
     >>> for event in events[:3]:
-    ...     print(event.operation, event.layer, event.direction, event.array.format, event.array.shape)
-    matmul only forward binary16 (1, 2)
-    bias only forward binary16 (1, 2)
-    softmax_cross_entropy loss forward binary32 ()
+    ...     print(event.operation, event.layer, event.direction, event.array.format)
+    matmul only forward binary16
+    bias only forward binary16
+    softmax_cross_entropy loss forward binary32
     """
 
     operation: str
@@ -97,7 +97,7 @@ class Run(ABC):
     >>> loss = trainer.step([[1.0, 2.0**-18]], [0])
     >>> isinstance(run, Run), run.report()["layers"]["only"]["backward"]["subnormals"]  # gradients
     (True, 2)
-    >>> run.report()["swallowed"]["only"]["share"]  # of the updates that left their weight as it was
+    >>> run.report()["swallowed"]["only"]["share"]  # of updates
     0.5
     """
 

@@ -40,8 +40,8 @@ class LedgerRow(NamedTuple):
     >>> row = device.ledger.last
     >>> isinstance(row, LedgerRow), row.unit, row.tiles, row.cycles
     (True, 'AMP_F16_F32', 512, 144)
-    >>> print(row.facts[0])
-    ('f16v4sisoamp, multiply-adds per cycle', Fact(value=32, evidence=<Evidence.DOCUMENTED: 'documented'>, source='Tile Vertex Instruction Set'))
+    >>> print(row.facts[0][0], row.facts[0][1], sep=": ")
+    f16v4sisoamp, multiply-adds per cycle: 32 (DOCUMENTED: Tile Vertex Instruction Set)
     """
 
     verb: str
