@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
-__all__ = ["PROGRAMS", "SIZES", "Decoder", "TimedProgram", "cases", "on_the_machine", "steps_in_torch"]
+__all__ = [
+    "PROGRAMS", "SIZES", "Decoder", "TimedProgram", "cases", "on_the_machine", "steps_in_torch",
+]
 
 #: n is that of an operation: a step.
 SIZES = Size(n=1, repeats=5), Size(n=1, repeats=1)
@@ -216,7 +218,8 @@ def _decoder(torch: Any, sizes: Decoder) -> Any:
             self.characters = nn.Embedding(sizes.vocabulary, width)
             self.places = nn.Parameter(torch.randn(sizes.context, width) * 0.02)
             self.blocks = nn.Sequential(*[DecoderBlock() for _ in range(sizes.layers)])
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, sizes.vocabulary, bias=False)
+            self.norm = nn.LayerNorm(width)
+            self.head = nn.Linear(width, sizes.vocabulary, bias=False)
 
         def forward(self, text: Any) -> Any:
             return self.head(self.norm(self.blocks(self.characters(text) + self.places)))
