@@ -2,7 +2,8 @@
 
 A decoder in binary16 with stochastic rounding, one size changed at a time, beside torch's own step
 in binary32. A figure is the time for each layer, each parameter of a layer or each text: where it
-stays the same or falls, the step grows no faster than the work. `fpsim bench replicas` has replicas.
+stays the same or falls, the step grows no faster than the work. For replicas there is
+`fpsim bench replicas`.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def _programs(quick: bool) -> Iterator[_GrowingStep]:
     """Each size doubled again and again, the others as they were."""
     width, layers, heads, context, batch, times = 64, 2, 4, 32, 4, 2 if quick else 5
     for exponent in range(times):
-        factor = 1 << exponent
-        deep = Decoder(width, layers * factor, heads, context)
-        yield _GrowingStep(f"layers {layers * factor}", TimedProgram(deep, batch, 1), layers * factor)
+        deep = layers << exponent
+        program = TimedProgram(Decoder(width, deep, heads, context), batch, 1)
+        yield _GrowingStep(f"layers {deep}", program, deep)
     for exponent in range(0 if quick else times):
         wide = width << exponent
         program = TimedProgram(Decoder(wide, layers, heads, context), batch, 1)
