@@ -61,7 +61,8 @@ def test_examples_of_a_page_show_what_they_give(page):
 
 def test_a_name_without_an_example_is_found():
     entries = dict(ENTRY.findall(
-        ".. autodata:: fpsim.RNE\n   :no-value:\n\n   >>> fp.RNE\n   RNE\n\n.. autodata:: fpsim.RTZ\n"
+        ".. autodata:: fpsim.RNE\n   :no-value:\n\n   >>> fp.RNE\n   RNE\n\n"
+        ".. autodata:: fpsim.RTZ\n"
     ))
     assert "fp.RNE" in example("fpsim", "RNE", entries)
     assert example("fpsim", "RTZ", entries) == ""
