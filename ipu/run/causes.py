@@ -290,7 +290,9 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     n = f"{_share(first)}"
     scales = report.get("loss_scale") or {}
     is_scaled = first["direction"] != "backward" or is_of_gradients(first)
-    if is_scaled and scales and scales["best"] is not None and scales["highest_safe"] < scales["present"]:
+    if is_scaled and scales and scales["best"] is not None and (
+        scales["highest_safe"] < scales["present"]
+    ):
         yield Cause(
             "scale", _capital(f"{clause}: {n}, as the present scale of {scales['present']:g} takes "
                               f"{scales['limited_by']} beyond the largest number of its format"),
