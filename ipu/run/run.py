@@ -412,13 +412,16 @@ class Run(ABC):
 
     def diagnosis(
         self, body: Callable[[Any], object], steps: int, seconds: float = 60.0,
-        stops: tuple[type[Exception], ...] = (),
+        stops: tuple[type[Exception], ...] = (), tell: Callable[[Diagnosis], object] = id,
     ) -> Diagnosis:
-        """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`."""
+        """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`.
+
+        tell    is called with what is known so far.
+        """
         replay = replaying(self, steps, body, stops)
         return diagnose(
             replay, self.way, steps, seconds, self.sites, self.check_way,
-            has_windows=self.has_formats_by_step,
+            has_windows=self.has_formats_by_step, tell=tell,
         )
 
     def afresh(self) -> AbstractContextManager[object]:
