@@ -60,7 +60,7 @@ TASKS = {
         "documentation of another version", "versions", "site-versions"),
     "What is SLIC?": Task("SLIC", "glossary", "SLIC"),
     "Does random rounding need many random bits?": Task(
-        "stochastic rounding biased", "gallery/is_sr_unbiased", "random bits"),
+        "stochastic rounding biased", "gallery/is_sr_unbiased", "unbiased"),
     "Can I solve a linear system in FP16 and refine it?": Task(
         "iterative refinement", "linear-algebra", "refine"),
     "How do I report a fault in security?": Task("security fault", "security", "private"),
