@@ -12,6 +12,7 @@ from ipu.run.endpoints import PROGRESS, Outcome
 from ipu.run.judging import DEFAULT, judge
 from ipu.run.pages.comparison import HEADS, Compared, summary_rows, write_comparison
 from ipu.run.paired import Comparison
+from tests.experiments.accessible import NARROW, faults, walk
 from tests.ipu.run.runs import make_report, quiet_report
 
 
@@ -23,6 +24,11 @@ def compared():
     comparison.judged[1] = judge(PROGRESS, outcomes[1], outcomes[0])
     comparison.notes.append("noise floor: 0 %")
     return comparison
+
+
+def test_the_page_is_read_light_and_dark_and_used_by_keys(browser, tmp_path):
+    page = write_comparison(tmp_path, [], "train.py", compared())
+    assert (faults(browser, page), walk(browser, page, NARROW)) == ([], [])
 
 
 def test_the_answers_follow_from_the_table_of_pairs(tmp_path):
