@@ -244,7 +244,8 @@ def test_terms_that_a_sum_absorbs(report):
 
 def test_what_explains_more_comes_first(report):
     report["swallowed"] = make_report()["swallowed"]  # three quarters of the updates
-    report["births"] = [born("absorption", operation="aten.add", count=60, repeated=50, results=100)]
+    report["births"] = [born("absorption", operation="aten.add", count=60, repeated=50,
+                             results=100)]
     assert [item.what.partition(",")[0] for item in find_advice(report, HALF)] == [
         "Round stochastically", "Keep the sum at net.a in binary32",
     ]

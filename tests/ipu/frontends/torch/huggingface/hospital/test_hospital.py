@@ -17,15 +17,15 @@ from tests.ipu.frontends.torch.huggingface.hospital.programs import HEALTHY, ILL
 pytest.importorskip("accelerate", reason="accelerate is not installed; run: make test-huggingface")
 pytest.importorskip("transformers")
 
-from ipu.frontends.processes.diagnosing import diagnose_program  # noqa: E402
-from ipu.frontends.torch.program import run_program  # noqa: E402
-from ipu.run.ways import Way  # noqa: E402
-from tests.ipu.frontends.hospital import (  # noqa: E402
+from ipu.frontends.processes.diagnosing import diagnose_program
+from ipu.frontends.torch.program import run_program
+from ipu.run.ways import Way
+from tests.ipu.frontends.hospital import (
     check_healthy_programs,
     check_remedies,
     check_sentences,
 )
-from tests.tiers import reaches  # noqa: E402
+from tests.tiers import reaches
 
 # Libraries warn of what they will change; warnings of fpsim are RuntimeWarnings, and errors here.
 pytestmark = [
