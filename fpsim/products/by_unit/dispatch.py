@@ -158,7 +158,7 @@ def finish(
     if settings.at_the_end and k:
         round_outputs(settings.at_the_end, 0, values, flags, places)
     if settings.final:
-        last = settings.passes(k) if places.active else 0
+        last = settings.rounding_places(k)[-1] if places.active else 0
         round_outputs(settings.final, last, values, flags, places)
 
 
