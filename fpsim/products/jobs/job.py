@@ -240,8 +240,9 @@ class _Memory:
 
     def __init__(self, owner: NDArray[Any]) -> None:
         self.owner = owner
-        address, _ = owner.__array_interface__["data"]
-        self.__array_interface__ = owner.__array_interface__ | {"data": (address, False)}
+        interface = owner.__array_interface__  # which numpy makes anew whenever it is asked
+        address, _ = interface["data"]
+        self.__array_interface__ = interface | {"data": (address, False)}
 
 
 def to_read(values: Values) -> Values:
