@@ -100,14 +100,14 @@ class PlaceClock(Clock):
     @property
     def operation(self) -> int:
         """n of the next stochastic operation."""
-        if self._number is None:
-            self._number = number(self._place, self.k)
+        if self._number is None:  # each operation asks: no call more than it takes
+            self._number = number(self._place, self._counts.get(self._place, 0))
         return self._number
 
     @operation.setter
     def operation(self, after: int) -> None:
         if self._number is not None and after == self._number + 1:
-            self._counts[self._place] = self.k + 1
+            self._counts[self._place] = self._counts.get(self._place, 0) + 1
             self._number = None
         elif after:
             raise RuntimeError(

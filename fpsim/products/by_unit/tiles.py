@@ -180,7 +180,9 @@ def _run_together(
         codes, terms, steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
         task.right.shift,
     )
-    places = job.places.part(first).random if job.places.active else NO_RANDOM
+    places = NO_RANDOM
+    if job.places.active:
+        places = (job.places.part(first) if first else job.places).random
     element_flags = job.element_flags
     assert element_flags is not None
     if n * m < len(values):
