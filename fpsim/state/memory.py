@@ -36,6 +36,6 @@ def memory_address(x: NDArray[Any]) -> int:
     (True, 8)
     """
     if x.flags.carray and x.size:
-        return addressof(_first_byte(x))
+        return addressof(_first_byte(x.data))
     address: int = x.__array_interface__["data"][0]
     return address

@@ -157,10 +157,10 @@ def _flatten(value: Any, arrays: list[Array], places: list[_Place], key: list[An
         # The text tells -0.0 from 0.0, and True from 1.
         key.append(repr(value))
         return isinstance(value, _PLAIN)
-    for item in value:  # no generator: each call of a rule asks
-        if not _flatten(item, arrays, places, key):
-            return False
-    return True
+    is_plain = True
+    for item in value:  # no generator, which is a call for each item: every call of a rule asks
+        is_plain = _flatten(item, arrays, places, key) and is_plain
+    return is_plain
 
 
 def _recorded(

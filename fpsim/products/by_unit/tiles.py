@@ -162,11 +162,11 @@ def _run_together(
     a, b = operands
     *stack, m, k = a.shape
     n, columns = stack[0] if stack else 1, b.shape[-1]
-    numbers, codes, steps = _flat(a), b, (columns, 1)
+    numbers = _flat(a)
     if b.flags.c_contiguous:
-        codes = _flat(b).view(np.uint32)
+        right = Right(_flat(b).view(np.uint32), (columns, 1))
     else:  # one that is transposed is read as it lies
-        codes, steps = Right.of(b if not stack else b[0] if n == 1 else b.reshape(-1, columns))
+        right = Right.of(b if not stack else b[0] if n == 1 else b.reshape(-1, columns))
     offsets, terms, bases, outputs, *shapes, tables = _prepared(
         job.settings, task, n, m, k, columns
     )
@@ -177,7 +177,7 @@ def _run_together(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
         )
     fill_panels(
-        codes, terms, steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
+        right.codes, terms, right.steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
         task.right.shift,
     )
     places = NO_RANDOM
