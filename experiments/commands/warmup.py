@@ -36,7 +36,7 @@ write_pack(Path(sys.argv[1]), sys.argv[2], cache_folder())
 @click.option("--pack", "folder", type=click.Path(path_type=Path, file_okay=False), default=None,
               help="Write packs of kernels there, one for each level of processors.")
 @click.option("--level", "levels", multiple=True,
-              help="A level to pack, x86-64-v2, -v3, -v4, -v4-fp16 or aarch64 (default: all that run here).")
+              help="A level to pack: x86-64-v2, -v3, -v4, -v4-fp16, aarch64 (default: all of here).")
 def command(folder: Path | None, levels: tuple[str, ...]) -> None:
     """Compile kernels of arithmetic, products, and training steps ahead of their first use.
 
@@ -78,7 +78,7 @@ def check_levels(levels: tuple[str, ...]) -> tuple[str, ...]:
     for level in levels:
         if level not in here:
             raise ValueError(
-                f"level={level!r} cannot be packed here; use {', '.join(here) or 'an x86-64 or an aarch64'}"
+                f"level={level!r} cannot be packed here; use {', '.join(here) or 'another processor'}"
             )
     return levels or here
 

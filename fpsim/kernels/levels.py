@@ -13,6 +13,7 @@ Source    https://gitlab.com/x86-psABIs/x86-64-ABI (levels); LLVM's names of fea
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from llvmlite import binding
 from numba.core import config
@@ -44,10 +45,8 @@ def host_features() -> frozenset[str]:
     """What the processor at hand has."""
     # LLVM reads an ARM's from a file that says nothing of them under an emulator.
     features = set(_AARCH64 if IS_ARM else ())
-    try:
+    with suppress(RuntimeError):  # an architecture LLVM cannot ask about
         features.update(name for name, has in binding.get_host_cpu_features().items() if has)
-    except RuntimeError:  # an architecture LLVM cannot ask about
-        pass
     return frozenset(features)
 
 

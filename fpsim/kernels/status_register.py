@@ -1,15 +1,15 @@
 """The processor's floating-point status: what its bits mean, and how kernels read and write it.
 
 A status word holds modes and flags. On an x86 it is MXCSR. An ARM of 64 bits has two registers,
-which stand in one word here: FPCR with the modes in the upper half, FPSR with the flags in the lower
-one. On any other processor nothing is read or written, and HAS_STATUS is false.
+which stand in one word here: FPCR with the modes in the upper half, FPSR with the flags in the
+lower one. On any other processor nothing is read or written, and HAS_STATUS is false.
 
 The two differ in what they find. An x86 finds a tiny result after rounding, an ARM before it. An
 ARM that flushes does so before rounding, operands too, and does not call that inexact; no policy
 of formats is like it, so kernels never ask for it.
 
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR), §4.9.1.5; Arm Architecture Reference Manual for A-profile
-          (DDI 0487), §A1.5 and the registers FPCR and FPSR.
+Source    Intel SDM vol. 1 §10.2.3 (MXCSR), §4.9.1.5; Arm Architecture Reference Manual for
+          A-profile (DDI 0487), §A1.5 and the registers FPCR and FPSR.
 """
 
 from __future__ import annotations

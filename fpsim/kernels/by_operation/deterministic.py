@@ -187,7 +187,7 @@ def mac_kernel(variant: MacVariant) -> Any:
 
     Call    flags = loop(a, b, out, constants, left, right): a (M, K), b (panels, K, two vectors),
             out (M, N), constants as `spread_macs` reads them, all of one width; flags as `results`
-            numbers them, and where `native` those that the processor raised << 8. Numbers of 16 bits are handed
+            numbers them, and where `native` those of `raised` << 8. Numbers of 16 bits are handed
             over as codes, those of a twice in 32 bits, and come back in binary32.
             Where `large`: left (blocks of ROWS, stretches) and right (panels, stretches) binary64;
             where left * right is at least 1, no product of theirs is small.

@@ -42,9 +42,9 @@ def raised(typingctx: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         fence(builder)
-        status, flags = store_flags(builder), ir.Constant(_WORD, 0)
+        status, flags, one = store_flags(builder), ir.Constant(_WORD, 0), ir.Constant(_WORD, 1)
         for place, bit in enumerate(FLAG_BITS):
-            flag = builder.and_(builder.lshr(status, ir.Constant(_WORD, bit)), ir.Constant(_WORD, 1))
+            flag = builder.and_(builder.lshr(status, ir.Constant(_WORD, bit)), one)
             flags = builder.or_(flags, builder.shl(flag, ir.Constant(_WORD, place)))
         return flags
 

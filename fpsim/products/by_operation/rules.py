@@ -45,8 +45,8 @@ class MacRules:
     """
 
     __slots__ = (
-        "certain_tiny", "constants", "fused", "in_integers", "is_ordinary", "largest", "mode", "narrow",
-        "native_bits", "need", "precision", "random_most", "settings", "shows_overflow",
+        "certain_tiny", "constants", "fused", "in_integers", "is_ordinary", "largest", "mode",
+        "narrow", "native_bits", "need", "precision", "random_most", "settings", "shows_overflow",
         "smallest_normal", "smallest_subnormal", "to_nearest", "variant",
     )
 
