@@ -88,7 +88,7 @@ def test_a_pack_is_whole_beside_another_that_the_process_could_take(tmp_path):
     names = []
     for turn in ("first", "second"):
         subprocess.run(
-            [sys.executable, "-c", few + warmup._PACK, str(tmp_path / "packs"), HERE[-1]],
+            [sys.executable, "-c", few + warmup.PACK, str(tmp_path / "packs"), HERE[-1]],
             env={**os.environ, "FPSIM_CPU_LEVEL": HERE[-1],
                  "FPSIM_CACHE_DIR": str(tmp_path / turn)},
             check=True, capture_output=True,
