@@ -39,7 +39,7 @@ class _Lower(Lower):
         super().pre_lower()
         if HAS_STATUS:
             self._room, self._before = room_for_status(self.builder), store_status(self.builder)
-            load_status(self.builder, ir.Constant(ir.IntType(64), USUAL))
+            load_status(self.builder, ir.Constant(ir.IntType(64), USUAL), self._room)
             fence(self.builder)
 
     def post_lower(self) -> None:

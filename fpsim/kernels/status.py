@@ -9,7 +9,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.status_register import load_status, store_status
+from fpsim.kernels.status_register import load_status, room_for_status, store_status
 
 __all__ = ["exchange_status"]
 
@@ -18,7 +18,7 @@ __all__ = ["exchange_status"]
 def _exchange(typingctx: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         before = store_status(builder)
-        load_status(builder, args[0])
+        load_status(builder, args[0], room_for_status(builder))
         return before
 
     return types.int64(types.int64), codegen

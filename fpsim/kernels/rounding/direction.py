@@ -13,7 +13,14 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from fpsim.kernels.status_register import FLAG_BITS, USUAL, fence, load_status, store_flags
+from fpsim.kernels.status_register import (
+    FLAG_BITS,
+    USUAL,
+    fence,
+    load_status,
+    room_for_status,
+    store_flags,
+)
 
 __all__ = ["raised", "set_modes"]
 
@@ -26,7 +33,8 @@ def set_modes(typingctx: Any, modes: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         fence(builder)
-        load_status(builder, builder.or_(args[0], ir.Constant(_WORD, USUAL)))
+        wanted = builder.or_(args[0], ir.Constant(_WORD, USUAL))
+        load_status(builder, wanted, room_for_status(builder))
         fence(builder)
         return context.get_constant(types.int64, 0)
 
