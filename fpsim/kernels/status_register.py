@@ -157,8 +157,8 @@ FLUSHING = _HERE.flushing
 #: When the processor looks whether a result is tiny: before it is rounded, or after.
 TININESS = _HERE.tininess
 
-#: See `_StatusWord`. `room_for_status` is for a builder that stands before the end of a block: it goes
-#: elsewhere to make room, and comes back to the end.
+#: See `_StatusWord`. Room is made ahead of a builder that stands before the end of a block: making
+#: it moves the builder to that end.
 room_for_status, store_status, load_status = _HERE.room, _HERE.store, _HERE.load
 store_flags, load_flags = _HERE.store_flags, _HERE.load_flags
 
