@@ -53,7 +53,7 @@ class _StatusWord(Protocol):
     flags: int
     flag_bits: tuple[int, int, int, int, int]
     directions: tuple[int, int, int, int]
-    flushing: dict[str, int]
+    flushing: ClassVar[dict[str, int]]
     tininess: str
 
     def room(self, builder: Any) -> Any:
