@@ -37,8 +37,6 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
-#: Of its start: a way that binary32 too makes in steps of a unit or two in the last place.
-_SHORT = 2.0**-20
 
 Numbers = NDArray[np.float64]
 #: Layer, direction and operation.
@@ -65,8 +63,6 @@ class Motion(NamedTuple):
 def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) -> Motion | None:
     """The motion between two states, before and after; None of a shadow that stands still.
 
-    It does where no number of it goes further than binary32 resolves.
-
     >>> start = np.zeros(2)
     >>> motion((start, np.array([1.0, 0.0])), (start, np.array([2.0, 0.0])))
     Motion(arrived=0.5, error=0.5)
@@ -76,7 +72,7 @@ def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) ->
     finite = np.isfinite(way) & np.isfinite(full)
     way, full = way[finite], full[finite]
     length = _dot(full, full)
-    if not length or not (np.abs(full) > _SHORT * np.abs(shadow[0][finite])).any():
+    if not length:
         return None
     lost = way - full
     return Motion(_dot(way, full) / length, math.sqrt(_dot(lost, lost) / length))

@@ -80,8 +80,6 @@ def test_what_stands_still_arrives_by_nothing():
     assert motion((start, start), (start, end)).arrived == 0
     assert motion((start, end), (start, end)) == (1.0, 0.0)
     assert motion((start, end), (start, start)) is None
-    ones, least = np.ones(2), np.array([1 + 2.0**-21, 1.0])
-    assert motion((ones, ones), (ones, least)) is None, "binary32 hardly moves it either"
     assert motion((start, numbers(2.0, np.nan)), (start, end)) == (1.0, 0.0)
 
 

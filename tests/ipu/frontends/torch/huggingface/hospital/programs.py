@@ -134,7 +134,7 @@ _LOSS = "model(input_ids=batch, labels=batch).loss"
 PROGRAMS = {
     "eps": _trainer(_SENTENCE, _GPT2, "learning_rate=1e-2, adam_epsilon={a}"),
     "average of weights": _trainer(
-        _SENTENCE, _GPT2 + _AVERAGE, 'learning_rate=0.05, optim="sgd"',
+        _SENTENCE, _GPT2 + _AVERAGE, 'learning_rate=1.0, optim="sgd"',
         more=", callbacks=[Average(model)]"),
     "entropy": _trainer(_REVIEW, _BERT + _CONFIDENT, "learning_rate=1e-2", trainer="Confident"),
     "raw recordings": _trainer(_RECORDING, _WAV2VEC2, "learning_rate=1e-3"),
@@ -154,7 +154,7 @@ ILLNESSES = {
                    remedy="fp16+states=f32"),
     "average of weights": Illness(
         ("average|sums", "is 1|unchanged"), policy="fp16", sizes=("0.9999", "0.99995"),
-        remedy="mixed+states=f32"),
+        remedy="mixed"),
     "entropy": Illness(("softmax", "log", "underflow|zero"), sizes=("300.0", "500.0"), well="1.0"),
     "raw recordings": Illness(
         ("conv_layers.0.conv", "convolution", "overflow"), sizes=("32767.0", "30000.0"),
