@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.kernels.elementwise.tally import largest_magnitude
 from fpsim.records.formats import Format
-from fpsim.state.memory import flat_in_memory
+from fpsim.state.tallies import ValueTally, tally_of
 
 __all__ = [
     "ABSORBED", "CONSTANT", "DIVISION", "INFINITY", "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth",
@@ -213,17 +212,18 @@ class Births:
 
     def see(
         self, operation: str, where: tuple[str, str, int], array: Array,
-        operands: Sequence[Array], flags: Mapping[str, int],
+        operands: Sequence[Array], flags: Mapping[str, int], tally: ValueTally | None = None,
     ) -> None:
         """An operation has this result, of these operands, and raised flags on so many elements.
 
         where    layer, direction and step.
+        tally    of the result; None: it is made where it is needed.
         """
         inherited = [self.of(x) for x in operands]
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
-        result = _Result(self, operation, where, array, operands, inherited, flags)
+        result = _Result(self, operation, where, array, operands, inherited, flags, tally)
         origins = result.origins()
         if is_sum and where[1] != "backward":
             origins |= result.absorbed()
@@ -273,10 +273,15 @@ class _Result:
     operands: Sequence[Array]
     inherited: Sequence[Origins]
     flags: Mapping[str, int]
+    tally: ValueTally | None
 
     def __post_init__(self) -> None:
         self.values: NDArray[Any] = np.asarray(self.array.carrier)
         self.fmt = self.array.format
+        if self.values.dtype != np.float32:
+            self.tally = None  # which is of binary32
+        elif self.tally is None:
+            self.tally = tally_of(self.values)
         self.alike = [
             x.carrier for x in self.operands
             if _fits(np.shape(x.carrier), self.values.shape)
@@ -285,7 +290,7 @@ class _Result:
     def origins(self) -> dict[str, Birth]:
         """What its elements come from: births here, or those of operands."""
         origins: dict[str, Birth] = {}
-        division, is_usual = self._division(), _is_usual(self.values, self.fmt)
+        division, is_usual = self._division(), self._is_usual()
         for kind, is_of in _TESTS.items():
             before = self._before(kind)
             n, mask = 0, _NOWHERE
@@ -335,6 +340,10 @@ class _Result:
         )}
 
     # Parts ------------------------------------------------------------------------------------
+
+    def _is_usual(self) -> bool:
+        """Whether all values are known to be numbers smaller than the largest one."""
+        return self.tally is not None and self.tally.is_below_largest(self.fmt)
 
     def _lost_terms(self, origins: dict[str, Birth]) -> None:
         """Terms that a mask absorbed die with it; else the result has them from operands."""
@@ -436,7 +445,7 @@ class _Result:
 
     def _zero(self) -> Birth | None:
         """A zero that was flushed here, or that an operand brought."""
-        zeros = int(np.count_nonzero(self.values == 0))
+        zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
         if not zeros:
             return None
         before, n = self._before(ZERO), min(self.flags.get("UNDERFLOW", 0), zeros)
@@ -448,14 +457,6 @@ class _Result:
                 (), "",
             )
         return before
-
-
-def _is_usual(values: NDArray[Any], fmt: Format) -> bool:
-    """Whether all values are known to be numbers smaller than the largest one."""
-    if values.dtype != np.float32:
-        return False
-    largest = largest_magnitude(flat_in_memory(values).view(np.uint32))
-    return bool(largest < int(np.float32(fmt.max).view(np.uint32)))
 
 
 def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:

@@ -18,6 +18,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 from fpsim.state.processor import usual_arithmetic_in
+from fpsim.state.tallies import ValueTally, tally_of
 from ipu.run.account import split_name
 from ipu.run.births import Births, Origins
 from ipu.run.exponents import Exponents, Histogram
@@ -68,12 +69,14 @@ class Recorder:
         self._losses: dict[int, list[float]] = {}
         self._first: dict[str, dict[str, Any]] = {}
 
-    def result(self, name: str, array: Array) -> None:
-        """The result of an operation of a layer and direction."""
-        self.results.add(name, array.format, array.carrier)
+    def result(self, name: str, array: Array, tally: ValueTally | None = None) -> None:
+        """The result of an operation of a layer and direction, and its tally, if there is one."""
+        tally = tally_of(array.carrier) if tally is None else tally
+        self.results.add_counts(name, array.format, tally.exponents)
 
     def operation(
-        self, step: int, name: str, operation: str, array: Array, operands: Sequence[Array]
+        self, step: int, name: str, operation: str, array: Array, operands: Sequence[Array],
+        tally: ValueTally | None = None,
     ) -> None:
         """An operation of a layer and direction is done; the flags since the last one are its."""
         counts = self.counts
@@ -89,7 +92,7 @@ class Recorder:
                 self.births.untold(verb, (*split_name(tensor), step), flag, n)
         if counts.raised:
             counts.raised.clear()
-        self.births.see(operation, (*split_name(name), step), array, operands, flags)
+        self.births.see(operation, (*split_name(name), step), array, operands, flags, tally)
 
     def _note_first(
         self, flag: str, step: int, tensor: str, verb: str, n: int, line: str = ""

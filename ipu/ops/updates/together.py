@@ -6,6 +6,11 @@ numbers among the slots tell one such program from another. It then runs on all 
 holds for: values, flags, cycles and the numbers of operations are those of one update after the
 other. What is not of that kind is left to its caller.
 
+Where operations are counted, results have memory of their own; counts and observers are told behind
+the call, tensor by tensor and operation by operation, of numbers that the kernel has counted. An
+observer is shown arrays without numbers in the place of results that nothing keeps. Where one would
+have to look closer, at what is not finite or overflowed, the updates are left to the caller too.
+
 Source    docs/semantics.md §2 (numbering), §6 (updates).
 """
 
@@ -19,12 +24,20 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
+from fpsim.elementwise.recording import (
+    JobTally,
+    RecordedJob,
+    RecordedProgram,
+    Recording,
+    are_apart,
+)
+from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
+from fpsim.state.tallies import ValueTally
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
-from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
+from ipu.ops.updates.row import Around, Moved, Number, Updated, UpdateRow
 
 __all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
 
@@ -34,6 +47,10 @@ _KEPT = 64
 _KEPT_ADDRESSES = 4096
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
+#: What stands for results that nothing keeps.
+_ZERO = np.zeros((), np.float32)
+#: Where a tally counts flags that make numbers that are not finite.
+_EXCEPTIONS = [2 + sorted(Flags).index(f) for f in Flags.OVERFLOW | Flags.DIVBYZERO | Flags.INVALID]
 
 #: A number in a format, and how it changed there; "" where it did not.
 Constant = Callable[[float, Format], tuple[Any, str]]
@@ -43,17 +60,70 @@ Constant = Callable[[float, Format], tuple[Any, str]]
 Changed = tuple[tuple[Format, float, str], ...]
 
 
+#: A variable, gradient or slot by its number; the result of operation k: -1 - k; a single number.
+_Reference = int | Array
+
+
+class _Look(NamedTuple):
+    """A result that an observer is shown, after so many operations, with its operands."""
+
+    n_operations: int
+    result: _Reference
+    operands: tuple[_Reference, ...]
+
+
+class _Move(NamedTuple):
+    """A sum that moves the variable, as `Moved` is told."""
+
+    verb: str
+    before: _Reference
+    operands: tuple[_Reference, ...]
+    factor: float
+    after: _Reference
+
+
 class _Equation(NamedTuple):
     """A program, and what it does with the variable and each slot.
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
     changed  constants that did not fit.
+    looks    in order, and `moves`: what is told where operations are counted.
+    values   of the outputs, as references.
+    outputs  of each the slot whose memory it may have, the variable's is 0; None for none.
+    change   the output that is the change of the variable, and the direction of that; -1 for none.
     """
 
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
+    looks: tuple[_Look, ...] = ()
+    moves: tuple[_Move, ...] = ()
+    values: tuple[int, ...] = ()
+    outputs: tuple[int | None, ...] = ()
+    change: tuple[int, int] = (-1, -1)
+
+
+class Observed(NamedTuple):
+    """Who is told of an update that is counted.
+
+    watch     of each result, its operands and its tally; as of `Around`, None for nobody.
+    moved     of each sum that moves the variable.
+    change    the change of the variable and its direction are results too.
+    """
+
+    watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
+    moved: Moved | None = None
+    change: bool = False
+
+    @property
+    def key(self) -> tuple[bool, bool, bool]:
+        """What a program depends on."""
+        return self.watch is not None, self.moved is not None, self.change
+
+
+#: Nobody is told.
+UNOBSERVED = Observed()
 
 
 class UpdateRequest(NamedTuple):
@@ -61,6 +131,7 @@ class UpdateRequest(NamedTuple):
 
     fmt         of every operation, as in `Around`.
     constant    makes constants; None: to nearest.
+    observed    by whom, where operations are counted.
     """
 
     row: UpdateRow
@@ -70,10 +141,16 @@ class UpdateRequest(NamedTuple):
     numbers: Mapping[str, Number]
     fmt: Format | None = None
     constant: Constant | None = None
+    observed: Observed = UNOBSERVED
+
+    @property
+    def arrays(self) -> tuple[Array | None, ...]:
+        """The variable, the gradient and the slots."""
+        return (self.w, self.g, *self.slots)
 
     def key_of_arrays(self) -> tuple[Any, ...]:
-        """Formats of the arrays, and the single numbers among them."""
-        key: list[Any] = [id(self.fmt)]
+        """Formats of the arrays, the single numbers among them, and what is told of."""
+        key: list[Any] = [id(self.fmt), self.observed.key]
         for x in (self.w, self.g, *self.slots):
             if x is None:
                 key.append(None)
@@ -96,6 +173,123 @@ class UpdateRequest(NamedTuple):
             else:  # the text tells -0.0 from 0.0, and True from 1
                 key += [name, repr(number)]
         return tuple(key)
+
+
+class _CountedJob(NamedTuple):
+    """An update that waits and is counted: its equation, outputs and number among the program's.
+
+    tensor    that it counts as.
+    """
+
+    request: UpdateRequest
+    equation: _Equation
+    outputs: list[Carrier]
+    tensor: str
+    number: int
+
+    def tell(self, tally: JobTally, device: Device) -> None:
+        """Count the operations, and tell the observer, in their order."""
+        request, equation, observed = self.request, self.equation, self.request.observed
+        operations, counts = equation.program.operations, device.counts
+        assert counts is not None
+        results: dict[int, Array] = {}
+        for carrier, value in zip(self.outputs, equation.values, strict=True):
+            if value < 0:
+                fmt = operations[-1 - value].settings.format
+                results[value] = Array(carrier, device.context(fmt))
+
+        def array(reference: _Reference) -> Array:
+            if isinstance(reference, Array):
+                return reference
+            x = request.arrays[reference] if reference >= 0 else results.get(reference)
+            if x is None:
+                fmt = operations[-1 - reference].settings.format
+                hidden = np.broadcast_to(_ZERO, request.w.shape)
+                x = results[reference] = Array(hidden, device.context(fmt))
+            return x
+
+        looks, rows = iter(zip(equation.looks, tally.looks, strict=True)), tally.numbers.tolist()
+        look = next(looks, None)
+        counts.tensor = self.tensor
+        for k, operation in enumerate(operations):
+            zeros, subnormals, *flags = rows[k]
+            size = 1 if operation.is_single else request.w.size
+            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
+            while look is not None and look[0].n_operations == k + 1:
+                assert observed.watch is not None
+                observed.watch(
+                    array(look[0].result), [array(x) for x in look[0].operands], look[1]
+                )
+                look = next(looks, None)
+        for move in equation.moves:
+            assert observed.moved is not None
+            observed.moved(
+                move.verb, array(move.before), [array(x) for x in move.operands], move.factor,
+                array(move.after),
+            )
+
+
+class _Shown:
+    """What an observer of a recorded update would be told."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._results: list[tuple[Array, Sequence[Array]]] = []
+        self._moves: list[tuple[str, Array, Sequence[Array], float, Array]] = []
+
+    def watch(self, result: Array, operands: Sequence[Array]) -> None:
+        self._recording.look(result.carrier)
+        self._results.append((result, operands))
+
+    def move(
+        self, verb: str, before: Array, operands: Sequence[Array], factor: float, after: Array
+    ) -> None:
+        self._moves.append((verb, before, operands, factor, after))
+
+    @property
+    def moved(self) -> list[Array]:
+        """Arrays that the observer of moves reads."""
+        return [x for _, before, operands, _, after in self._moves
+                for x in (before, *operands, after)]
+
+    def told(
+        self, references: Mapping[int, int]
+    ) -> tuple[tuple[_Look, ...], tuple[_Move, ...]]:
+        """The same in references."""
+
+        def of(x: Array) -> _Reference:
+            return references.get(id(x.carrier), x)
+
+        counted = [x.n_operations for x in self._recording.looked_at]
+        looks = [
+            _Look(n, of(result), tuple(map(of, operands)))
+            for n, (result, operands) in zip(counted, self._results, strict=True)
+        ]
+        moves = [
+            _Move(verb, of(before), tuple(map(of, operands)), factor, of(after))
+            for verb, before, operands, factor, after in self._moves
+        ]
+        return tuple(looks), tuple(moves)
+
+
+def _flags_of(program: RecordedProgram, tallies: Sequence[JobTally]) -> list[int]:
+    """The flags of each operation of all jobs."""
+    numbers = sum([tally.numbers[:, 2:] for tally in tallies])
+    return [sum([(n > 0) << f for f, n in enumerate(row)]) for row in numbers.tolist()]
+
+
+def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
+    """Whether an observer of results learns all from their tallies."""
+    if job.request.observed.watch is None:
+        return True
+    operations = job.equation.program.operations
+    if tally.numbers[:, _EXCEPTIONS].any():
+        return False
+    return all(
+        isinstance(look.result, Array)
+        or values.is_below_largest(operations[-1 - look.result].settings.format)
+        for look, values in zip(job.equation.looks, tally.looks, strict=True)
+    )
 
 
 class Together:
@@ -121,6 +315,8 @@ class Together:
         #: How often a row was refused, one time after the other.
         self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
+        #: Where operations are counted: what is told of each job, in the order of all.
+        self._counted: list[_CountedJob] = []
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: Single numbers, and the memory that they are written to.
@@ -144,31 +340,33 @@ class Together:
         nothing has happened then.
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
-                The numbers of a request stay what they are until `run`.
+                The numbers of a request stay what they are until `run`. Where operations are
+                counted all memory is new.
         """
         device = self._device()
         assert device is not None
         equation = self._equation(device, request)
         if equation is None:
             return None
-        w, g, slots = request.w, request.g, request.slots
-        shape, inputs = w.carrier.shape, [w.carrier, g.carrier]
-        for x in slots:
-            if x is not None and x.carrier.shape != ():
-                inputs += (x.carrier,)
-        arrays, after, singles = list(inputs), [], []
+        if device.counts is not None:
+            into = ()
+        w, slots = request.w, request.slots
+        shape = w.carrier.shape
+        inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
+        outputs = [np.empty(shape, np.float32) if i is None or i >= len(into) or into[i] is None
+                   else into[i] for i in equation.outputs]
+        after, singles = [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if isinstance(output, int):
-                memory = into[i] if i < len(into) else None
-                arrays.append(np.empty(shape, np.float32) if memory is None else memory)
-                before = Array(arrays[-1], w.context)
+                before = Array(outputs[output], w.context)
             elif output is not None and before is not None:
                 memory = into[i] if i < len(into) else None
                 single = np.empty((), np.float32) if memory is None else memory
                 singles.append((single, output))
                 before = Array(single, before.context)
             after.append(before)
+        arrays = inputs + outputs
         addresses: dict[int, int] = {}
         for carrier in arrays:
             if id(carrier) in addresses:
@@ -183,10 +381,16 @@ class Together:
             return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
-        self._waiting.setdefault(id(program), (program, []))[1].append(job)
+        jobs = self._waiting.setdefault(id(program), (program, []))[1]
+        if device.counts is not None:
+            self._counted.append(_CountedJob(
+                request, equation, outputs, device.counts.tensor, len(jobs)
+            ))
+        jobs.append(job)
         self._arrays += arrays
         self._singles += singles
-        return Updated(after[0], tuple(after[1:])), changed
+        change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
+        return Updated(after[0], tuple(after[1:]), *change), changed
 
     def _address(self, carrier: Carrier) -> int:
         row = self._addresses.get(id(carrier))
@@ -199,31 +403,60 @@ class Together:
 
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""
-        self._waiting, self._arrays, self._singles = {}, [], []
+        self._waiting, self._arrays, self._singles, self._counted = {}, [], [], []
         self._numbers = None, None
 
-    def run(self) -> None:
-        """Compute what waits; raise its flags and count its cycles."""
-        waiting, self._waiting = self._waiting, {}
+    def run(self) -> bool:
+        """Compute what waits; raise its flags and count its cycles.
+
+        False, and nothing has happened, where an observer has to see the operations as they run.
+        """
         device = self._device()
         assert device is not None
-        for program, jobs in waiting.values():
-            flags = program.run(jobs, device.source.seed or 0)
-            sizes = Counter([job.size for job in jobs])
-            for operation, raised in zip(program.operations, flags, strict=True):
-                core = device.context(operation.settings.format).core
-                if raised:
-                    core.raise_flags(raised)
-                assert core.loops is not None
-                cycles, elements = core.loops[operation.name]
-                if operation.is_single:
-                    device.vector_cycles += cycles * len(jobs)
-                    continue
-                for size, times in sizes.items():
-                    device.vector_cycles += times * cycles * -(-size // elements)
+        seed, waiting = device.source.seed or 0, list(self._waiting.values())
+        if device.counts is not None:
+            outcome = [program.count(jobs, seed) for program, jobs in waiting]
+            raised = [_flags_of(program, jobs) for (program, _), jobs in
+                      zip(waiting, outcome, strict=True)]
+            tallies = {
+                id(program): jobs for (program, _), jobs in zip(waiting, outcome, strict=True)
+            }
+            told = [(job, tallies[id(job.equation.program)][job.number]) for job in self._counted]
+            if not all(_is_plain(job, tally) for job, tally in told):
+                device.clock.give_back(sum([p.n_draws * len(jobs) for p, jobs in waiting]))
+                self.forget()
+                return False
+            tensor = device.counts.tensor
+            for job, tally in told:
+                job.tell(tally, device)
+            device.counts.tensor = tensor
+        else:
+            raised = [program.run(jobs, seed) for program, jobs in waiting]
+        for (program, jobs), flags in zip(waiting, raised, strict=True):
+            self._account(device, program, jobs, flags)
         for memory, number in self._singles:
             memory[...] = number
         self.forget()
+        return True
+
+    @staticmethod
+    def _account(
+        device: Device, program: RecordedProgram, jobs: Sequence[RecordedJob],
+        flags: Sequence[int],
+    ) -> None:
+        """Raise the flags of a program's operations, and count their cycles."""
+        sizes = Counter([job.size for job in jobs])
+        for operation, raised in zip(program.operations, flags, strict=True):
+            core = device.context(operation.settings.format).core
+            if raised:
+                core.raise_flags(raised)
+            assert core.loops is not None
+            cycles, elements = core.loops[operation.name]
+            if operation.is_single:
+                device.vector_cycles += cycles * len(jobs)
+                continue
+            for size, times in sizes.items():
+                device.vector_cycles += times * cycles * -(-size // elements)
 
     # Programs -------------------------------------------------------------------------------
 
@@ -240,7 +473,7 @@ class Together:
         carrier = request.w.carrier
         if of_numbers is None or carrier.shape == () or carrier.size == 0:
             return None
-        key = (*of_numbers, *request.key_of_arrays())
+        key = (*of_numbers, device.counts is not None, *request.key_of_arrays())
         if key not in self._equations:
             name = request.row.name
             if self._refused[name] >= _TRIES:
@@ -266,16 +499,48 @@ class Together:
                 changed.append((fmt, float(value), change))
             return rounded
 
-        twin.recording = recording = Recording()
+        twin.recording = recording = Recording(twin.counts)
+        shown = _Shown(recording)
+        observed = request.observed
         try:
-            around = Around(constant, format=request.fmt)
+            around = Around(
+                constant, None if observed.watch is None else shown.watch,
+                None if observed.moved is None else shown.move, request.fmt,
+            )
             updated = request.row(twin, w, g, slots, around, **request.numbers)
         except (ArithmeticError, TypeError, ValueError):
             return None  # the caller meets it in the usual way
         finally:
             twin.recording = None
-        inputs = [x.carrier for x in (w, g, *slots) if x is not None and x.shape != ()]
+            recording.close()
+        if changed and observed.watch is not None:
+            return None  # the observer is told where such a constant goes
+        return self._program(request, recording, (w, g, *slots), updated, shown, tuple(changed))
+
+    @staticmethod
+    def _program(
+        request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
+        updated: Updated, shown: _Shown, changed: Changed,
+    ) -> _Equation | None:
+        """The equation of a recording on samples; None where it is no program."""
+        w, _, *slots = samples
+        assert w is not None
+        references = {
+            **{id(x.carrier): i for i, x in enumerate(samples) if x is not None},
+            **{id(o.result): -1 - k for k, o in enumerate(recording.operations)
+               if not o.is_single},
+        }
         outputs: list[Carrier] = []
+        homes: list[int | None] = []
+
+        def output(array: Array, home: int | None = None) -> int:
+            for k, carrier in enumerate(outputs):
+                if home is None and carrier is array.carrier:
+                    return k
+            outputs.append(array.carrier)
+            homes.append(home)
+            return len(outputs) - 1
+
         places: list[int | Carrier | None] = []
         for i, array in enumerate((updated.value, *updated.slots)):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
@@ -288,10 +553,25 @@ class Together:
             else:
                 if array.format != w.format:
                     return None
-                places.append(len(outputs))
-                outputs.append(array.carrier)
+                places.append(output(array, i))
+        change = [-1, -1]
+        if request.observed.change:
+            for i, array in enumerate((updated.change, updated.direction)):
+                if array is None or array.shape == () or array.format != w.format:
+                    return None
+                change[i] = output(array)
+        for array in shown.moved:
+            if references.get(id(array.carrier), 0) < 0:
+                output(array)
+        inputs = [x.carrier for x in samples if x is not None and x.shape != ()]
         program = RecordedProgram.of(recording, inputs, outputs)
-        return None if program is None else _Equation(program, tuple(places), tuple(changed))
+        if program is None:
+            return None
+        return _Equation(
+            program, tuple(places), changed, *shown.told(references),
+            tuple([references[id(carrier)] for carrier in outputs]), tuple(homes),
+            (change[0], change[1]),
+        )
 
     def _sample(self, x: Array | None) -> Array | None:
         """One element for a tensor; a single number as it is."""
