@@ -353,7 +353,8 @@ class StepRows:
         if self._memory.watch is not None:
             moved = partial(program.observer.note_move, turn.parameter)
             observed = Observed(
-                program.note_result, moved if self._is_told(turn.parameter) else None
+                program.note_result, call.note_constant,
+                moved if self._is_told(turn.parameter) else None,
             )
         request = UpdateRequest(
             row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant,

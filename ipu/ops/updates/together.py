@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -65,11 +66,19 @@ _Reference = int | Array
 
 
 class _Look(NamedTuple):
-    """A result that an observer is shown, after so many operations, with its operands."""
+    """A result that an observer is shown, with its operands."""
 
-    n_operations: int
     result: _Reference
     operands: tuple[_Reference, ...]
+
+
+class _Unfit(NamedTuple):
+    """A constant that did not fit: its format, the number, how it changed and what it became."""
+
+    format: Format
+    value: float
+    change: str
+    rounded: Any
 
 
 class _Move(NamedTuple):
@@ -87,8 +96,9 @@ class _Equation(NamedTuple):
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
-    changed  constants that did not fit.
-    looks    in order, and `moves`: what is told where operations are counted.
+    changed  constants that did not fit, where nobody is told of them in their place.
+    told     where operations are counted: results and constants before each, and behind all.
+    moves    sums that move the variable, for the same.
     values   of the outputs, as references.
     outputs  of each the slot whose memory it may have, the variable's is 0; None for none.
     change   the output that is the change of the variable, and the direction of that; -1 for none.
@@ -97,7 +107,7 @@ class _Equation(NamedTuple):
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
-    looks: tuple[_Look, ...] = ()
+    told: Sequence[Sequence[_Look | _Unfit]] = ()
     moves: tuple[_Move, ...] = ()
     values: tuple[int, ...] = ()
     outputs: tuple[int | None, ...] = ()
@@ -108,11 +118,14 @@ class Observed(NamedTuple):
     """Who is told of an update that is counted.
 
     watch     of each result, its operands and its tally; as of `Around`, None for nobody.
+    constant  of each constant that did not fit, if there is `watch`: format, number, how it changed
+              and what it became.
     moved     of each sum that moves the variable.
     change    the change of the variable and its direction are results too.
     """
 
     watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
+    constant: Callable[[Format, float, str, Any], None] | None = None
     moved: Moved | None = None
     change: bool = False
 
@@ -189,44 +202,54 @@ class _CountedJob(NamedTuple):
 
     def tell(self, tally: JobTally, device: Device) -> None:
         """Count the operations, and tell the observer, in their order."""
-        request, equation, observed = self.request, self.equation, self.request.observed
+        equation, observed = self.equation, self.request.observed
         operations, counts = equation.program.operations, device.counts
         assert counts is not None
-        results: dict[int, Array] = {}
-        for carrier, value in zip(self.outputs, equation.values, strict=True):
-            if value < 0:
-                fmt = operations[-1 - value].settings.format
-                results[value] = Array(carrier, device.context(fmt))
-
-        def array(reference: _Reference) -> Array:
-            if isinstance(reference, Array):
-                return reference
-            x = request.arrays[reference] if reference >= 0 else results.get(reference)
-            if x is None:
-                fmt = operations[-1 - reference].settings.format
-                hidden = np.broadcast_to(_ZERO, request.w.shape)
-                x = results[reference] = Array(hidden, device.context(fmt))
-            return x
-
-        looks, rows = iter(zip(equation.looks, tally.looks, strict=True)), tally.numbers.tolist()
-        look = next(looks, None)
         counts.tensor = self.tensor
-        for k, operation in enumerate(operations):
-            zeros, subnormals, *flags = rows[k]
-            size = 1 if operation.is_single else request.w.size
-            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
-            while look is not None and look[0].n_operations == k + 1:
-                assert observed.watch is not None
-                observed.watch(
-                    array(look[0].result), [array(x) for x in look[0].operands], look[1]
-                )
-                look = next(looks, None)
-        for move in equation.moves:
-            assert observed.moved is not None
+        array, looks = _ArraysOfJob(self, device), iter(tally.looks)
+        for events, operation, numbers in zip_longest(
+            equation.told, operations, tally.numbers.tolist()
+        ):
+            for event in events:
+                if isinstance(event, _Unfit) and observed.constant is not None:
+                    observed.constant(*event)
+                elif isinstance(event, _Look) and observed.watch is not None:
+                    operands = [array(x) for x in event.operands]
+                    observed.watch(array(event.result), operands, next(looks))
+            if operation is not None:
+                zeros, subnormals, *flags = numbers
+                size = 1 if operation.is_single else self.request.w.size
+                counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
+        for move in equation.moves if observed.moved is not None else ():
             observed.moved(
                 move.verb, array(move.before), [array(x) for x in move.operands], move.factor,
                 array(move.after),
             )
+
+
+class _ArraysOfJob:
+    """Arrays by their references; what nothing keeps has no numbers."""
+
+    def __init__(self, job: _CountedJob, device: Device) -> None:
+        self._request, self._device = job.request, device
+        self._operations = job.equation.program.operations
+        self._results = {
+            value: self._result(value, carrier)
+            for carrier, value in zip(job.outputs, job.equation.values, strict=True) if value < 0
+        }
+
+    def __call__(self, reference: _Reference) -> Array:
+        if isinstance(reference, Array):
+            return reference
+        x = self._request.arrays[reference] if reference >= 0 else self._results.get(reference)
+        if x is None:
+            hidden = np.broadcast_to(_ZERO, self._request.w.shape)
+            x = self._results[reference] = self._result(reference, hidden)
+        return x
+
+    def _result(self, reference: int, carrier: Carrier) -> Array:
+        fmt = self._operations[-1 - reference].settings.format
+        return Array(carrier, self._device.context(fmt))
 
 
 class _Shown:
@@ -234,12 +257,17 @@ class _Shown:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._results: list[tuple[Array, Sequence[Array]]] = []
+        self._results: list[tuple[int, Array, Sequence[Array]]] = []
+        self._constants: list[tuple[int, _Unfit]] = []
         self._moves: list[tuple[str, Array, Sequence[Array], float, Array]] = []
 
     def watch(self, result: Array, operands: Sequence[Array]) -> None:
         self._recording.look(result.carrier)
-        self._results.append((result, operands))
+        self._results.append((len(self._recording.operations), result, operands))
+
+    def constant(self, fmt: Format, value: float, change: str, rounded: Any) -> None:
+        unfit = _Unfit(fmt, value, change, rounded)
+        self._constants.append((len(self._recording.operations), unfit))
 
     def move(
         self, verb: str, before: Array, operands: Sequence[Array], factor: float, after: Array
@@ -252,24 +280,30 @@ class _Shown:
         return [x for _, before, operands, _, after in self._moves
                 for x in (before, *operands, after)]
 
-    def told(
-        self, references: Mapping[int, int]
-    ) -> tuple[tuple[_Look, ...], tuple[_Move, ...]]:
-        """The same in references."""
+    def told(self, references: Mapping[int, int]) -> list[list[_Look | _Unfit]]:
+        """Results and constants before each operation, and behind all: a result comes first."""
+        told: list[list[_Look | _Unfit]] = [[] for _ in range(len(self._recording.operations) + 1)]
+        for n, result, operands in self._results:
+            told[n].append(_Look(
+                _reference(result, references), tuple([_reference(x, references) for x in operands])
+            ))
+        for n, unfit in self._constants:
+            told[n].append(unfit)
+        return told
 
-        def of(x: Array) -> _Reference:
-            return references.get(id(x.carrier), x)
+    def moves(self, references: Mapping[int, int]) -> tuple[_Move, ...]:
+        """Sums that move the variable."""
+        return tuple([
+            _Move(
+                verb, _reference(before, references),
+                tuple([_reference(x, references) for x in operands]), factor,
+                _reference(after, references),
+            ) for verb, before, operands, factor, after in self._moves
+        ])
 
-        counted = [x.n_operations for x in self._recording.looked_at]
-        looks = [
-            _Look(n, of(result), tuple(map(of, operands)))
-            for n, (result, operands) in zip(counted, self._results, strict=True)
-        ]
-        moves = [
-            _Move(verb, of(before), tuple(map(of, operands)), factor, of(after))
-            for verb, before, operands, factor, after in self._moves
-        ]
-        return tuple(looks), tuple(moves)
+
+def _reference(x: Array, references: Mapping[int, int]) -> _Reference:
+    return references.get(id(x.carrier), x)
 
 
 def _flags_of(program: RecordedProgram, tallies: Sequence[JobTally]) -> list[int]:
@@ -285,10 +319,11 @@ def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
     operations = job.equation.program.operations
     if tally.numbers[:, _EXCEPTIONS].any():
         return False
+    looks = [event for events in job.equation.told for event in events if type(event) is _Look]
     return all(
         isinstance(look.result, Array)
         or values.is_below_largest(operations[-1 - look.result].settings.format)
-        for look, values in zip(job.equation.looks, tally.looks, strict=True)
+        for look, values in zip(looks, tally.looks, strict=True)
     )
 
 
@@ -495,8 +530,10 @@ class Together:
             if request.constant is None:
                 return twin.context(fmt).constant(value)
             rounded, change = request.constant(value, fmt)
-            if change:
+            if change and request.observed.watch is None:
                 changed.append((fmt, float(value), change))
+            elif change:
+                shown.constant(fmt, float(value), change, rounded)
             return rounded
 
         twin.recording = recording = Recording(twin.counts)
@@ -513,8 +550,6 @@ class Together:
         finally:
             twin.recording = None
             recording.close()
-        if changed and observed.watch is not None:
-            return None  # the observer is told where such a constant goes
         return self._program(request, recording, (w, g, *slots), updated, shown, tuple(changed))
 
     @staticmethod
@@ -568,7 +603,7 @@ class Together:
         if program is None:
             return None
         return _Equation(
-            program, tuple(places), changed, *shown.told(references),
+            program, tuple(places), changed, shown.told(references), shown.moves(references),
             tuple([references[id(carrier)] for carrier in outputs]), tuple(homes),
             (change[0], change[1]),
         )
