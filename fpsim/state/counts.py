@@ -87,10 +87,14 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         if small is not None:
             row["zeros"] += small[0]
             row["subnormals"] += small[1]
+        if len(row) <= len(_NAMES):  # all counters stand in it, those of flags behind the others
+            row.update(dict.fromkeys(_NAMES, 0))
+        raised = self.raised
         for name, n in zip(_NAMES, flags, strict=True):
-            row[name] += n
-            if n and self.raised is not None:
-                self.raised[self.tensor, operation, name] += n
+            if n:
+                row[name] += n
+                if raised is not None:
+                    raised[self.tensor, operation, name] += n
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

@@ -223,6 +223,10 @@ class Births:
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
+        is_plain = not any(inherited) and _has_no_birth(array, flags, tally)
+        if is_plain and (not is_sum or where[1] == "backward"):
+            self.note(array, {})
+            return
         result = _Result(self, operation, where, array, operands, inherited, flags, tally)
         origins = result.origins()
         if is_sum and where[1] != "backward":
@@ -262,6 +266,17 @@ def _base(operation: str) -> str:
     return (parts[1] if len(parts) > 1 else parts[0]).rstrip("_")
 
 
+#: Flags with which numbers are born, if they are no zeros.
+_BEARING = ("OVERFLOW", "DIVBYZERO", "INVALID")
+
+
+def _has_no_birth(array: Array, flags: Mapping[str, int], tally: ValueTally | None) -> bool:
+    """Whether nothing is born in an operation, as its flags and its result's tally show."""
+    if tally is None or array.carrier.dtype != np.float32 or any(map(flags.get, _BEARING)):
+        return False
+    return tally.is_below_largest(array.format) and not (tally.zeros and flags.get("UNDERFLOW"))
+
+
 @dataclass
 class _Result:
     """One result beside its operands."""
@@ -282,15 +297,26 @@ class _Result:
             self.tally = None  # which is of binary32
         elif self.tally is None:
             self.tally = tally_of(self.values)
-        self.alike = [
-            x.carrier for x in self.operands
-            if _fits(np.shape(x.carrier), self.values.shape)
-        ]
 
     def origins(self) -> dict[str, Birth]:
         """What its elements come from: births here, or those of operands."""
         origins: dict[str, Birth] = {}
         division, is_usual = self._division(), self._is_usual()
+        kinds = set[str]().union(*self.inherited)
+        if not is_usual or not kinds.isdisjoint(_TESTS):
+            self._carried_on(origins, division, is_usual=is_usual)
+        self._hidden_overflow(origins)
+        if ABSORBED in kinds:
+            self._lost_terms(origins)
+        zero = self._zero()
+        if zero is not None:
+            origins[ZERO] = zero
+        return origins
+
+    def _carried_on(
+        self, origins: dict[str, Birth], division: Birth | None, *, is_usual: bool
+    ) -> None:
+        """NaN, infinities and saturated numbers, born here or in operands."""
         for kind, is_of in _TESTS.items():
             before = self._before(kind)
             n, mask = 0, _NOWHERE
@@ -311,10 +337,6 @@ class _Result:
                 )
             elif before is not None:
                 origins[kind] = before
-        self._hidden_overflow(origins)
-        self._lost_terms(origins)
-        zero = self._zero()
-        return origins | ({ZERO: zero} if zero else {})
 
     def absorbed(self) -> dict[str, Birth]:
         """Terms of a sum that left the other one as it was.
@@ -322,12 +344,15 @@ class _Result:
         One number that is added to all elements counts where they are its last sums: one that
         keeps a divisor from zero may vanish beside it, each time beside another one.
         """
-        if len(self.alike) != 2:
+        alike = [
+            x.carrier for x in self.operands if _fits(np.shape(x.carrier), self.values.shape)
+        ]
+        if len(alike) != 2:
             return {}
-        x, y = (np.broadcast_to(v, self.values.shape) for v in self.alike)
+        x, y = (np.broadcast_to(v, self.values.shape) for v in alike)
         inside = np.isfinite(self.values) & (np.abs(self.values) < float(self.fmt.max))
         terms = inside & (x != 0) & (y != 0)
-        if 1 in map(np.size, self.alike):
+        if 1 in map(np.size, alike):
             before = self.births.replace_sum(self.operation, self.where, self.values)
             if before is None or before.shape != self.values.shape:
                 return {}
@@ -351,14 +376,16 @@ class _Result:
             birth = before.get(ABSORBED)
             if birth is None or not _fits(np.shape(x.carrier), self.values.shape):
                 continue
-            sizes = np.abs(x.carrier)
-            large = sizes >= 0.5 * np.max(sizes, initial=0)
-            if self._is_killer() and not self.values[large & (x.carrier < 0)].any() and (
-                not (large & (x.carrier > 0)).any()
-            ):
+            if self._is_killer() and self._is_masked(x.carrier):
                 birth.deaths[self.operation] += 1
             else:
                 origins[ABSORBED] = birth
+
+    def _is_masked(self, x: NDArray[Any]) -> bool:
+        """Whether the largest numbers of an operand are negative, and zeros in the result."""
+        sizes = np.abs(x)
+        large = sizes >= 0.5 * np.max(sizes, initial=0)
+        return not self.values[large & (x < 0)].any() and not (large & (x > 0)).any()
 
     def _is_killer(self) -> bool:
         name = _base(self.operation)
@@ -397,7 +424,9 @@ class _Result:
     def _before(self, kind: str) -> Birth | None:
         """The birth of this kind among those of the operands; a constant before others."""
         rows = [origins[kind] for origins in self.inherited if kind in origins]
-        return min(rows, key=lambda b: (b.kind != CONSTANT, b.number), default=None)
+        if len(rows) < 2:
+            return rows[0] if rows else None
+        return min(rows, key=lambda b: (b.kind != CONSTANT, b.number))
 
     def _causes(self, kind: str) -> tuple[Birth, ...]:
         kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)

@@ -327,6 +327,39 @@ def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
     )
 
 
+class _Outputs:
+    """Results of a program, and the slots whose memory they may have; None for none."""
+
+    def __init__(self, fmt: Format) -> None:
+        self._format, self.have_format = fmt, True
+        self.carriers: list[Carrier] = []
+        self.homes: list[int | None] = []
+
+    def in_place(self, array: Array, home: int) -> int:
+        """The number of a result that a slot, or the variable, becomes."""
+        self.have_format &= array.format == self._format
+        self.carriers.append(array.carrier)
+        self.homes.append(home)
+        return len(self.carriers) - 1
+
+    def add(self, array: Array) -> int:
+        """The number of a result that is only read."""
+        for k, carrier in enumerate(self.carriers):
+            if carrier is array.carrier:
+                return k
+        self.carriers.append(array.carrier)
+        self.homes.append(None)
+        return len(self.carriers) - 1
+
+    def shared(self, array: Array | None) -> int:
+        """The same of a result in the variable's format, which there must be."""
+        if array is None or array.shape == ():
+            self.have_format = False
+            return -1
+        self.have_format &= array.format == self._format
+        return self.add(array)
+
+
 class Together:
     """Updates on a device that wait to be computed in one call.
 
@@ -565,17 +598,7 @@ class Together:
             **{id(o.result): -1 - k for k, o in enumerate(recording.operations)
                if not o.is_single},
         }
-        outputs: list[Carrier] = []
-        homes: list[int | None] = []
-
-        def output(array: Array, home: int | None = None) -> int:
-            for k, carrier in enumerate(outputs):
-                if home is None and carrier is array.carrier:
-                    return k
-            outputs.append(array.carrier)
-            homes.append(home)
-            return len(outputs) - 1
-
+        outputs = _Outputs(w.format)
         places: list[int | Carrier | None] = []
         for i, array in enumerate((updated.value, *updated.slots)):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
@@ -583,29 +606,23 @@ class Together:
                 places.append(None)
             elif array is None:
                 return None
-            elif array.shape == ():
-                places.append(array.carrier)
             else:
-                if array.format != w.format:
-                    return None
-                places.append(output(array, i))
-        change = [-1, -1]
+                is_single = array.shape == ()
+                places.append(array.carrier if is_single else outputs.in_place(array, i))
+        change = (-1, -1)
         if request.observed.change:
-            for i, array in enumerate((updated.change, updated.direction)):
-                if array is None or array.shape == () or array.format != w.format:
-                    return None
-                change[i] = output(array)
+            change = outputs.shared(updated.change), outputs.shared(updated.direction)
         for array in shown.moved:
             if references.get(id(array.carrier), 0) < 0:
-                output(array)
+                outputs.add(array)
         inputs = [x.carrier for x in samples if x is not None and x.shape != ()]
-        program = RecordedProgram.of(recording, inputs, outputs)
-        if program is None:
+        program = RecordedProgram.of(recording, inputs, outputs.carriers)
+        if program is None or not outputs.have_format:
             return None
         return _Equation(
             program, tuple(places), changed, shown.told(references), shown.moves(references),
-            tuple([references[id(carrier)] for carrier in outputs]), tuple(homes),
-            (change[0], change[1]),
+            tuple([references[id(carrier)] for carrier in outputs.carriers]),
+            tuple(outputs.homes), change,
         )
 
     def _sample(self, x: Array | None) -> Array | None:
