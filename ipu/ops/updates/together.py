@@ -351,12 +351,11 @@ class _Outputs:
         self.homes.append(None)
         return len(self.carriers) - 1
 
-    def shared(self, array: Array | None) -> int:
-        """The same of a result in the variable's format, which there must be."""
-        if array is None or array.shape == ():
-            self.have_format = False
+    def shown(self, array: Array | None) -> int:
+        """The same of a result in the variable's format and shape; -1 where there is none."""
+        if array is None:
             return -1
-        self.have_format &= array.format == self._format
+        self.have_format &= array.format == self._format and array.shape != ()
         return self.add(array)
 
 
@@ -394,10 +393,10 @@ class Together:
         #: Where arrays begin that were seen before: numpy takes long to tell.
         self._addresses: dict[int, tuple[ref[Carrier], int]] = {}
 
-    def draws(self) -> bool:
-        """Whether operations may take random bits, so that their numbers count."""
+    def names(self) -> bool:
+        """Whether an update has to be named: operations take random bits there, or count."""
         device = self._device()
-        return device is not None and device.control.esr
+        return device is not None and (device.control.esr or device.counts is not None)
 
     def add(
         self, request: UpdateRequest, into: Sequence[Carrier | None] = ()
@@ -611,7 +610,7 @@ class Together:
                 places.append(array.carrier if is_single else outputs.in_place(array, i))
         change = (-1, -1)
         if request.observed.change:
-            change = outputs.shared(updated.change), outputs.shared(updated.direction)
+            change = outputs.shown(updated.change), outputs.shown(updated.direction)
         for array in shown.moved:
             if references.get(id(array.carrier), 0) < 0:
                 outputs.add(array)
@@ -635,9 +634,9 @@ class Together:
 
 def at_once(
     row: UpdateRow, device: Device, w: Array, g: Array, slots: Sequence[Array | None],
-    numbers: Mapping[str, Number],
+    numbers: Mapping[str, Number], observed: Observed = UNOBSERVED,
 ) -> Updated:
-    """One update, in one call where it can be: its change and direction are not told then.
+    """One update, in one call where it can be; its change and direction are told if asked for.
 
     >>> from fpsim import BINARY16
     >>> from ipu.ops.updates import UPDATES
@@ -647,11 +646,10 @@ def at_once(
     [0.75, 0.75, 0.75]
     """
     together = together_on(device)
-    request = UpdateRequest(row, w, g, slots, numbers)
+    request = UpdateRequest(row, w, g, slots, numbers, observed=observed)
     joined = None if together is None else together.add(request)
-    if together is None or joined is None:
+    if together is None or joined is None or not together.run():
         return row(device, w, g, slots, **numbers)
-    together.run()
     return joined[0]
 
 
