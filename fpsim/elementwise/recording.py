@@ -440,13 +440,14 @@ class ProgramLayout:
         parts = [part for _, part in self._run(jobs, constants, seed, counting)]
         numbers = np.zeros((len(jobs), n_operations, TALLIED), np.int64)
         is_operation = self._operations >= 0
-        numbers[:, self._operations[is_operation]] = sum(p.tallies for p in parts)[:, is_operation]
-        fields = sum(p.fields for p in parts)
+        tallies = np.sum([p.tallies for p in parts], axis=0)
+        numbers[:, self._operations[is_operation]] = tallies[:, is_operation]
+        fields = np.sum([p.fields for p in parts], axis=0)
         most = np.max([p.largest for p in parts], axis=0).tolist()
         zeros = self._zeros_of_looks(numbers)
         return [
             JobTally(numbers[t], [
-                sampled_tally(int(zeros[t, k]), *most[t][k], fields[t, k], stride)
+                sampled_tally(int(zeros[t, k]), most[t][k][0], most[t][k][1], fields[t, k], stride)
                 for k in self._first_looks
             ]) for t, stride in enumerate(strides)
         ]

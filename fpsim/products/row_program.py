@@ -497,8 +497,8 @@ class RowProgram:
         """What each operation counts, in order."""
         if not self._is_counted:
             return []
-        rows = [*self._single]
-        for o, (step, numbers) in enumerate(zip(self._steps, sum(tallies).tolist(), strict=True)):
+        rows, total = [*self._single], np.sum(tallies, axis=0).tolist()
+        for o, (step, numbers) in enumerate(zip(self._steps, total, strict=True)):
             if step.counted:
                 size = self.geometry.rows if step.by_row else self.geometry.size
                 rows.append((o, CountedStep(step.counted, size, tuple(numbers))))

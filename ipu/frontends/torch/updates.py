@@ -82,10 +82,11 @@ class Stepping(Protocol):
     observer: WeightObserver
     changer: Changer
     is_counting: bool
-    is_only_counting: bool
     shadowing: Shadowing | None
     capture: StepRecording | None
 
+    @property
+    def is_only_counting(self) -> bool: ...
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
     def note_result(

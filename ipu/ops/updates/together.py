@@ -34,7 +34,7 @@ from fpsim.elementwise.recording import (
 )
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 from fpsim.state.tallies import ValueTally
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
@@ -65,7 +65,7 @@ Changed = tuple[tuple[Format, float, str], ...]
 _Reference = int | Array
 
 
-class _Look(NamedTuple):
+class _ShownResult(NamedTuple):
     """A result that an observer is shown, with its operands."""
 
     result: _Reference
@@ -79,6 +79,10 @@ class _Unfit(NamedTuple):
     value: float
     change: str
     rounded: Any
+
+
+#: What an observer is told while operations run.
+_Event = _ShownResult | _Unfit
 
 
 class _Move(NamedTuple):
@@ -107,7 +111,7 @@ class _Equation(NamedTuple):
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
-    told: Sequence[Sequence[_Look | _Unfit]] = ()
+    told: Sequence[Sequence[_Event]] = ()
     moves: tuple[_Move, ...] = ()
     values: tuple[int, ...] = ()
     outputs: tuple[int | None, ...] = ()
@@ -213,18 +217,17 @@ class _CountedJob(NamedTuple):
             for event in events:
                 if isinstance(event, _Unfit) and observed.constant is not None:
                     observed.constant(*event)
-                elif isinstance(event, _Look) and observed.watch is not None:
+                elif isinstance(event, _ShownResult) and observed.watch is not None:
                     operands = [array(x) for x in event.operands]
                     observed.watch(array(event.result), operands, next(looks))
             if operation is not None:
                 zeros, subnormals, *flags = numbers
                 size = 1 if operation.is_single else self.request.w.size
                 counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
-        for move in equation.moves if observed.moved is not None else ():
-            observed.moved(
-                move.verb, array(move.before), [array(x) for x in move.operands], move.factor,
-                array(move.after),
-            )
+        if observed.moved is None:
+            return
+        for verb, before, terms, factor, after in equation.moves:
+            observed.moved(verb, array(before), list(map(array, terms)), factor, array(after))
 
 
 class _ArraysOfJob:
@@ -280,11 +283,11 @@ class _Shown:
         return [x for _, before, operands, _, after in self._moves
                 for x in (before, *operands, after)]
 
-    def told(self, references: Mapping[int, int]) -> list[list[_Look | _Unfit]]:
+    def told(self, references: Mapping[int, int]) -> list[list[_Event]]:
         """Results and constants before each operation, and behind all: a result comes first."""
-        told: list[list[_Look | _Unfit]] = [[] for _ in range(len(self._recording.operations) + 1)]
+        told: list[list[_Event]] = [[] for _ in range(len(self._recording.operations) + 1)]
         for n, result, operands in self._results:
-            told[n].append(_Look(
+            told[n].append(_ShownResult(
                 _reference(result, references), tuple([_reference(x, references) for x in operands])
             ))
         for n, unfit in self._constants:
@@ -308,7 +311,7 @@ def _reference(x: Array, references: Mapping[int, int]) -> _Reference:
 
 def _flags_of(program: RecordedProgram, tallies: Sequence[JobTally]) -> list[int]:
     """The flags of each operation of all jobs."""
-    numbers = sum([tally.numbers[:, 2:] for tally in tallies])
+    numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
     return [sum([(n > 0) << f for f, n in enumerate(row)]) for row in numbers.tolist()]
 
 
@@ -319,12 +322,18 @@ def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
     operations = job.equation.program.operations
     if tally.numbers[:, _EXCEPTIONS].any():
         return False
-    looks = [event for events in job.equation.told for event in events if type(event) is _Look]
+    looks = [x for events in job.equation.told for x in events if isinstance(x, _ShownResult)]
     return all(
         isinstance(look.result, Array)
         or values.is_below_largest(operations[-1 - look.result].settings.format)
         for look, values in zip(looks, tally.looks, strict=True)
     )
+
+
+def _memory(into: Sequence[Carrier | None], slot: int | None, shape: Shape) -> Carrier:
+    """Memory of a slot, or new memory."""
+    memory = None if slot is None or slot >= len(into) else into[slot]
+    return np.empty(shape, np.float32) if memory is None else memory
 
 
 class _Outputs:
@@ -420,16 +429,14 @@ class Together:
         w, slots = request.w, request.slots
         shape = w.carrier.shape
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
-        outputs = [np.empty(shape, np.float32) if i is None or i >= len(into) or into[i] is None
-                   else into[i] for i in equation.outputs]
+        outputs = [_memory(into, home, shape) for home in equation.outputs]
         after, singles = [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if isinstance(output, int):
                 before = Array(outputs[output], w.context)
             elif output is not None and before is not None:
-                memory = into[i] if i < len(into) else None
-                single = np.empty((), np.float32) if memory is None else memory
+                single = _memory(into, i, ())
                 singles.append((single, output))
                 before = Array(single, before.context)
             after.append(before)
