@@ -17,7 +17,7 @@ from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["BINS", "ValueTally", "sampled_tally", "stride_of", "tally_of"]
+__all__ = ["BINS", "ValueTally", "largest_of", "sampled_tally", "stride_of", "tally_of"]
 
 #: Biased exponents of binary32; the first bin holds zeros, the last infinities and NaN.
 BINS = 256
@@ -37,6 +37,11 @@ class ValueTally(NamedTuple):
     zeros: int
     largest: int
     exponents: NDArray[np.int64]
+
+    @property
+    def most(self) -> float:
+        """The largest magnitude, NaN where there is one."""
+        return float(np.uint32(self.largest).view(np.float32))
 
     def is_below_largest(self, fmt: Format) -> bool:
         """Whether all are numbers, and smaller than the largest one of the format."""
@@ -84,3 +89,14 @@ def tally_of(values: NDArray[Any]) -> ValueTally:
     fields = np.zeros(BINS, np.int64)
     zeros, _, largest, number = tally_values(bits, np.uint32(0), 0, stride, fields)
     return sampled_tally(zeros, largest, number, fields, stride)
+
+
+def largest_of(bits: NDArray[np.uint32]) -> float:
+    """The largest magnitude of binary32 numbers, given by their bits; NaN where there is one.
+
+    >>> largest_of(np.float32([1.5, -3.0]).view(np.uint32))
+    3.0
+    """
+    nowhere = bits.size + 1
+    _, _, largest, _ = tally_values(bits, np.uint32(0), 1, nowhere, np.zeros(1, np.int64))
+    return ValueTally(0, largest, np.zeros(0, np.int64)).most

@@ -95,7 +95,7 @@ class _StepOfCodes(NamedTuple):
     bits: NDArray[np.uint8]
 
 
-class _Steps(Counts):
+class _CountsByCode(Counts):
     """What each operation counts for every code, instead of counters."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ def _table(
 ) -> _Table:
     """The function of every value of the format, computed on a device of the same choices."""
     device = Device(target, control, f32_denormals=f32_denormals, max_nan=max_nan)
-    counts = device.counts = _Steps()
+    counts = device.counts = _CountsByCode()
     x = Array(all_values(fmt), device.context(fmt))
     values = function(device, device.cast(x, BINARY32)).carrier
     return _Table(fmt, values, counts.steps, device.vector_cycles // (_CODES // 2))

@@ -157,6 +157,10 @@ class Births:
             carrier = getattr(carrier, "base", None)
         return {}
 
+    def has_origins(self, array: Array) -> bool:
+        """Whether elements of an array come from births."""
+        return bool(self.of(array))
+
     def note(self, array: Array, origins: Origins) -> None:
         """The elements of an array come from these births."""
         carrier = array.carrier

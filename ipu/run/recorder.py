@@ -115,8 +115,7 @@ class Recorder:
         after: NDArray[Any],
     ) -> None:
         """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
-        self.updates.add(layer, fmt, before, term, after)
-        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (term, before)]
+        sizes = self.updates.add(layer, fmt, before, term, after)
         if sizes[1]:
             step = self.births.where()[2]
             self.jumps[step] = max(self.jumps.get(step, 0.0), sizes[0] / sizes[1])

@@ -20,10 +20,11 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import fpsim
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from fpsim.records.units import MatrixUnit
 from fpsim.state.tallies import ValueTally
 from ipu.frontends.torch import errors
@@ -510,6 +511,10 @@ class Session(Run):
     ) -> None:
         """The operation that runs now has this result, of these operands."""
         self.result(self.device.tensor, self._operation, array, operands, tally)
+
+    def note_exponents(self, fmt: Format, exponents: NDArray[np.int64]) -> None:
+        """Results of operations that run now, in a format, have these exponents."""
+        self.recorder.results.add_counts(self.device.tensor, fmt, exponents)
 
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.

@@ -20,7 +20,9 @@ from inspect import signature
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -46,6 +48,7 @@ from ipu.ops.updates.together import (
     together_on,
 )
 from ipu.run.account import Account
+from ipu.run.recorder import Recorder
 
 __all__ = ["LISTS", "StepRows"]
 
@@ -87,11 +90,14 @@ class Stepping(Protocol):
 
     @property
     def is_only_counting(self) -> bool: ...
+    @property
+    def recorder(self) -> Recorder: ...
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
     def note_result(
         self, array: Array, operands: Sequence[Array], tally: ValueTally | None = None
     ) -> None: ...
+    def note_exponents(self, fmt: Format, exponents: NDArray[np.int64]) -> None: ...
 
 
 class _Held(NamedTuple):
@@ -354,8 +360,8 @@ class StepRows:
         if self._memory.watch is not None:
             moved = partial(program.observer.note_move, turn.parameter)
             observed = Observed(
-                program.note_result, call.note_constant,
-                moved if self._is_told(turn.parameter) else None,
+                program.note_result, program.note_exponents, program.recorder.births.has_origins,
+                call.note_constant, moved if self._is_told(turn.parameter) else None,
             )
         request = UpdateRequest(
             row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant,

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import (
@@ -32,10 +33,12 @@ from fpsim.elementwise.recording import (
     Recording,
     are_apart,
 )
+from fpsim.kernels.elementwise.tally import TALLIED
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
-from fpsim.state.tallies import ValueTally
+from fpsim.state.counts import Counts
+from fpsim.state.tallies import BINS, ValueTally
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.row import Around, Moved, Number, Updated, UpdateRow
@@ -50,6 +53,8 @@ _KEPT_ADDRESSES = 4096
 _TRIES = 8
 #: What stands for results that nothing keeps.
 _ZERO = np.zeros((), np.float32)
+#: Where a tally counts underflows.
+_UNDERFLOW = 3
 #: Where a tally counts flags that make numbers that are not finite.
 _EXCEPTIONS = [2 + sorted(Flags).index(f) for f in Flags.OVERFLOW | Flags.DIVBYZERO | Flags.INVALID]
 
@@ -101,7 +106,7 @@ class _Equation(NamedTuple):
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
     changed  constants that did not fit, where nobody is told of them in their place.
-    told     where operations are counted: results and constants before each, and behind all.
+    told     where operations are counted: results and constants, behind so many of them.
     moves    sums that move the variable, for the same.
     values   of the outputs, as references.
     outputs  of each the slot whose memory it may have, the variable's is 0; None for none.
@@ -111,17 +116,30 @@ class _Equation(NamedTuple):
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
-    told: Sequence[Sequence[_Event]] = ()
+    told: Sequence[tuple[int, _Event]] = ()
     moves: tuple[_Move, ...] = ()
     values: tuple[int, ...] = ()
     outputs: tuple[int | None, ...] = ()
     change: tuple[int, int] = (-1, -1)
 
 
+def _nothing(fmt: Format, exponents: NDArray[np.int64]) -> None:
+    """Nobody is told."""
+
+
+def _always(array: Array) -> bool:
+    """All results are told."""
+    return True
+
+
 class Observed(NamedTuple):
     """Who is told of an update that is counted.
 
-    watch     of each result, its operands and its tally; as of `Around`, None for nobody.
+    watch     of each result, its operands and its tally; as of `Around`, None for nobody. Of
+              results before and in which nothing underflows to zero `exponents` alone are told,
+              unless an operand `inherits` something.
+    exponents of results in a format: how many have each biased exponent.
+    inherits  whether an array has a past that its results would have.
     constant  of each constant that did not fit, if there is `watch`: format, number, how it changed
               and what it became.
     moved     of each sum that moves the variable.
@@ -129,6 +147,8 @@ class Observed(NamedTuple):
     """
 
     watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
+    exponents: Callable[[Format, NDArray[np.int64]], None] = _nothing
+    inherits: Callable[[Array], bool] = _always
     constant: Callable[[Format, float, str, Any], None] | None = None
     moved: Moved | None = None
     change: bool = False
@@ -196,6 +216,7 @@ class _CountedJob(NamedTuple):
     """An update that waits and is counted: its equation, outputs and number among the program's.
 
     tensor    that it counts as.
+    pending   flags that were raised before it, since the update before.
     """
 
     request: UpdateRequest
@@ -203,31 +224,113 @@ class _CountedJob(NamedTuple):
     outputs: list[Carrier]
     tensor: str
     number: int
+    pending: dict[tuple[str, str, str], int]
 
-    def tell(self, tally: JobTally, device: Device) -> None:
+    def tell(self, tally: JobTally, device: Device, skipped: _Skipped) -> None:
         """Count the operations, and tell the observer, in their order."""
-        equation, observed = self.equation, self.request.observed
-        operations, counts = equation.program.operations, device.counts
+        counts = device.counts
         assert counts is not None
         counts.tensor = self.tensor
-        array, looks = _ArraysOfJob(self, device), iter(tally.looks)
-        for events, operation, numbers in zip_longest(
-            equation.told, operations, tally.numbers.tolist()
-        ):
-            for event in events:
-                if isinstance(event, _Unfit) and observed.constant is not None:
-                    observed.constant(*event)
-                elif isinstance(event, _ShownResult) and observed.watch is not None:
-                    operands = [array(x) for x in event.operands]
-                    observed.watch(array(event.result), operands, next(looks))
-            if operation is not None:
-                zeros, subnormals, *flags = numbers
-                size = 1 if operation.is_single else self.request.w.size
-                counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
-        if observed.moved is None:
-            return
-        for verb, before, terms, factor, after in equation.moves:
+        if counts.raised is not None:
+            counts.raised.update(self.pending)
+        if self.request.observed.watch is None:
+            self._count(tally, counts, 0, len(tally.numbers))
+        else:
+            self._show(tally, device, counts, skipped)
+        observed, array = self.request.observed, _ArraysOfJob(self, device)
+        for verb, before, terms, factor, after in self.equation.moves:
+            assert observed.moved is not None
             observed.moved(verb, array(before), list(map(array, terms)), factor, array(after))
+
+    def _show(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
+        """Results that may have a past, and all behind the first of them; others are skipped."""
+        observed, rows = self.request.observed, tally.numbers.tolist()
+        array = _ArraysOfJob(self, device)
+        is_shown = bool(self.pending) or any(
+            observed.inherits(x) for x in self.request.arrays if x is not None
+        )
+        done = k = 0
+        for n, event in self.equation.told:
+            if isinstance(event, _Unfit):
+                assert observed.constant is not None
+                observed.constant(*event)
+            if not is_shown and self._begins(event, tally, rows[done:n], k):
+                is_shown = True
+                skipped.add(tally, self.request.w.size, done, k)
+            if isinstance(event, _Unfit):
+                continue
+            if is_shown:
+                self._count(tally, counts, done, n)
+                assert observed.watch is not None
+                operands = [array(x) for x in event.operands]
+                observed.watch(array(event.result), operands, tally.looks[k])
+            done, k = n, k + 1
+        if not is_shown:
+            skipped.add(tally, self.request.w.size, done, k)
+        self._count(tally, counts, done, len(rows))
+
+    def _begins(
+        self, event: _Event, tally: JobTally, rows: Sequence[Sequence[int]], k: int
+    ) -> bool:
+        """Whether results have a past from an event on: a number underflows to zero in rows."""
+        if isinstance(event, _Unfit):
+            return self.request.observed.inherits(event.rounded)
+        return tally.looks[k].zeros > 0 and any(row[_UNDERFLOW] for row in rows)
+
+    def _count(self, tally: JobTally, counts: Counts, begin: int, end: int) -> None:
+        """Operations begin … end - 1 count."""
+        operations = self.equation.program.operations[begin:end]
+        for operation, (zeros, subnormals, *flags) in zip(
+            operations, tally.numbers[begin:end].tolist(), strict=True
+        ):
+            size = 1 if operation.is_single else self.request.w.size
+            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
+
+
+class _Skipped:
+    """What operations of many tensors count that nobody is shown, and exponents of their results.
+
+    Counters stand in the order in which the operations of the first tensor ran.
+    """
+
+    def __init__(self, job: _CountedJob, counts: Counts) -> None:
+        self._observed, self._tensor = job.request.observed, job.tensor
+        self._operations = job.equation.program.operations
+        self._looks = [x for _, x in job.equation.told if isinstance(x, _ShownResult)]
+        self._numbers = np.zeros((len(self._operations), TALLIED), np.int64)
+        self._sizes = np.zeros(len(self._operations), np.int64)
+        self._exponents = np.zeros((len(self._looks), BINS), np.int64)
+        self._is_single = np.array([o.is_single for o in self._operations])
+        if self._observed.watch is not None:
+            self._tell(counts)
+
+    def add(self, tally: JobTally, size: int, n_operations: int, n_looks: int) -> None:
+        """The first operations of a tensor of so many elements, and its first results."""
+        self._numbers[:n_operations] += tally.numbers[:n_operations]
+        self._sizes[:n_operations] += np.where(self._is_single[:n_operations], 1, size)
+        for k in range(n_looks):
+            self._exponents[k] += tally.looks[k].exponents
+
+    def tell(self, counts: Counts) -> None:
+        """Count them, and tell the observer of exponents."""
+        if self._sizes.any():
+            self._tell(counts)
+
+    def _tell(self, counts: Counts) -> None:
+        counts.tensor = self._tensor
+        raised, counts.raised = counts.raised, None  # an observer has learnt of them
+        for operation, size, (zeros, subnormals, *flags) in zip(
+            self._operations, self._sizes.tolist(), self._numbers.tolist(), strict=True
+        ):
+            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
+        counts.raised = raised
+        for look, exponents in zip(self._looks, self._exponents, strict=True):
+            self._observed.exponents(self._format_of(look.result), exponents)
+
+    def _format_of(self, result: _Reference) -> Format:
+        if isinstance(result, Array):
+            return result.format
+        return self._operations[-1 - result].settings.format
 
 
 class _ArraysOfJob:
@@ -261,7 +364,7 @@ class _Shown:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._results: list[tuple[int, Array, Sequence[Array]]] = []
-        self._constants: list[tuple[int, _Unfit]] = []
+        self._constants: list[tuple[int, _Event]] = []
         self._moves: list[tuple[str, Array, Sequence[Array], float, Array]] = []
 
     def watch(self, result: Array, operands: Sequence[Array]) -> None:
@@ -283,16 +386,14 @@ class _Shown:
         return [x for _, before, operands, _, after in self._moves
                 for x in (before, *operands, after)]
 
-    def told(self, references: Mapping[int, int]) -> list[list[_Event]]:
-        """Results and constants before each operation, and behind all: a result comes first."""
-        told: list[list[_Event]] = [[] for _ in range(len(self._recording.operations) + 1)]
-        for n, result, operands in self._results:
-            told[n].append(_ShownResult(
+    def told(self, references: Mapping[int, int]) -> list[tuple[int, _Event]]:
+        """Results and constants behind so many operations; of one place a result comes first."""
+        results: list[tuple[int, _Event]] = [
+            (n, _ShownResult(
                 _reference(result, references), tuple([_reference(x, references) for x in operands])
-            ))
-        for n, unfit in self._constants:
-            told[n].append(unfit)
-        return told
+            )) for n, result, operands in self._results
+        ]
+        return sorted([*results, *self._constants], key=itemgetter(0))
 
     def moves(self, references: Mapping[int, int]) -> tuple[_Move, ...]:
         """Sums that move the variable."""
@@ -322,7 +423,7 @@ def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
     operations = job.equation.program.operations
     if tally.numbers[:, _EXCEPTIONS].any():
         return False
-    looks = [x for events in job.equation.told for x in events if isinstance(x, _ShownResult)]
+    looks = [x for _, x in job.equation.told if isinstance(x, _ShownResult)]
     return all(
         isinstance(look.result, Array)
         or values.is_below_largest(operations[-1 - look.result].settings.format)
@@ -457,9 +558,12 @@ class Together:
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         jobs = self._waiting.setdefault(id(program), (program, []))[1]
         if device.counts is not None:
+            raised = device.counts.raised
             self._counted.append(_CountedJob(
-                request, equation, outputs, device.counts.tensor, len(jobs)
+                request, equation, outputs, device.counts.tensor, len(jobs), dict(raised or {})
             ))
+            if raised:
+                raised.clear()
         jobs.append(job)
         self._arrays += arrays
         self._singles += singles
@@ -498,12 +602,12 @@ class Together:
             told = [(job, tallies[id(job.equation.program)][job.number]) for job in self._counted]
             if not all(_is_plain(job, tally) for job, tally in told):
                 device.clock.give_back(sum([p.n_draws * len(jobs) for p, jobs in waiting]))
+                for job, _ in told:
+                    if device.counts.raised is not None:
+                        device.counts.raised.update(job.pending)
                 self.forget()
                 return False
-            tensor = device.counts.tensor
-            for job, tally in told:
-                job.tell(tally, device)
-            device.counts.tensor = tensor
+            self._tell(device, device.counts, told)
         else:
             raised = [program.run(jobs, seed) for program, jobs in waiting]
         for (program, jobs), flags in zip(waiting, raised, strict=True):
@@ -512,6 +616,21 @@ class Together:
             memory[...] = number
         self.forget()
         return True
+
+    @staticmethod
+    def _tell(
+        device: Device, counts: Counts, told: Sequence[tuple[_CountedJob, JobTally]]
+    ) -> None:
+        """Operations count, and observers are told, tensor by tensor."""
+        tensor, skipped = counts.tensor, dict[tuple[int, str], _Skipped]()
+        for job, tally in told:
+            key = id(job.equation), job.tensor
+            if key not in skipped:
+                skipped[key] = _Skipped(job, counts)
+            job.tell(tally, device, skipped[key])
+        for rest in skipped.values():
+            rest.tell(counts)
+        counts.tensor = tensor
 
     @staticmethod
     def _account(
