@@ -89,12 +89,13 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             row["subnormals"] += small[1]
         if len(row) <= len(_NAMES):  # all counters stand in it, those of flags behind the others
             row.update(dict.fromkeys(_NAMES, 0))
-        raised = self.raised
+        if not any(flags):
+            return
         for name, n in zip(_NAMES, flags, strict=True):
             if n:
                 row[name] += n
-                if raised is not None:
-                    raised[self.tensor, operation, name] += n
+                if self.raised is not None:
+                    self.raised[self.tensor, operation, name] += n
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

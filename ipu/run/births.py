@@ -227,15 +227,49 @@ class Births:
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
-        is_plain = not any(inherited) and _has_no_birth(array, flags, tally)
-        if is_plain and (not is_sum or where[1] == "backward"):
-            self.note(array, {})
-            return
+        if not is_sum or where[1] == "backward":
+            origins = self._origins_of_usual(
+                operation, where, array, operands, inherited, flags, tally
+            )
+            if origins is not None:
+                self.note(array, origins)
+                return
         result = _Result(self, operation, where, array, operands, inherited, flags, tally)
         origins = result.origins()
         if is_sum and where[1] != "backward":
             origins |= result.absorbed()
         self.note(array, origins)
+
+    def _origins_of_usual(
+        self, operation: str, where: tuple[str, str, int], array: Array,
+        operands: Sequence[Array], inherited: Sequence[Origins], flags: Mapping[str, int],
+        tally: ValueTally | None,
+    ) -> dict[str, Birth] | None:
+        """Of results that are usual numbers, as `_Result` has them; None where one has to look.
+
+        Nothing is born in them but zeros, and no operand has anything but zeros and lost terms.
+        """
+        if not _is_usual(array, flags, tally):
+            return None
+        assert tally is not None
+        origins: dict[str, Birth] = {}
+        zeros: list[Birth] = []
+        for x, before in zip(operands, inherited, strict=True):
+            for kind, birth in before.items():
+                if kind == ZERO:
+                    zeros.append(birth)
+                elif kind != ABSORBED or _is_killer(operation):
+                    return None
+                elif x.shape == array.shape or _fits(x.shape, array.shape):
+                    origins[ABSORBED] = birth
+        if tally.zeros:
+            before = _oldest(zeros)
+            n = min(flags.get("UNDERFLOW", 0), tally.zeros)
+            if n and (before is None or before.kind != CONSTANT):
+                before = self._born(ZERO, where, operation, array.format, n, array.size, (), "")
+            if before is not None:
+                origins[ZERO] = before
+        return origins
 
     def ended(self, step: int, origins: Origins | None = None) -> None:
         """A loss is not finite; the first is the symptom whose cause is sought."""
@@ -274,11 +308,26 @@ def _base(operation: str) -> str:
 _BEARING = ("OVERFLOW", "DIVBYZERO", "INVALID")
 
 
-def _has_no_birth(array: Array, flags: Mapping[str, int], tally: ValueTally | None) -> bool:
-    """Whether nothing is born in an operation, as its flags and its result's tally show."""
-    if tally is None or array.carrier.dtype != np.float32 or any(map(flags.get, _BEARING)):
+def _is_usual(array: Array, flags: Mapping[str, int], tally: ValueTally | None) -> bool:
+    """Whether a result is numbers below the largest, and no flag tells of another one inside."""
+    if tally is None or array.carrier.dtype != np.float32:
         return False
-    return tally.is_below_largest(array.format) and not (tally.zeros and flags.get("UNDERFLOW"))
+    if flags and any(name in flags for name in _BEARING):
+        return False
+    return tally.is_below_largest(array.format)
+
+
+def _is_killer(operation: str) -> bool:
+    """Whether numbers beyond the largest die in an operation, as its limits do."""
+    name = _base(operation)
+    return "backward" not in name and any(word in name for word in _KILLERS)
+
+
+def _oldest(births: Sequence[Birth]) -> Birth | None:
+    """The first of some births; a constant before others."""
+    if len(births) < 2:
+        return births[0] if births else None
+    return min(births, key=lambda b: (b.kind != CONSTANT, b.number))
 
 
 @dataclass
@@ -380,7 +429,7 @@ class _Result:
             birth = before.get(ABSORBED)
             if birth is None or not _fits(np.shape(x.carrier), self.values.shape):
                 continue
-            if self._is_killer() and self._is_masked(x.carrier):
+            if _is_killer(self.operation) and self._is_masked(x.carrier):
                 birth.deaths[self.operation] += 1
             else:
                 origins[ABSORBED] = birth
@@ -390,10 +439,6 @@ class _Result:
         sizes = np.abs(x)
         large = sizes >= 0.5 * np.max(sizes, initial=0)
         return not self.values[large & (x < 0)].any() and not (large & (x > 0)).any()
-
-    def _is_killer(self) -> bool:
-        name = _base(self.operation)
-        return "backward" not in name and any(word in name for word in _KILLERS)
 
     def _division(self) -> Birth | None:
         n = self.flags.get("DIVBYZERO", 0)
@@ -427,10 +472,7 @@ class _Result:
 
     def _before(self, kind: str) -> Birth | None:
         """The birth of this kind among those of the operands; a constant before others."""
-        rows = [origins[kind] for origins in self.inherited if kind in origins]
-        if len(rows) < 2:
-            return rows[0] if rows else None
-        return min(rows, key=lambda b: (b.kind != CONSTANT, b.number))
+        return _oldest([origins[kind] for origins in self.inherited if kind in origins])
 
     def _causes(self, kind: str) -> tuple[Birth, ...]:
         kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)
@@ -452,7 +494,7 @@ class _Result:
             birth.deaths[self.operation] += 1
             return
         is_one_sided = any(word in _base(self.operation) for word in _ONE_SIDED)
-        if self._is_killer() and (not is_one_sided or self._is_negative()):
+        if _is_killer(self.operation) and (not is_one_sided or self._is_negative()):
             birth.deaths[self.operation] += 1
         else:
             birth.spread += 1

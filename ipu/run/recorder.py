@@ -7,7 +7,6 @@ random bits, or changes a value, so a run that is recorded has the same bits as 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -82,12 +81,12 @@ class Recorder:
         counts = self.counts
         if counts is None or counts.raised is None or not counts.is_on:
             return
-        flags: Counter[str] = Counter()
+        flags: dict[str, int] = {}
         for (tensor, verb, flag), n in counts.raised.items():
             if flag in _EXCEPTIONS and flag not in self._first:
                 self._note_first(flag, step, tensor, verb, n, self.births.line())
             if tensor == counts.tensor:
-                flags[flag] += n
+                flags[flag] = flags.get(flag, 0) + n
             else:
                 self.births.untold(verb, (*split_name(tensor), step), flag, n)
         if counts.raised:
