@@ -40,13 +40,8 @@ from ipu.frontends.torch.observing import WeightObserver
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, TensorMap, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
-from ipu.ops.updates.together import (
-    UNOBSERVED,
-    Changed,
-    Observed,
-    UpdateRequest,
-    together_on,
-)
+from ipu.ops.updates.observed import UNOBSERVED, Observed
+from ipu.ops.updates.together import Changed, UpdateRequest, together_on
 from ipu.run.account import Account
 from ipu.run.recorder import Recorder
 

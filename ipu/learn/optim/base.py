@@ -28,13 +28,8 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.ops.saved import Packed
 from ipu.ops.updates import UPDATES, Updated
-from ipu.ops.updates.together import (
-    UNOBSERVED,
-    Observed,
-    Together,
-    UpdateRequest,
-    together_on,
-)
+from ipu.ops.updates.observed import UNOBSERVED, Observed
+from ipu.ops.updates.together import Together, UpdateRequest, together_on
 
 __all__ = [
     "Asked", "Fate", "Observer", "Optimizer", "Pairs", "Slots", "Step", "TableOptimizer", "Update",

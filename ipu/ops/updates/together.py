@@ -7,9 +7,8 @@ holds for: values, flags, cycles and the numbers of operations are those of one 
 other. What is not of that kind is left to its caller.
 
 Where operations are counted, results have memory of their own; counts and observers are told behind
-the call, tensor by tensor and operation by operation, of numbers that the kernel has counted. An
-observer is shown arrays without numbers in the place of results that nothing keeps. Where one would
-have to look closer, at what is not finite or overflowed, the updates are left to the caller too.
+the call (`ipu.ops.updates.observed`). Where one would have to look closer, at what is not finite or
+overflowed, the updates are left to the caller too.
 
 Source    docs/semantics.md §2 (numbering), §6 (updates).
 """
@@ -18,12 +17,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import (
@@ -33,15 +30,20 @@ from fpsim.elementwise.recording import (
     Recording,
     are_apart,
 )
-from fpsim.kernels.elementwise.tally import TALLIED
-from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.counts import Counts
-from fpsim.state.tallies import BINS, ValueTally
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
-from ipu.ops.updates.row import Around, Moved, Number, Updated, UpdateRow
+from ipu.ops.updates.observed import (
+    UNOBSERVED,
+    CountedUpdate,
+    Observed,
+    ShownUpdate,
+    ToldEvents,
+    tell_all,
+)
+from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
 __all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
 
@@ -51,12 +53,6 @@ _KEPT = 64
 _KEPT_ADDRESSES = 4096
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
-#: What stands for results that nothing keeps.
-_ZERO = np.zeros((), np.float32)
-#: Where a tally counts underflows.
-_UNDERFLOW = 3
-#: Where a tally counts flags that make numbers that are not finite.
-_EXCEPTIONS = [2 + sorted(Flags).index(f) for f in Flags.OVERFLOW | Flags.DIVBYZERO | Flags.INVALID]
 
 #: A number in a format, and how it changed there; "" where it did not.
 Constant = Callable[[float, Format], tuple[Any, str]]
@@ -66,49 +62,13 @@ Constant = Callable[[float, Format], tuple[Any, str]]
 Changed = tuple[tuple[Format, float, str], ...]
 
 
-#: A variable, gradient or slot by its number; the result of operation k: -1 - k; a single number.
-_Reference = int | Array
-
-
-class _ShownResult(NamedTuple):
-    """A result that an observer is shown, with its operands."""
-
-    result: _Reference
-    operands: tuple[_Reference, ...]
-
-
-class _Unfit(NamedTuple):
-    """A constant that did not fit: its format, the number, how it changed and what it became."""
-
-    format: Format
-    value: float
-    change: str
-    rounded: Any
-
-
-#: What an observer is told while operations run.
-_Event = _ShownResult | _Unfit
-
-
-class _Move(NamedTuple):
-    """A sum that moves the variable, as `Moved` is told."""
-
-    verb: str
-    before: _Reference
-    operands: tuple[_Reference, ...]
-    factor: float
-    after: _Reference
-
-
 class _Equation(NamedTuple):
     """A program, and what it does with the variable and each slot.
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
     changed  constants that did not fit, where nobody is told of them in their place.
-    told     where operations are counted: results and constants, behind so many of them.
-    moves    sums that move the variable, for the same.
-    values   of the outputs, as references.
+    told     of where operations are counted.
     outputs  of each the slot whose memory it may have, the variable's is 0; None for none.
     change   the output that is the change of the variable, and the direction of that; -1 for none.
     """
@@ -116,51 +76,9 @@ class _Equation(NamedTuple):
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
-    told: Sequence[tuple[int, _Event]] = ()
-    moves: tuple[_Move, ...] = ()
-    values: tuple[int, ...] = ()
+    told: ToldEvents = ToldEvents()
     outputs: tuple[int | None, ...] = ()
     change: tuple[int, int] = (-1, -1)
-
-
-def _nothing(fmt: Format, exponents: NDArray[np.int64]) -> None:
-    """Nobody is told."""
-
-
-def _always(array: Array) -> bool:
-    """All results are told."""
-    return True
-
-
-class Observed(NamedTuple):
-    """Who is told of an update that is counted.
-
-    watch     of each result, its operands and its tally; as of `Around`, None for nobody. Of
-              results before and in which nothing underflows to zero `exponents` alone are told,
-              unless an operand `inherits` something.
-    exponents of results in a format: how many have each biased exponent.
-    inherits  whether an array has a past that its results would have.
-    constant  of each constant that did not fit, if there is `watch`: format, number, how it changed
-              and what it became.
-    moved     of each sum that moves the variable.
-    change    the change of the variable and its direction are results too.
-    """
-
-    watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
-    exponents: Callable[[Format, NDArray[np.int64]], None] = _nothing
-    inherits: Callable[[Array], bool] = _always
-    constant: Callable[[Format, float, str, Any], None] | None = None
-    moved: Moved | None = None
-    change: bool = False
-
-    @property
-    def key(self) -> tuple[bool, bool, bool]:
-        """What a program depends on."""
-        return self.watch is not None, self.moved is not None, self.change
-
-
-#: Nobody is told.
-UNOBSERVED = Observed()
 
 
 class UpdateRequest(NamedTuple):
@@ -188,7 +106,7 @@ class UpdateRequest(NamedTuple):
     def key_of_arrays(self) -> tuple[Any, ...]:
         """Formats of the arrays, the single numbers among them, and what is told of."""
         key: list[Any] = [id(self.fmt), self.observed.key]
-        for x in (self.w, self.g, *self.slots):
+        for x in self.arrays:
             if x is None:
                 key.append(None)
                 continue
@@ -212,223 +130,10 @@ class UpdateRequest(NamedTuple):
         return tuple(key)
 
 
-class _CountedJob(NamedTuple):
-    """An update that waits and is counted: its equation, outputs and number among the program's.
-
-    tensor    that it counts as.
-    pending   flags that were raised before it, since the update before.
-    """
-
-    request: UpdateRequest
-    equation: _Equation
-    outputs: list[Carrier]
-    tensor: str
-    number: int
-    pending: dict[tuple[str, str, str], int]
-
-    def tell(self, tally: JobTally, device: Device, skipped: _Skipped) -> None:
-        """Count the operations, and tell the observer, in their order."""
-        counts = device.counts
-        assert counts is not None
-        counts.tensor = self.tensor
-        if counts.raised is not None:
-            counts.raised.update(self.pending)
-        if self.request.observed.watch is None:
-            self._count(tally, counts, 0, len(tally.numbers))
-        else:
-            self._show(tally, device, counts, skipped)
-        observed, array = self.request.observed, _ArraysOfJob(self, device)
-        for verb, before, terms, factor, after in self.equation.moves:
-            assert observed.moved is not None
-            observed.moved(verb, array(before), list(map(array, terms)), factor, array(after))
-
-    def _show(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
-        """Results that may have a past, and all behind the first of them; others are skipped."""
-        observed, rows = self.request.observed, tally.numbers.tolist()
-        array = _ArraysOfJob(self, device)
-        is_shown = bool(self.pending) or any(
-            observed.inherits(x) for x in self.request.arrays if x is not None
-        )
-        done = k = 0
-        for n, event in self.equation.told:
-            if isinstance(event, _Unfit):
-                assert observed.constant is not None
-                observed.constant(*event)
-            if not is_shown and self._begins(event, tally, rows[done:n], k):
-                is_shown = True
-                skipped.add(tally, self.request.w.size, done, k)
-            if isinstance(event, _Unfit):
-                continue
-            if is_shown:
-                self._count(tally, counts, done, n)
-                assert observed.watch is not None
-                operands = [array(x) for x in event.operands]
-                observed.watch(array(event.result), operands, tally.looks[k])
-            done, k = n, k + 1
-        if not is_shown:
-            skipped.add(tally, self.request.w.size, done, k)
-        self._count(tally, counts, done, len(rows))
-
-    def _begins(
-        self, event: _Event, tally: JobTally, rows: Sequence[Sequence[int]], k: int
-    ) -> bool:
-        """Whether results have a past from an event on: a number underflows to zero in rows."""
-        if isinstance(event, _Unfit):
-            return self.request.observed.inherits(event.rounded)
-        return tally.looks[k].zeros > 0 and any(row[_UNDERFLOW] for row in rows)
-
-    def _count(self, tally: JobTally, counts: Counts, begin: int, end: int) -> None:
-        """Operations begin … end - 1 count."""
-        operations = self.equation.program.operations[begin:end]
-        for operation, (zeros, subnormals, *flags) in zip(
-            operations, tally.numbers[begin:end].tolist(), strict=True
-        ):
-            size = 1 if operation.is_single else self.request.w.size
-            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
-
-
-class _Skipped:
-    """What operations of many tensors count that nobody is shown, and exponents of their results.
-
-    Counters stand in the order in which the operations of the first tensor ran.
-    """
-
-    def __init__(self, job: _CountedJob, counts: Counts) -> None:
-        self._observed, self._tensor = job.request.observed, job.tensor
-        self._operations = job.equation.program.operations
-        self._looks = [x for _, x in job.equation.told if isinstance(x, _ShownResult)]
-        self._numbers = np.zeros((len(self._operations), TALLIED), np.int64)
-        self._sizes = np.zeros(len(self._operations), np.int64)
-        self._exponents = np.zeros((len(self._looks), BINS), np.int64)
-        self._is_single = np.array([o.is_single for o in self._operations])
-        if self._observed.watch is not None:
-            self._tell(counts)
-
-    def add(self, tally: JobTally, size: int, n_operations: int, n_looks: int) -> None:
-        """The first operations of a tensor of so many elements, and its first results."""
-        self._numbers[:n_operations] += tally.numbers[:n_operations]
-        self._sizes[:n_operations] += np.where(self._is_single[:n_operations], 1, size)
-        for k in range(n_looks):
-            self._exponents[k] += tally.looks[k].exponents
-
-    def tell(self, counts: Counts) -> None:
-        """Count them, and tell the observer of exponents."""
-        if self._sizes.any():
-            self._tell(counts)
-
-    def _tell(self, counts: Counts) -> None:
-        counts.tensor = self._tensor
-        raised, counts.raised = counts.raised, None  # an observer has learnt of them
-        for operation, size, (zeros, subnormals, *flags) in zip(
-            self._operations, self._sizes.tolist(), self._numbers.tolist(), strict=True
-        ):
-            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
-        counts.raised = raised
-        for look, exponents in zip(self._looks, self._exponents, strict=True):
-            self._observed.exponents(self._format_of(look.result), exponents)
-
-    def _format_of(self, result: _Reference) -> Format:
-        if isinstance(result, Array):
-            return result.format
-        return self._operations[-1 - result].settings.format
-
-
-class _ArraysOfJob:
-    """Arrays by their references; what nothing keeps has no numbers."""
-
-    def __init__(self, job: _CountedJob, device: Device) -> None:
-        self._request, self._device = job.request, device
-        self._operations = job.equation.program.operations
-        self._results = {
-            value: self._result(value, carrier)
-            for carrier, value in zip(job.outputs, job.equation.values, strict=True) if value < 0
-        }
-
-    def __call__(self, reference: _Reference) -> Array:
-        if isinstance(reference, Array):
-            return reference
-        x = self._request.arrays[reference] if reference >= 0 else self._results.get(reference)
-        if x is None:
-            hidden = np.broadcast_to(_ZERO, self._request.w.shape)
-            x = self._results[reference] = self._result(reference, hidden)
-        return x
-
-    def _result(self, reference: int, carrier: Carrier) -> Array:
-        fmt = self._operations[-1 - reference].settings.format
-        return Array(carrier, self._device.context(fmt))
-
-
-class _Shown:
-    """What an observer of a recorded update would be told."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._results: list[tuple[int, Array, Sequence[Array]]] = []
-        self._constants: list[tuple[int, _Event]] = []
-        self._moves: list[tuple[str, Array, Sequence[Array], float, Array]] = []
-
-    def watch(self, result: Array, operands: Sequence[Array]) -> None:
-        self._recording.look(result.carrier)
-        self._results.append((len(self._recording.operations), result, operands))
-
-    def constant(self, fmt: Format, value: float, change: str, rounded: Any) -> None:
-        unfit = _Unfit(fmt, value, change, rounded)
-        self._constants.append((len(self._recording.operations), unfit))
-
-    def move(
-        self, verb: str, before: Array, operands: Sequence[Array], factor: float, after: Array
-    ) -> None:
-        self._moves.append((verb, before, operands, factor, after))
-
-    @property
-    def moved(self) -> list[Array]:
-        """Arrays that the observer of moves reads."""
-        return [x for _, before, operands, _, after in self._moves
-                for x in (before, *operands, after)]
-
-    def told(self, references: Mapping[int, int]) -> list[tuple[int, _Event]]:
-        """Results and constants behind so many operations; of one place a result comes first."""
-        results: list[tuple[int, _Event]] = [
-            (n, _ShownResult(
-                _reference(result, references), tuple([_reference(x, references) for x in operands])
-            )) for n, result, operands in self._results
-        ]
-        return sorted([*results, *self._constants], key=itemgetter(0))
-
-    def moves(self, references: Mapping[int, int]) -> tuple[_Move, ...]:
-        """Sums that move the variable."""
-        return tuple([
-            _Move(
-                verb, _reference(before, references),
-                tuple([_reference(x, references) for x in operands]), factor,
-                _reference(after, references),
-            ) for verb, before, operands, factor, after in self._moves
-        ])
-
-
-def _reference(x: Array, references: Mapping[int, int]) -> _Reference:
-    return references.get(id(x.carrier), x)
-
-
-def _flags_of(program: RecordedProgram, tallies: Sequence[JobTally]) -> list[int]:
-    """The flags of each operation of all jobs."""
+def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
+    """The flags of each operation of a program's jobs."""
     numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
     return [sum([(n > 0) << f for f, n in enumerate(row)]) for row in numbers.tolist()]
-
-
-def _is_plain(job: _CountedJob, tally: JobTally) -> bool:
-    """Whether an observer of results learns all from their tallies."""
-    if job.request.observed.watch is None:
-        return True
-    operations = job.equation.program.operations
-    if tally.numbers[:, _EXCEPTIONS].any():
-        return False
-    looks = [x for _, x in job.equation.told if isinstance(x, _ShownResult)]
-    return all(
-        isinstance(look.result, Array)
-        or values.is_below_largest(operations[-1 - look.result].settings.format)
-        for look, values in zip(looks, tally.looks, strict=True)
-    )
 
 
 def _memory(into: Sequence[Carrier | None], slot: int | None, shape: Shape) -> Carrier:
@@ -493,7 +198,7 @@ class Together:
         self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
         #: Where operations are counted: what is told of each job, in the order of all.
-        self._counted: list[_CountedJob] = []
+        self._counted: list[CountedUpdate] = []
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: Single numbers, and the memory that they are written to.
@@ -527,8 +232,7 @@ class Together:
             return None
         if device.counts is not None:
             into = ()
-        w, slots = request.w, request.slots
-        shape = w.carrier.shape
+        w, slots, shape = request.w, request.slots, request.w.carrier.shape
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
         outputs = [_memory(into, home, shape) for home in equation.outputs]
         after, singles = [], []
@@ -558,17 +262,24 @@ class Together:
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         jobs = self._waiting.setdefault(id(program), (program, []))[1]
         if device.counts is not None:
-            raised = device.counts.raised
-            self._counted.append(_CountedJob(
-                request, equation, outputs, device.counts.tensor, len(jobs), dict(raised or {})
-            ))
-            if raised:
-                raised.clear()
+            self._count(device.counts, request, equation, outputs, len(jobs))
         jobs.append(job)
         self._arrays += arrays
         self._singles += singles
         change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
         return Updated(after[0], tuple(after[1:]), *change), changed
+
+    def _count(
+        self, counts: Counts, request: UpdateRequest, equation: _Equation,
+        outputs: Sequence[Carrier], number: int,
+    ) -> None:
+        """An update that will be counted waits with the flags that were raised before it."""
+        self._counted.append(CountedUpdate(
+            equation.program, equation.told, request.observed, request.arrays, outputs,
+            request.w.shape, number, counts.tensor, dict(counts.raised or {}),
+        ))
+        if counts.raised:
+            counts.raised.clear()
 
     def _address(self, carrier: Carrier) -> int:
         row = self._addresses.get(id(carrier))
@@ -593,21 +304,12 @@ class Together:
         assert device is not None
         seed, waiting = device.source.seed or 0, list(self._waiting.values())
         if device.counts is not None:
-            outcome = [program.count(jobs, seed) for program, jobs in waiting]
-            raised = [_flags_of(program, jobs) for (program, _), jobs in
-                      zip(waiting, outcome, strict=True)]
-            tallies = {
-                id(program): jobs for (program, _), jobs in zip(waiting, outcome, strict=True)
-            }
-            told = [(job, tallies[id(job.equation.program)][job.number]) for job in self._counted]
-            if not all(_is_plain(job, tally) for job, tally in told):
+            tallies = [program.count(jobs, seed) for program, jobs in waiting]
+            raised = list(map(_flags_of, tallies))
+            if not self._tell(device, device.counts, tallies):
                 device.clock.give_back(sum([p.n_draws * len(jobs) for p, jobs in waiting]))
-                for job, _ in told:
-                    if device.counts.raised is not None:
-                        device.counts.raised.update(job.pending)
                 self.forget()
                 return False
-            self._tell(device, device.counts, told)
         else:
             raised = [program.run(jobs, seed) for program, jobs in waiting]
         for (program, jobs), flags in zip(waiting, raised, strict=True):
@@ -617,20 +319,18 @@ class Together:
         self.forget()
         return True
 
-    @staticmethod
     def _tell(
-        device: Device, counts: Counts, told: Sequence[tuple[_CountedJob, JobTally]]
-    ) -> None:
-        """Operations count, and observers are told, tensor by tensor."""
-        tensor, skipped = counts.tensor, dict[tuple[int, str], _Skipped]()
-        for job, tally in told:
-            key = id(job.equation), job.tensor
-            if key not in skipped:
-                skipped[key] = _Skipped(job, counts)
-            job.tell(tally, device, skipped[key])
-        for rest in skipped.values():
-            rest.tell(counts)
-        counts.tensor = tensor
+        self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]
+    ) -> bool:
+        """Count what ran, and tell the observers; False where one has to see it as it runs."""
+        of_programs = dict(zip(self._waiting, tallies, strict=True))
+        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._counted]
+        if all(update.is_plain(tally) for update, tally in updates):
+            tell_all(device, counts, updates)
+            return True
+        for update in self._counted if counts.raised is not None else ():
+            counts.raised.update(update.pending)
+        return False
 
     @staticmethod
     def _account(
@@ -695,7 +395,7 @@ class Together:
             return rounded
 
         twin.recording = recording = Recording(twin.counts)
-        shown = _Shown(recording)
+        shown = ShownUpdate(recording)
         observed = request.observed
         try:
             around = Around(
@@ -713,7 +413,7 @@ class Together:
     @staticmethod
     def _program(
         request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
-        updated: Updated, shown: _Shown, changed: Changed,
+        updated: Updated, shown: ShownUpdate, changed: Changed,
     ) -> _Equation | None:
         """The equation of a recording on samples; None where it is no program."""
         w, _, *slots = samples
@@ -745,8 +445,7 @@ class Together:
         if program is None or not outputs.have_format:
             return None
         return _Equation(
-            program, tuple(places), changed, shown.told(references), shown.moves(references),
-            tuple([references[id(carrier)] for carrier in outputs.carriers]),
+            program, tuple(places), changed, shown.told(references, outputs.carriers),
             tuple(outputs.homes), change,
         )
 

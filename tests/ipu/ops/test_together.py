@@ -14,7 +14,8 @@ from ipu.learn.variables import Variable
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
 from ipu.ops.updates import UPDATES, Around, UpdateRow
-from ipu.ops.updates.together import Observed, UpdateRequest, together_on
+from ipu.ops.updates.observed import Observed
+from ipu.ops.updates.together import UpdateRequest, together_on
 from tests.tiers import pick
 
 SINGLE = {"step": None, "mu_product": 0.5, "mu": 0.5, "eta": 0.1}
@@ -202,12 +203,47 @@ def test_an_observer_is_told_what_the_operations_would_tell(name, n):
     together = together_on(joint)
     joined, changed = together.add(UpdateRequest(
         row, w, g, slots, numbers, constant=constant,
-        observed=Observed(told.watch, told.constant, told.moved),
+        observed=Observed(told.watch, constant=told.constant, moved=told.moved),
     ))
     assert together.run()
     assert not changed
     assert joined.value.carrier.tobytes() == updated.value.carrier.tobytes()
     assert (told.events, told.moves) == (expected.events, expected.moves)
+    assert counted(joint) == counted(alone)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+def test_of_results_without_a_past_exponents_are_told(size):
+    """Of small gradients squares underflow: from there on each result is told."""
+    rng, row = np.random.default_rng(5), UPDATES["torch adam"]
+    numbers = dict.fromkeys(row.numbers, False) | OBSERVED["torch adam"]
+    alone, joint = (Device(control=FpCtl(esr=True), count=True) for _ in range(2))
+    told, expected, sums = Log(), Log(), Counter[str]()
+    together = together_on(joint)
+    for n in (70, 30_000):
+        w, g, mean, square = (alone.from_host(size * rng.standard_normal(n), BINARY16)
+                              for _ in range(4))
+        arrays = w, g, mean, Array(np.abs(square.carrier), w.context), None, single(
+            alone, "step", 2.0
+        )
+        row(alone, *arrays[:2], arrays[2:], Around(None, expected.watch), **numbers)
+        w, g, *slots = (moved(joint, x) for x in arrays)
+
+        def exponents(fmt, counts):
+            sums[fmt.name] += counts
+
+        together.add(UpdateRequest(row, w, g, slots, numbers, observed=Observed(
+            told.watch, exponents, lambda array: False,
+        )))
+    assert together.run()
+    every = Counter[str]()
+    for _, _, counts, formats in expected.events:
+        every[formats[0][0]] += np.array(counts)
+    for _, _, counts, formats in told.events:
+        sums[formats[0][0]] += np.array(counts)
+    assert {k: v.tolist() for k, v in sums.items()} == {k: v.tolist() for k, v in every.items()}
+    assert len(told.events) < len(expected.events)
+    assert bool(told.events) == (size < 1)
     assert counted(joint) == counted(alone)
 
 
@@ -219,7 +255,7 @@ def test_an_observer_who_has_to_look_closer_sees_the_operations_themselves():
                "nesterov": False, "maximize": False}
     before = state(device)
     request = UpdateRequest(
-        UPDATES["torch sgd"], w, g, (v,), numbers, observed=Observed(told.watch, told.constant)
+        UPDATES["torch sgd"], w, g, (v,), numbers, observed=Observed(told.watch)
     )
     together = together_on(device)
     assert together.add(request) is not None

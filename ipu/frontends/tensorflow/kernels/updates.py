@@ -16,7 +16,8 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.updates import UPDATES, UpdateRow
-from ipu.ops.updates.together import Observed, at_once
+from ipu.ops.updates.observed import Observed
+from ipu.ops.updates.together import at_once
 
 __all__: list[str] = []
 
