@@ -262,14 +262,22 @@ class Births:
                     return None
                 elif x.shape == array.shape or _fits(x.shape, array.shape):
                     origins[ABSORBED] = birth
-        if tally.zeros:
-            before = _oldest(zeros)
-            n = min(flags.get("UNDERFLOW", 0), tally.zeros)
-            if n and (before is None or before.kind != CONSTANT):
-                before = self._born(ZERO, where, operation, array.format, n, array.size, (), "")
-            if before is not None:
-                origins[ZERO] = before
+        zero = self._zero(operation, where, array, tally.zeros, flags, _oldest(zeros))
+        if zero is not None:
+            origins[ZERO] = zero
         return origins
+
+    def _zero(
+        self, operation: str, where: tuple[str, str, int], array: Array, zeros: int,
+        flags: Mapping[str, int], before: Birth | None,
+    ) -> Birth | None:
+        """A zero that was flushed here, or that an operand brought; of so many in the result."""
+        if not zeros:
+            return None
+        n = min(flags.get("UNDERFLOW", 0), zeros)
+        if not n or (before is not None and before.kind == CONSTANT):
+            return before
+        return self._born(ZERO, where, operation, array.format, n, array.size, (), "")
 
     def ended(self, step: int, origins: Origins | None = None) -> None:
         """A loss is not finite; the first is the symptom whose cause is sought."""
@@ -361,7 +369,10 @@ class _Result:
         self._hidden_overflow(origins)
         if ABSORBED in kinds:
             self._lost_terms(origins)
-        zero = self._zero()
+        zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
+        zero = self.births._zero(
+            self.operation, self.where, self.array, zeros, self.flags, self._before(ZERO)
+        )
         if zero is not None:
             origins[ZERO] = zero
         return origins
@@ -517,21 +528,6 @@ class _Result:
             bool(is_of(np.asarray(x.carrier), x.format).any())
             for x in self.operands for is_of in _TESTS.values()
         )
-
-    def _zero(self) -> Birth | None:
-        """A zero that was flushed here, or that an operand brought."""
-        zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
-        if not zeros:
-            return None
-        before, n = self._before(ZERO), min(self.flags.get("UNDERFLOW", 0), zeros)
-        if before is not None and before.kind == CONSTANT:
-            return before
-        if n:
-            return self.births._born(
-                ZERO, self.where, self.operation, self.fmt, n, self.values.size,
-                (), "",
-            )
-        return before
 
 
 def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:

@@ -328,8 +328,9 @@ class Together:
         if all(update.is_plain(tally) for update, tally in updates):
             tell_all(device, counts, updates)
             return True
-        for update in self._counted if counts.raised is not None else ():
-            counts.raised.update(update.pending)
+        if counts.raised is not None:
+            for update in self._counted:
+                counts.raised.update(update.pending)
         return False
 
     @staticmethod
