@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
-__all__ = ["PROGRAMS", "SIZES", "cases"]
+__all__ = ["PROGRAMS", "SIZES", "VOCABULARY", "Decoder", "cases", "decoding"]
 
 #: n is that of an operation: a step.
 SIZES = Size(n=1, repeats=5), Size(n=1, repeats=1)
@@ -30,7 +30,9 @@ _BEFORE_REPLAY = 4
 #: What decoders run in as well: their products in blocks.
 _IN_BLOCKS = ("nvfp4", False, False), ("mxfp8", False, False)
 _FORMATS = {"fp16": "binary16", "fp32": "binary32"}
-_CLASSES, _SIDE, _VOCABULARY = 10, 28, 96
+_CLASSES, _SIDE = 10, 28
+#: Characters of decoders.
+VOCABULARY = 96
 
 
 class Decoder(NamedTuple):
@@ -133,7 +135,7 @@ def _step_of(program: TimedProgram) -> Call:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         if isinstance(program.network, Decoder):
-            return _decoding(torch, program.network, program.batch)
+            return decoding(torch, program.network, program.batch)
         return _classifying(torch, program.network, program.batch)
 
 
@@ -170,10 +172,10 @@ def _convolutions(nn: Any) -> Any:
     )
 
 
-def _decoding(torch: Any, sizes: Decoder, batch: int) -> Call:
+def decoding(torch: Any, sizes: Decoder, batch: int) -> Call:
     """Characters, by AdamW with an eps that binary16 holds."""
     model = _decoder(torch, sizes)
-    text = torch.randint(_VOCABULARY, (batch, sizes.context + 1))
+    text = torch.randint(VOCABULARY, (batch, sizes.context + 1))
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-4)
 
     def step() -> None:
@@ -211,10 +213,10 @@ def _decoder(torch: Any, sizes: Decoder) -> Any:
     class CharacterDecoder(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.characters = nn.Embedding(_VOCABULARY, width)
+            self.characters = nn.Embedding(VOCABULARY, width)
             self.places = nn.Parameter(torch.randn(sizes.context, width) * 0.02)
             self.blocks = nn.Sequential(*[DecoderBlock() for _ in range(sizes.layers)])
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, _VOCABULARY, bias=False)
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY, bias=False)
 
         def forward(self, text: Any) -> Any:
             return self.head(self.norm(self.blocks(self.characters(text) + self.places)))

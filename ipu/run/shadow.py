@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
@@ -46,6 +47,23 @@ Key = tuple[str, str, str]
 def _dot(x: Numbers, y: Numbers) -> float:
     """The sum of the products; without a library's threads, which wait for each other here."""
     return float(np.einsum("i,i", x, y))
+
+
+def _squares(machine: NDArray[np.floating], local: Numbers, shadow: Numbers) -> list[float]:
+    """Sums of squares: of the shadow, of what is born, of what is inherited, and of both added."""
+    sums = np.empty(4)
+    sum_squares(machine, local, shadow, sums)
+    squares: list[float] = sums.tolist()
+    return squares
+
+
+def _finite(
+    machine: NDArray[np.floating], local: Numbers, shadow: Numbers
+) -> NDArray[np.bool_]:
+    """Where what is born, what is inherited and the shadow are finite."""
+    with np.errstate(all="ignore"):
+        parts = machine - local, local - shadow, shadow
+    return np.logical_and.reduce([np.isfinite(part) for part in parts])
 
 
 class Motion(NamedTuple):
@@ -152,40 +170,36 @@ class Shadow:
     _losses: list[dict[str, float]] = field(default_factory=list)
 
     def compared(
-        self, key: Key, machine: Numbers, local: Numbers, shadow: Numbers, operands: float
+        self, key: Key, machine: NDArray[np.floating], local: Numbers, shadow: Numbers,
+        operands: float,
     ) -> float:
         """An operation is done; its relative error.
 
-        machine     its result; `local`: binary64's of the same operands; `shadow`: the shadow.
+        machine     its result, in binary32 or binary64; `local`: binary64's of the same operands;
+                    `shadow`: the shadow.
         operands    the largest relative error of an operand.
         """
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = _OperationSums(self.line())
-        with np.errstate(all="ignore"):
-            born, inherited = (machine - local).ravel(), (local - shadow).ravel()
-            reference = shadow.ravel()
-            squares = [_dot(x, x) for x in (reference, born, inherited)]
+        flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
+        squares = _squares(*flat)
         row.calls += 1
-        row.elements += reference.size
+        row.elements += shadow.size
         if not math.isfinite(sum(squares)):
-            finite = np.isfinite(born) & np.isfinite(inherited) & np.isfinite(reference)
-            born, inherited, reference = born[finite], inherited[finite], reference[finite]
-            row.left_out += int(finite.size - reference.size)
-            with np.errstate(all="ignore"):
-                squares = [_dot(x, x) for x in (reference, born, inherited)]
-        size = squares[0]
+            finite = _finite(*flat)
+            row.left_out += int(np.count_nonzero(~finite))
+            squares = _squares(*(x[finite] for x in flat))
+        size, born, inherited, total = squares
         if not (size and math.isfinite(sum(squares))):
             return operands
-        total = born + inherited
-        error = _dot(total, total) / size
-        row.born += squares[1] / size
-        row.inherited += squares[2] / size
-        row.total += error
+        row.born += born / size
+        row.inherited += inherited / size
+        row.total += total / size
         if operands:
             row.operands += operands**2
-            row.passed += squares[2] / size
-        return math.sqrt(error)
+            row.passed += inherited / size
+        return math.sqrt(total / size)
 
     def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
         """A choice was made for so many elements, and would be another one for some of them."""
