@@ -64,12 +64,13 @@ class Lockstep:
     def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
         self.account, self._line, self._seed = account, line, seed
         self._reference = Device("reference")
+        self._context = self._reference.context(BINARY64)
         self._twin: Trainer | None = None
         self._left = account.steps
         self._batch: tuple[Any, Any] = ((), ())
         self._results: list[_MachineResult] = []
-        #: Values of results of this step, by the array's id.
-        self._values: dict[int, Numbers] = {}
+        #: Results of this step as they were computed, in binary64, by the array's id.
+        self._values: dict[int, Array] = {}
         self._losses: list[float] = []
         #: Variables, and slots, before the first step; of a training that begins there are none.
         self._variables: dict[str, Array] = {}
@@ -109,8 +110,9 @@ class Lockstep:
         except (TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(key[2], str(problem).partition("\n")[0][:80])
             local = None
-        value = self._values[id(array)] = _wide(array)
-        self._results.append(_MachineResult(key, array, value, rule.operands, local, self._line()))
+        value = self._values[id(array)] = self._entered(array)
+        self._results.append(
+            _MachineResult(key, array, value.carrier, rule.operands, local, self._line()))
 
     def note_loss(self, loss: Array) -> None:
         """A backward pass of the machine begins."""
@@ -172,7 +174,8 @@ class Lockstep:
         return twin
 
     def _entered(self, x: Array) -> Array:
-        return self._reference.from_host(_wide(x), BINARY64)
+        """An array of the machine as it is now, in binary64."""
+        return Array(_wide(x), self._context)
 
     def _forget(self) -> None:
         self._results, self._values, self._losses = [], {}, []
@@ -183,7 +186,7 @@ class Lockstep:
         def there(x: Any) -> Any:
             if isinstance(x, Array):
                 value = self._values.get(id(x))
-                return self._reference.from_host(_wide(x) if value is None else value, BINARY64)
+                return self._entered(x) if value is None else value
             if isinstance(x, Format):
                 return BINARY64
             if isinstance(x, tuple):
@@ -192,12 +195,13 @@ class Lockstep:
             return x
 
         row, operands = rule.primitive, [there(x) for x in rule.operands]
-        options = {name: there(value) for name, value in rule.options.items()}
+        # In place an operand would be lost, which is a result that is still to be compared.
+        options = {name: there(x) for name, x in rule.options.items() if name != "in_place"}
         if rule.argument is not None or row is ops.dropout:
-            saved = tuple(there(x) for x in rule.saved)
+            saved = _Mapped(rule.saved, there)
             argument = rule.argument or 0
-            return _wide(row.pull(argument, self._reference, operands[0], saved, **options))
-        return _wide(row.forward(self._reference, *operands, **options)[0])
+            return _numbers(row.pull(argument, self._reference, operands[0], saved, **options))
+        return _numbers(row.forward(self._reference, *operands, **options)[0])
 
     def _compare(self, step: int, shadows: Sequence[Numbers]) -> None:
         if [x.array.shape for x in self._results] != [x.shape for x in shadows]:
@@ -248,6 +252,27 @@ class Lockstep:
                     operation=f"update of {variable.name}")
 
 
+class _Mapped(Sequence[Any]):
+    """What a rule saved, each item mapped when it is read."""
+
+    def __init__(self, saved: Sequence[Any], mapping: Callable[[Any], Any]) -> None:
+        self._saved, self._mapping = saved, mapping
+
+    def __len__(self) -> int:
+        return len(self._saved)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(map(self._mapping, self._saved[index]))
+        return self._mapping(self._saved[index])
+
+
 def _wide(x: Array) -> Numbers:
     """A copy in binary64."""
     return np.array(x.carrier, np.float64)
+
+
+def _numbers(x: Array) -> Numbers:
+    """Those of an array in binary64, which nobody writes to."""
+    values: Numbers = x.carrier
+    return values

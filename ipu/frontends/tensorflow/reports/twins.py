@@ -1,0 +1,103 @@
+"""Nodes once more in float64, by TensorFlow's own kernels on tensors that stay in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import gen_math_ops
+
+from ipu.frontends.tensorflow.engine.values import FORMATS
+from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
+from ipu.frontends.tensorflow.kernels.table import NodeSite, several
+
+__all__ = ["NodeTwin", "numbers_of", "tensor_of", "twin_of"]
+
+Numbers = NDArray[np.float64]
+_WIDE = dict.fromkeys(FORMATS, tf.float64)
+_FLOAT64 = tf.float64.as_datatype_enum
+#: TensorFlow takes memory as it is that begins at a multiple of so many bytes, and copies other.
+_ALIGNMENT = 64
+#: Functions of Python.
+_FUNCTIONS = ("PyFunc", "EagerPyFunc")
+#: What a variable holds after a node, of what it held before and of the other operand.
+_WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "AssignVariableOp": lambda before, value: value,
+    "AssignAddVariableOp": gen_math_ops.add_v2,
+    "AssignSubVariableOp": gen_math_ops.sub,
+}
+
+
+def tensor_of(values: Any) -> Any:
+    """A tensor of float64 with these numbers, in memory of its own."""
+    values = np.asarray(values)
+    room = np.empty(8 * values.size + _ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % _ALIGNMENT
+    wide = room[start : start + 8 * values.size].view(np.float64).reshape(values.shape)
+    wide[...] = values
+    return ops.EagerTensor(wide, context.context().device_name, _FLOAT64)
+
+
+def numbers_of(tensor: Any) -> Numbers:
+    """The numbers of a tensor, which must not be written to: they are its memory."""
+    return np.asarray(memoryview(tensor))
+
+
+#: The outputs of a node, and what its variables hold afterwards, of its operands: tensors of
+#: float64 for arrays and variables, other values as they are. `variables`: which are variables.
+NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[Any]]]
+
+
+def twin_of(site: NodeSite) -> NodeTwin | None:
+    """A node in float64; it runs where TensorFlow is eager.
+
+    None of what the user or the front end computes on the host, which is called once.
+    """
+    if site.node.marks.get("rule"):
+        return _by_rule(site)
+    if "kernel" in site.node.marks or site.node.type in _FUNCTIONS:
+        return None
+    if site.node.type in _WRITES:
+        write = _WRITES[site.node.type]
+        return lambda operands, variables: ((), [write(*operands)])
+    return _by_kernel(site)
+
+
+def _by_rule(site: NodeSite) -> NodeTwin:
+    """A composite; what it saved on the machine is nothing to TensorFlow."""
+    function = host_function(site)
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        values = function(*(
+            numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
+        return [
+            tensor_of(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
+
+    return run
+
+
+def _by_kernel(site: NodeSite) -> NodeTwin:
+    kernel, rooms = eager_kernel(site, kinds=_WIDE), dict[int, tf.Variable]()
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        operands = list(map(_plain, operands))
+        for i in variables:
+            if i in rooms:
+                rooms[i].assign(operands[i])
+            else:
+                rooms[i] = tf.Variable(operands[i])
+            operands[i] = rooms[i].handle
+        outputs = kernel(operands)
+        return outputs, [tf.identity(rooms[i]) for i in variables]
+
+    return run
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is; what a composite saved on the machine is nothing to TensorFlow."""
+    return value if isinstance(value, (ops.EagerTensor, np.ndarray, np.generic)) else np.float64(0)
