@@ -29,6 +29,7 @@ from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.run.account import split_name
+from ipu.run.jointly import Stepping, jointly, steps_of
 from ipu.run.shadow import Shadow, motion
 
 __all__ = ["Lockstep"]
@@ -128,10 +129,8 @@ class Lockstep:
             twin = self._twin = self._made(training, updates)
         shadows: list[Numbers] = []
         losses: list[float] = []
-        after: list[Update] = []
         twin.device.watch = lambda rule, array: shadows.append(_wide(array))
         twin.worker.note_loss = lambda loss: losses.append(float(loss))
-        twin.observe = after.append
         twin.worker.numbering.step, twin.loss_scale = step, self._scale
         before = {n: v.array for n, v in twin.variables.items()}, dict(twin.slots)
         with warnings.catch_warnings():
@@ -144,7 +143,7 @@ class Lockstep:
         for machine, shadow in zip(self._losses, losses, strict=True):
             self.account.loss(step, machine, shadow)
         self._compare(step, shadows)
-        self._compare_updates(training, updates, after)
+        self._compare_updates(training, updates)
         self._forget()
         self._left -= 1
         if not self._left:
@@ -157,7 +156,7 @@ class Lockstep:
             accumulation = replace(accumulation, dtype=BINARY64)
         twin = Trainer(
             training.model,
-            replace(training.optimizer, format=BINARY64),  # type: ignore[type-var]
+            jointly(replace(training.optimizer, format=BINARY64)),  # type: ignore[type-var]
             policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
             check_memory=False,
         )
@@ -219,22 +218,23 @@ class Lockstep:
                     self.account.branched(result.key, step, differing, machine.size)
             errors[id(result.array)] = error
 
-    def _compare_updates(
-        self, training: Trainer, updates: Sequence[Update], after: Sequence[Update]
-    ) -> None:
+    def _compare_updates(self, training: Trainer, updates: Sequence[Update]) -> None:
+        if not training.applied:
+            return
+        assert self._twin is not None
         rule = training.loss_scale.optimizer(training.optimizer)
         wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
         self.account.line = self._line
-        for update, far in zip(updates, after, strict=training.applied):
-            if not training.applied:
-                return
-            local = wide.rule(
-                self._reference, self._entered(update.before), self._entered(update.gradient),
-                tuple(map(self._entered, update.slots)), wide.rate,
-            )
+        rows = [
+            Stepping(*map(self._entered, (x.before, x.gradient)), tuple(map(self._entered, x.slots)))
+            for x in updates
+        ]
+        steps = steps_of(wide, self._reference, rows, wide.rate)
+        for update, local in zip(updates, steps, strict=True):
             key = split_name(update.variable.layer)[0], "optimizer", type(rule).__name__
+            shadow = self._twin.variables[update.variable.name].array
             self.account.compared(
-                key, _wide(update.after), _wide(local.values), _wide(far.after), 0.0)
+                key, update.after.carrier, local.values.carrier, shadow.carrier, 0.0)
 
     def finish(self, training: Trainer) -> None:
         """What moved is told; the twin is gone."""
