@@ -9,7 +9,7 @@ told.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -40,12 +40,16 @@ class _Entry:
     carrier   the machine's numbers.
     shadow    a tensor of float64; None: it is the machine's value.
     error     relative, of the operation that wrote the value.
+    forget    called when nobody holds the carrier any more.
     """
 
     __slots__ = ("_carrier", "_machine", "_shadow", "error")
 
-    def __init__(self, carrier: Any, shadow: Any = None, error: float = 0.0) -> None:
-        self._carrier = weakref.ref(carrier)
+    def __init__(
+        self, carrier: Any, shadow: Any = None, error: float = 0.0,
+        forget: Callable[[Any], object] | None = None,
+    ) -> None:
+        self._carrier = weakref.ref(carrier, forget)
         self._shadow, self.error = shadow, error
         self._machine: Any = None
 
@@ -108,15 +112,15 @@ class GraphShadows:
         """An array has this shadow, a tensor or numbers."""
         if not tf.is_tensor(shadow):
             shadow = tensor_of(shadow)
-        key = id(array.carrier)
-        self._entries[key] = _Entry(array.carrier, shadow, error)
-        weakref.finalize(array.carrier, self._entries.pop, key, None)
+        entries, key = self._entries, id(array.carrier)
+        entries[key] = _Entry(array.carrier, shadow, error, lambda _: entries.pop(key, None))
 
     def _enter(self, variable: Variable) -> None:
         """A variable that was written in another launch has its shadow of then."""
         held, array = self._held.get(variable.key), variable.value
         if held is not None and isinstance(array, Array) and self._find(array) is None and (
-            np.array_equal(held.machine, array.carrier, equal_nan=True)
+            np.array_equal(held.machine, array.carrier)
+            or np.array_equal(held.machine, array.carrier, equal_nan=True)
         ):
             self.attach(array, held.shadow, held.error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ _FLOAT64 = tf.float64.as_datatype_enum
 _ALIGNMENT = 64
 #: Functions of Python.
 _FUNCTIONS = ("PyFunc", "EagerPyFunc")
+#: Products of matrices: which attributes say that an operand is turned.
+_PRODUCTS = {
+    "MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y"),
+}
 #: What a variable holds after a node, of what it held before and of the other operand.
 _WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "AssignVariableOp": lambda before, value: value,
@@ -36,11 +41,17 @@ _WRITES: dict[str, Callable[[Any, Any], Any]] = {
 def tensor_of(values: Any) -> Any:
     """A tensor of float64 with these numbers, in memory of its own."""
     values = np.asarray(values)
-    room = np.empty(8 * values.size + _ALIGNMENT, np.uint8)
+    return _owned(lambda wide: np.copyto(wide, values), values.shape)
+
+
+def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
+    """A tensor of numbers that `fill` writes, which TensorFlow takes as they lie in memory."""
+    size = 8 * math.prod(shape)
+    room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -room.__array_interface__["data"][0] % _ALIGNMENT
-    wide = room[start : start + 8 * values.size].view(np.float64).reshape(values.shape)
-    wide[...] = values
-    return ops.EagerTensor(wide, context.context().device_name, _FLOAT64)
+    numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
+    fill(numbers)
+    return ops.EagerTensor(numbers, context.context().device_name, _FLOAT64)
 
 
 def numbers_of(tensor: Any) -> Numbers:
@@ -65,7 +76,27 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
     if site.node.type in _WRITES:
         write = _WRITES[site.node.type]
         return lambda operands, variables: ((), [write(*operands)])
+    if site.node.type in _PRODUCTS:
+        return _by_blas(site)
     return _by_kernel(site)
+
+
+def _by_blas(site: NodeSite) -> NodeTwin:
+    """A product of matrices, by numpy's BLAS: TensorFlow's own takes twice the time."""
+    turned = [site.attr(name) for name in _PRODUCTS[site.node.type]]
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        x, y = (
+            np.swapaxes(numbers_of(x), -1, -2) if turn else numbers_of(x)
+            for x, turn in zip(operands, turned, strict=True))
+        with np.errstate(all="ignore"):
+            return [_owned(lambda out: np.matmul(x, y, out=out), _shape_of(x, y))], []
+
+    return run
+
+
+def _shape_of(x: Numbers, y: Numbers) -> tuple[int, ...]:
+    return (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
 
 
 def _by_rule(site: NodeSite) -> NodeTwin:
