@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ipu.experiments.bench.programs import VOCABULARY, Decoder, decoding
+from ipu.experiments.bench.programs import Decoder, TimedProgram, steps_in_torch
 from ipu.experiments.bench.timing import Call
 from ipu.learn.nn import dense, layer_norm
 from ipu.learn.optim import Adam
@@ -51,12 +51,12 @@ def _in_learn(sizes: Decoder, batch: int, policy: str, sr: bool, prepare: Prepar
     rng, rows = np.random.default_rng(1), 2 * sizes.context
     run = machine(policy, sr=sr)
     prepare(run)
-    x, labels = rng.normal(size=(rows, sizes.width)), rng.integers(VOCABULARY, size=rows)
+    x, labels = rng.normal(size=(rows, sizes.width)), rng.integers(sizes.vocabulary, size=rows)
 
     def decoder(h: Tensor) -> Tensor:
         for i in range(sizes.layers):
             h = _block(h, f"block{i}", sizes.width)
-        return dense(layer_norm(h, "norm"), VOCABULARY, "head")
+        return dense(layer_norm(h, "norm"), sizes.vocabulary, "head")
 
     trainer = Trainer(decoder, Adam(_RATE, epsilon=_EPSILON), run=run)
     return lambda: trainer.step(x, labels)
@@ -75,11 +75,10 @@ def _block(x: Tensor, name: str, width: int) -> Tensor:
 
 
 def _in_torch(sizes: Decoder, batch: int, policy: str, sr: bool, prepare: Prepare) -> Call:
-    torch: Any = importlib.import_module("torch")
     front: Any = importlib.import_module("fpsim.torch")
     run = front.machine(policy, sr=sr)
     prepare(run)
-    step = decoding(torch, sizes, batch)
+    step = steps_in_torch(TimedProgram(sizes, batch, 1))
 
     def call() -> None:
         with run:
@@ -97,7 +96,7 @@ def _in_tensorflow(sizes: Decoder, batch: int, policy: str, sr: bool, prepare: P
     with run:
         strategy = ipu.ipu_strategy.IPUStrategyV1()
         step = tf.function(_tensorflow_step(tf, sizes))
-    text = np.random.default_rng(1).integers(VOCABULARY, size=(batch, sizes.context + 1))
+    text = np.random.default_rng(1).integers(sizes.vocabulary, size=(batch, sizes.context + 1))
     batches = [tf.constant(x, tf.int32) for x in (text[:, :-1], text[:, 1:])]
 
     def call() -> None:
@@ -115,8 +114,8 @@ def _tensorflow_step(tf: Any, sizes: Decoder) -> Callable[[Any, Any], Any]:
         values = rng.normal(size=shape) / np.sqrt(shape[0])
         return tf.Variable(values.astype(np.float32), name=name)
 
-    characters = variable((VOCABULARY, d), "characters")
-    head = variable((d, VOCABULARY), "head")
+    characters = variable((sizes.vocabulary, d), "characters")
+    head = variable((d, sizes.vocabulary), "head")
     blocks = [
         [variable(shape, f"block{i}/w{k}") for k, shape in enumerate(shapes)]
         for i in range(sizes.layers)
