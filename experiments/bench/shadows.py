@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
+from weakref import finalize
 
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.gemm import blas_threads
@@ -51,7 +52,7 @@ def _shadowed(run: Run) -> None:
 
 
 def _digested(run: Run) -> None:
-    run.digest(os.devnull)
+    finalize(run, run.digest(os.devnull).close)
 
 
 #: What is carried beside a step.
