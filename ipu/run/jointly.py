@@ -17,7 +17,7 @@ from ipu.learn.optim import Optimizer
 from ipu.learn.optim.base import Observer, Pairs, Slots, Step, TableOptimizer
 from ipu.machine.device import Device
 
-__all__ = ["Stepping", "jointly", "steps_of"]
+__all__ = ["StepOperands", "jointly", "steps_of"]
 
 #: Elements of a vector, above which its numbers leave the cache between two operations.
 _MOST = 1 << 16
@@ -26,7 +26,7 @@ _MOST = 1 << 16
 _WITH_NORMS = ("popart lamb",)
 
 
-class Stepping(NamedTuple):
+class StepOperands(NamedTuple):
     """A variable before its step, its gradient and its slots, in one format."""
 
     w: Array
@@ -35,11 +35,11 @@ class Stepping(NamedTuple):
 
 
 def steps_of(
-    rule: Optimizer, device: Device, rows: Sequence[Stepping], rate: float
+    rule: Optimizer, device: Device, rows: Sequence[StepOperands], rate: float
 ) -> list[Step]:
     """The steps of variables; of neighbours whose single numbers are the same in one call."""
     steps: list[Step] = []
-    joint: list[Stepping] = []
+    joint: list[StepOperands] = []
     most = _MOST if _is_of_elements(rule, device, rows) else 0
     size = 0
     for row in rows:
@@ -52,12 +52,16 @@ def steps_of(
 
 
 def jointly(optimizer: Optimizer) -> Optimizer:
-    """The optimiser, which lets all its variables take their steps as one vector."""
+    """The optimiser, which lets all its variables take their steps as one vector.
+
+    >>> from ipu.learn.optim import SGD
+    >>> isinstance(jointly(SGD(0.1)), SGD)
+    True
+    """
     kind = type(optimizer)
-    joint = type(kind.__name__, (_Jointly, kind), {})
+    joint: type[Optimizer] = type(kind.__name__, (_Jointly, kind), {})
     numbers = {field.name: getattr(optimizer, field.name) for field in fields(optimizer)}  # type: ignore[arg-type]
-    made: Optimizer = joint(**numbers)
-    return made
+    return joint(**numbers)
 
 
 class _Jointly:
@@ -74,7 +78,7 @@ class _Jointly:
             return dict(slots)
         device, fmt = pairs[0][1].device, pairs[0][1].dtype
         rows = [
-            Stepping(variable.array, device.cast(gradient, fmt), slots.get(variable.name, ()))
+            StepOperands(variable.array, device.cast(gradient, fmt), slots.get(variable.name, ()))
             for gradient, variable in pairs
         ]
         after = dict(slots)
@@ -85,7 +89,7 @@ class _Jointly:
         return after
 
 
-def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[Stepping]) -> bool:
+def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[StepOperands]) -> bool:
     """Whether a rule is a row of the table that looks at each element alone."""
     if not (rows and isinstance(rule, TableOptimizer)):
         return False
@@ -94,7 +98,7 @@ def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[Stepping]) -
     return rule.asked(device, rows[0].g, rows[0].slots, rule.rate).row not in _WITH_NORMS
 
 
-def _singles(row: Stepping) -> tuple[bytes | None, ...]:
+def _singles(row: StepOperands) -> tuple[bytes | None, ...]:
     """The slots that are one number for a variable; None of those with one for each element."""
     shape = row.w.shape
     return tuple(
@@ -102,12 +106,12 @@ def _singles(row: Stepping) -> tuple[bytes | None, ...]:
 
 
 def _joint_steps(
-    rule: Optimizer, device: Device, rows: Sequence[Stepping], rate: float
+    rule: Optimizer, device: Device, rows: Sequence[StepOperands], rate: float
 ) -> list[Step]:
     if len(rows) == 1:
         return [rule.rule(device, *rows[0], rate)]
     first, shapes = rows[0], [row.w.shape for row in rows]
-    joint = Stepping(
+    joint = StepOperands(
         _joined([row.w for row in rows]), _joined([row.g for row in rows]),
         tuple(
             x if single is not None else _joined([row.slots[i] for row in rows])

@@ -29,7 +29,7 @@ from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.run.account import split_name
-from ipu.run.jointly import Stepping, jointly, steps_of
+from ipu.run.jointly import StepOperands, jointly, steps_of
 from ipu.run.shadow import Shadow, motion
 
 __all__ = ["Lockstep"]
@@ -226,7 +226,10 @@ class Lockstep:
         wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
         self.account.line = self._line
         rows = [
-            Stepping(*map(self._entered, (x.before, x.gradient)), tuple(map(self._entered, x.slots)))
+            StepOperands(
+                self._entered(x.before), self._entered(x.gradient),
+                tuple(map(self._entered, x.slots)),
+            )
             for x in updates
         ]
         steps = steps_of(wide, self._reference, rows, wide.rate)

@@ -63,7 +63,8 @@ def _finite(
     """Where what is born, what is inherited and the shadow are finite."""
     with np.errstate(all="ignore"):
         parts = machine - local, local - shadow, shadow
-    return np.logical_and.reduce([np.isfinite(part) for part in parts])
+    finite: NDArray[np.bool_] = np.logical_and.reduce([np.isfinite(part) for part in parts])
+    return finite
 
 
 class Motion(NamedTuple):

@@ -11,7 +11,7 @@ from fpsim import BINARY64
 from ipu.learn import SGD, Adam, AdamW, RMSProp, Trainer, dense, relu
 from ipu.learn.optim.base import TableOptimizer
 from ipu.machine import Device
-from ipu.run.jointly import Stepping, jointly, steps_of
+from ipu.run.jointly import StepOperands, jointly, steps_of
 
 DEVICE = Device("reference")
 RNG = np.random.default_rng(4)
@@ -37,14 +37,14 @@ def codes(step):
 def test_each_variable_takes_the_step_that_it_takes_alone(name):
     """Over three steps; one variable joins later, so that its powers are others."""
     rule = replace(RULES[name], format=BINARY64)
-    rows = [Stepping(array(shape), array(shape), ()) for shape in SHAPES]
+    rows = [StepOperands(array(shape), array(shape), ()) for shape in SHAPES]
     for number in range(3):
         now = rows[: 3 if number == 0 else None]
         steps = steps_of(rule, DEVICE, now, rule.rate)
         assert list(map(codes, steps)) == [
             codes(rule.rule(DEVICE, *row, rule.rate)) for row in now]
         rows[: len(now)] = [
-            Stepping(step.values, array(row.w.shape), step.slots)
+            StepOperands(step.values, array(row.w.shape), step.slots)
             for row, step in zip(now, steps, strict=True)
         ]
 
@@ -65,7 +65,7 @@ class ByNorm(SGD):
 def test_a_rule_that_looks_at_a_whole_variable_takes_each_alone():
     rule = ByNorm(0.1, format=BINARY64)
     assert ByNorm.rule is not TableOptimizer.rule
-    rows = [Stepping(array(shape), array(shape), ()) for shape in SHAPES]
+    rows = [StepOperands(array(shape), array(shape), ()) for shape in SHAPES]
     steps = steps_of(rule, DEVICE, rows, rule.rate)
     assert list(map(codes, steps)) == [codes(rule.rule(DEVICE, *row, rule.rate)) for row in rows]
 
