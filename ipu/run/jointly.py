@@ -120,7 +120,10 @@ def _joint_steps(
     )
     step = rule.rule(device, *joint, rate)
     columns = [_split(x, shapes) for x in (step.direction, step.change, step.values, *step.slots)]
-    return [Step(*row[:3], tuple(row[3:])) for row in zip(*columns, strict=True)]
+    return [
+        Step(direction, change, values, tuple(slots))
+        for direction, change, values, *slots in zip(*columns, strict=True)
+    ]
 
 
 def _joined(arrays: Sequence[Array]) -> Array:

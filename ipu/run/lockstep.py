@@ -34,7 +34,7 @@ from ipu.run.shadow import Shadow, motion
 
 __all__ = ["Lockstep"]
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating]
 Key = tuple[str, str, str]
 
 
@@ -197,10 +197,10 @@ class Lockstep:
         # In place an operand would be lost, which is a result that is still to be compared.
         options = {name: there(x) for name, x in rule.options.items() if name != "in_place"}
         if rule.argument is not None or row is ops.dropout:
-            saved = _Mapped(rule.saved, there)
+            saved: Any = _Mapped(rule.saved, there)
             argument = rule.argument or 0
-            return _numbers(row.pull(argument, self._reference, operands[0], saved, **options))
-        return _numbers(row.forward(self._reference, *operands, **options)[0])
+            return row.pull(argument, self._reference, operands[0], saved, **options).carrier
+        return row.forward(self._reference, *operands, **options)[0].carrier
 
     def _compare(self, step: int, shadows: Sequence[Numbers]) -> None:
         if [x.array.shape for x in self._results] != [x.shape for x in shadows]:
@@ -273,9 +273,3 @@ class _Mapped(Sequence[Any]):
 def _wide(x: Array) -> Numbers:
     """A copy in binary64."""
     return np.array(x.carrier, np.float64)
-
-
-def _numbers(x: Array) -> Numbers:
-    """Those of an array in binary64, which nobody writes to."""
-    values: Numbers = x.carrier
-    return values

@@ -39,7 +39,7 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating]
 #: Layer, direction and operation.
 Key = tuple[str, str, str]
 
@@ -49,7 +49,7 @@ def _dot(x: Numbers, y: Numbers) -> float:
     return float(np.einsum("i,i", x, y))
 
 
-def _squares(machine: NDArray[np.floating], local: Numbers, shadow: Numbers) -> list[float]:
+def _squares(machine: Numbers, local: Numbers, shadow: Numbers) -> list[float]:
     """Sums of squares: of the shadow, of what is born, of what is inherited, and of both added."""
     sums = np.empty(4)
     sum_squares(machine, local, shadow, sums)
@@ -57,9 +57,7 @@ def _squares(machine: NDArray[np.floating], local: Numbers, shadow: Numbers) -> 
     return squares
 
 
-def _finite(
-    machine: NDArray[np.floating], local: Numbers, shadow: Numbers
-) -> NDArray[np.bool_]:
+def _finite(machine: Numbers, local: Numbers, shadow: Numbers) -> NDArray[np.bool_]:
     """Where what is born, what is inherited and the shadow are finite."""
     with np.errstate(all="ignore"):
         parts = machine - local, local - shadow, shadow
@@ -171,8 +169,7 @@ class Shadow:
     _losses: list[dict[str, float]] = field(default_factory=list)
 
     def compared(
-        self, key: Key, machine: NDArray[np.floating], local: Numbers, shadow: Numbers,
-        operands: float,
+        self, key: Key, machine: Numbers, local: Numbers, shadow: Numbers, operands: float
     ) -> float:
         """An operation is done; its relative error.
 

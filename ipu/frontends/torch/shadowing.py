@@ -388,7 +388,8 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 def _numbers(x: torch.Tensor) -> NDArray[np.floating]:
     """Its numbers, in float32 or float64."""
     is_narrow = x.dtype.itemsize < torch.float32.itemsize
-    return (x.detach().float() if is_narrow else x.detach()).numpy()
+    numbers: NDArray[np.floating] = (x.detach().float() if is_narrow else x.detach()).numpy()
+    return numbers
 
 
 def _flat(storage: Any, dtype: torch.dtype) -> torch.Tensor:
