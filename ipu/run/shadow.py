@@ -24,7 +24,7 @@ it: 0 for one that stands still, 1 for one that follows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -177,17 +177,27 @@ class Shadow:
                     `shadow`: the shadow.
         operands    the largest relative error of an operand.
         """
+        flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
+        squares, left_out = _squares(*flat), 0
+        if not math.isfinite(sum(squares)):
+            finite = _finite(*flat)
+            left_out = int(np.count_nonzero(~finite))
+            squares = _squares(*(x[finite] for x in flat))
+        return self.added(key, squares, shadow.size, operands, left_out)
+
+    def added(
+        self, key: Key, squares: Sequence[float], elements: int, operands: float, left_out: int = 0
+    ) -> float:
+        """An operation is done, with these sums of squares; its relative error.
+
+        squares     of the shadow, of what is born, of what is inherited, and of both added.
+        """
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = _OperationSums(self.line())
-        flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
-        squares = _squares(*flat)
         row.calls += 1
-        row.elements += shadow.size
-        if not math.isfinite(sum(squares)):
-            finite = _finite(*flat)
-            row.left_out += int(np.count_nonzero(~finite))
-            squares = _squares(*(x[finite] for x in flat))
+        row.elements += elements
+        row.left_out += left_out
         size, born, inherited, total = squares
         if not (size and math.isfinite(sum(squares))):
             return operands

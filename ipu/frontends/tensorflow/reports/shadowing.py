@@ -23,7 +23,13 @@ from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run, several
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
-from ipu.frontends.tensorflow.reports.twins import NodeTwin, numbers_of, tensor_of, twin_of
+from ipu.frontends.tensorflow.reports.twins import (
+    ElementwiseTwin,
+    NodeTwin,
+    numbers_of,
+    tensor_of,
+    twin_of,
+)
 from ipu.run.account import split_name
 from ipu.run.shadow import Shadow, motion
 
@@ -134,6 +140,8 @@ class GraphShadows:
         if not (site.node.has_floats or site.node.is_update):
             return run
         twin, machine = twin_of(site), site.machine
+        kind = site.node.type
+        fused = ElementwiseTwin(kind) if kind in ElementwiseTwin.OPERATIONS else None
         is_move = entry.rounding.startswith("none") and not site.node.is_update
 
         @cache
@@ -152,9 +160,30 @@ class GraphShadows:
             if twin is None:
                 self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
-            return self._run(site, twin, run, values, is_move=is_move)
+            if fused is None or not all(isinstance(x, Array) for x in values):
+                return self._run(site, twin, run, values, is_move=is_move)
+            result = run(*values)
+            if not self._take_fused(site, fused, values, result):
+                self._run(site, twin, lambda *_: result, values, is_move=is_move)
+            return result
 
         return shadowed_run
+
+    def _take_fused(
+        self, site: NodeSite, fused: ElementwiseTwin, values: Sequence[Array], result: Any
+    ) -> bool:
+        """Whether the result of two arrays has its shadow now, computed in one pass."""
+        x, y = (self._entry(value) for value in values)
+        if not isinstance(result, Array) or self._find(result) is not None:
+            return False
+        row = fused.beside(
+            x.carrier, y.carrier, numbers_of(x.shadow), numbers_of(y.shadow), result.carrier)
+        if row is not None:
+            shadow, squares = row
+            key = (*split_name(site.name), _operation(site))
+            error = self.account.added(key, squares, result.size, max(x.error, y.error))
+            self.attach(result, shadow, error)
+        return row is not None
 
     def _run(
         self, site: NodeSite, twin: NodeTwin, run: Run, values: Sequence[Any], *, is_move: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,13 +13,14 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_math_ops
 
+from fpsim.kernels.elementwise.distances import ADD, DIVIDE, MULTIPLY, SUBTRACT, sum_squares_of
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
 from ipu.frontends.tensorflow.kernels.table import NodeSite, several
 
-__all__ = ["NodeTwin", "numbers_of", "tensor_of", "twin_of"]
+__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "tensor_of", "twin_of"]
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating]
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
 _FLOAT64 = tf.float64.as_datatype_enum
 #: TensorFlow takes memory as it is that begins at a multiple of so many bytes, and copies other.
@@ -51,12 +52,55 @@ def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
     start = -room.__array_interface__["data"][0] % _ALIGNMENT
     numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
     fill(numbers)
-    return ops.EagerTensor(numbers, context.context().device_name, _FLOAT64)
+    handle = context.context()
+    handle.ensure_initialized()  # a program of graphs alone may not have used it yet
+    return ops.EagerTensor(numbers, handle.device_name, _FLOAT64)
 
 
 def numbers_of(tensor: Any) -> Numbers:
     """The numbers of a tensor, which must not be written to: they are its memory."""
     return np.asarray(memoryview(tensor))
+
+
+class ElementwiseTwin:
+    """A node that combines two arrays element by element, whose shadow needs no local result.
+
+    >>> twin, far = ElementwiseTwin("Mul"), np.array([1.0, 2.0])
+    >>> x = np.float32(far + 0.5)
+    >>> tensor, squares = twin.beside(x, x, far, far, x * x)
+    >>> numbers_of(tensor).tolist(), squares[0]
+    ([1.0, 4.0], 17.0)
+    """
+
+    #: By type of node.
+    OPERATIONS: ClassVar = {"AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE}
+
+    def __init__(self, kind: str) -> None:
+        self._operation = self.OPERATIONS[kind]
+
+    def beside(
+        self, x: Numbers, y: Numbers, far_x: Numbers, far_y: Numbers, result: Numbers
+    ) -> tuple[Any, list[float]] | None:
+        """The shadow of the result as a tensor, and the sums of squares (`Shadow.added`).
+
+        None where a sum is not finite.
+        """
+        flat = [_flat(z, result.shape) for z in (x, y, far_x, far_y, result)]
+        sums = np.empty(4)
+
+        def fill(far: Numbers) -> None:
+            sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
+
+        tensor = _owned(fill, result.shape)
+        squares: list[float] = sums.tolist()
+        return (tensor, squares) if math.isfinite(sum(squares)) else None
+
+
+def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
+    """An operand in the shape of the result, flat; one number stays one."""
+    if x.size != 1 and x.shape != shape:
+        x = np.broadcast_to(x, shape)
+    return np.ascontiguousarray(x).reshape(-1)
 
 
 #: The outputs of a node, and what its variables hold afterwards, of its operands: tensors of

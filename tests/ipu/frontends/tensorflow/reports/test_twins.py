@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from ipu.run.shadow import Shadow
 from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.program import program_of  # isort: skip
 from ipu.frontends.tensorflow.reports.twins import (  # isort: skip
-    numbers_of, tensor_of, twin_of,
+    ElementwiseTwin, numbers_of, tensor_of, twin_of,
 )
 
 RNG = np.random.default_rng(5)
@@ -62,3 +63,30 @@ def test_tensors_have_memory_of_their_own(shape, dtype):
     np.testing.assert_array_equal(tensor.numpy(), before)
     np.testing.assert_array_equal(numbers_of(tensor), before)
     assert numbers_of(tensor).shape == shape
+
+
+KINDS = {"AddV2": tf.add, "Sub": tf.subtract, "Mul": tf.multiply, "RealDiv": tf.divide}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shape_x", "shape_y"), [
+    ((3, 4), (3, 4)), ((3, 4), ()), ((1,), (3, 4)), ((2, 3, 4), (3, 1)), ((4,), (3, 4)), ((), ())])
+def test_elementwise_nodes_in_one_pass_are_those_of_tensorflow(kind, shape_x, shape_y):
+    x, y = (np.asarray(RNG.normal(size=s), np.float32) for s in (shape_x, shape_y))
+    far_x, far_y = x + 1e-3, np.float64(y) * 1.5
+    function = KINDS[kind]
+    result = function(x, y).numpy()
+    tensor, squares = ElementwiseTwin(kind).beside(x, y, far_x, far_y, result)
+    far = function(tf.constant(far_x, tf.float64), tf.constant(far_y, tf.float64)).numpy()
+    local = function(tf.cast(x, tf.float64), tf.cast(y, tf.float64)).numpy()
+    assert tensor.numpy().tobytes() == far.tobytes()
+    assert tensor.shape == result.shape
+    account = Shadow(1)
+    by_results = account.compared(("", "", ""), result, local, far, 0.0)
+    assert Shadow(1).added(("", "", ""), squares, result.size, 0.0) == by_results
+
+
+def test_what_is_not_finite_is_left_to_the_other_way():
+    x = np.float32([1.0, np.inf])
+    wide = np.float64(x)
+    assert ElementwiseTwin("Sub").beside(x, x, wide, wide, x - np.float32(1.0)) is None
