@@ -2,8 +2,8 @@
 
 A rule that is marked runs as it is written when it first meets shapes, formats and options; what it
 asks of the device is noted (`fpsim.elementwise.recording`). Calls alike then run what was noted
-(`fpsim.products.row_program`): values, flags, cycles and random bits are those of the rule. Where
-operations are counted or may trap the rule runs, and wherever data need more than the kernels have.
+(`fpsim.products.row_program`): values, flags, counts, cycles and random bits are those of the rule.
+Where operations may trap the rule runs, and wherever data need more than the kernels have.
 
 Source    docs/semantics.md §2 (numbering), §6 (roundings of primitives).
 """
@@ -22,6 +22,7 @@ from fpsim.elementwise.recording import Recording
 from fpsim.products.row_program import RowProgram
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
+from fpsim.state.memory import memory_address
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
@@ -73,12 +74,12 @@ class _RuleSignature:
 def may_join(device: Device) -> bool:
     """Whether operations on a device may run in one call: nothing looks at each of them.
 
-    That is so where nothing is counted and nothing may trap, with random bits of Philox, on devices
-    of this kind, and while operations are not noted.
+    That is so where nothing may trap, with random bits of Philox, on devices of this kind, and
+    while operations are not noted. What counts is told behind the call.
     """
     control = device.control
     return (
-        device.in_one_call and device.counts is None and device.recording is None
+        device.in_one_call and device.recording is None
         and not (control.inv or control.div0 or control.oflo)
         and device.source.seed is not None and type(device) is Device
     )
@@ -98,8 +99,8 @@ class RowPrograms:
         device = self._device()
         assert device is not None
         arrays: list[Array] = []
-        key: list[Any] = [rule]
-        if device.clock.first or not _flatten((arguments, options), arrays, key):
+        key: list[Any] = [rule, device.counts is not None]
+        if device.clock.first or not _flatten((arguments, options), arrays, [], key):
             return rule(device, *arguments, **options)
         if device.control is not self._control:
             self._control = device.control
@@ -122,13 +123,13 @@ class RowPrograms:
         return rule(device, *arguments, **options)
 
 
-def _where(carrier: Carrier) -> tuple[int, Shape]:
-    """Of arrays of one shape in the same memory."""
-    return carrier.__array_interface__["data"][0], carrier.strides
+#: Where the memory of an array begins, and its strides: equal for arrays of one shape in the same
+#: memory.
+_Place = tuple[int, Shape]
 
 
-def _flatten(value: Any, arrays: list[Array], key: list[Any]) -> bool:
-    """Add the arrays in a structure, and all that a program depends on, to two lists.
+def _flatten(value: Any, arrays: list[Array], places: list[_Place], key: list[Any]) -> bool:
+    """Add the arrays in a structure, their places and all that a program depends on to three lists.
 
     False where something is neither array, format nor plain number.
     """
@@ -136,25 +137,30 @@ def _flatten(value: Any, arrays: list[Array], key: list[Any]) -> bool:
         carrier = value.carrier
         if carrier.dtype != np.float32 or carrier.size == 0:
             return False
-        place = _where(carrier)
+        place = memory_address(carrier), carrier.strides
         key += [carrier.shape, id(value.context.core.settings.format)]
-        key.append(next((i for i, x in enumerate(arrays) if _where(x.carrier) == place), -1))
+        key.append(places.index(place) if place in places else -1)
         if carrier.shape == ():
             key.append(carrier.tobytes())
         arrays.append(value)
+        places.append(place)
         return True
     if isinstance(value, (tuple, list)):
         key.append(len(value))
-        return all(_flatten(item, arrays, key) for item in value)
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         key += value
-        return all(_flatten(item, arrays, key) for item in value.values())
-    if isinstance(value, Format):
+        value = value.values()
+    elif isinstance(value, Format):
         key.append(id(value))
         return True
-    # The text tells -0.0 from 0.0, and True from 1.
-    key.append(repr(value))
-    return isinstance(value, _PLAIN)
+    else:
+        # The text tells -0.0 from 0.0, and True from 1.
+        key.append(repr(value))
+        return isinstance(value, _PLAIN)
+    is_plain = True
+    for item in value:  # no generator, which is a call for each item: every call of a rule asks
+        is_plain = _flatten(item, arrays, places, key) and is_plain
+    return is_plain
 
 
 def _recorded(
@@ -168,11 +174,12 @@ def _recorded(
     ]
     others = dict(zip(map(id, arrays), whole, strict=True))
     cycles, k = device.vector_cycles, device.clock.k
-    device.recording = recording = Recording()
+    device.recording = recording = Recording(device.counts)
     try:
         result = rule(device, *_exchanged(arguments, others), **_exchanged(options, others))
     finally:
         device.recording = None
+        recording.close()
     outputs: dict[int, Carrier] = {}
     results = _template(result, whole, outputs)
     program = None
@@ -207,7 +214,7 @@ def _template(value: Any, arrays: Sequence[Array], outputs: dict[int, Carrier]) 
         for place, array in enumerate(arrays):
             if array is value:
                 return _InputTemplate(place)
-        address = value.carrier.__array_interface__["data"][0]
+        address = memory_address(value.carrier)
         outputs.setdefault(address, value.carrier)
         place = list(outputs).index(address)
         return _ResultTemplate(place, value.shape, value.format)
@@ -228,6 +235,9 @@ def _run(device: Device, program: _RuleProgram, arrays: Sequence[Array]) -> tupl
     device.vector_cycles += program.cycles
     for settings, flags in outcome.flags.values():
         device.context(settings.format).core.raise_flags(flags)
+    if device.counts is not None:
+        for name, size, (zeros, subnormals, *raised) in outcome.counted:
+            device.counts.add_numbers(name, size, (zeros, subnormals), raised)
     return (_filled(device, program.results, outcome.results, arrays),)
 
 
