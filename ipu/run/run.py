@@ -33,6 +33,7 @@ from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
 from ipu.run.judging import Declaration
 from ipu.run.looks import LOOKS
+from ipu.run.noise import result_noise
 from ipu.run.options import RunOptions
 from ipu.run.pages.page import write_run
 from ipu.run.places import Place
@@ -186,6 +187,15 @@ class Run(ABC):
 
         self.watch(see)
         return file
+
+    def perturb(self, seed: int = 0) -> None:
+        """Move every result from now on by a unit in its last place, up or down at random.
+
+        Digests of such a run show how the program amplifies rounding: `fpsim diff --tolerance`.
+        """
+        noise = result_noise(seed)
+        self.options = replace(
+            self.options, restoring=replace(self.options.restoring, noise=noise))
 
     def user_line(self) -> str:
         """FILE:LINE of the user's program that runs now, where the front end knows it."""

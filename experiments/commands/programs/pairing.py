@@ -43,11 +43,15 @@ class PairOptions(NamedTuple):
 
 
 class DigestOptions(NamedTuple):
-    """Where the digests of a run go, the operation whose values are kept, whether with sketches."""
+    """Where the digests of a run go, the operation whose values are kept, whether with sketches.
+
+    is_perturbed    all results move by a unit in the last place.
+    """
 
     path: Path | None
     keep: int | None
     sketch: bool
+    is_perturbed: bool = False
 
     def of(self, process: str) -> DigestOptions:
         """Those of one of several processes: its name ends the file's."""
@@ -60,7 +64,8 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--compare and what belongs to it, what a run of a pair is told by, --digest and its own."""
     for option in (
         click.option("--perturb", is_flag=True,
-                     help="Parameters move by a unit in the last place before they are used."),
+                     help="Parameters and all results move by a unit in the last place, at random by "
+                     "--seed: what fpsim diff --tolerance needs."),
         click.option("--sketch", is_flag=True,
                      help="With --digest: what fpsim diff --tolerance needs of values."),
         click.option("--keep", type=click.IntRange(0), default=None, metavar="N",
@@ -90,11 +95,15 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def digesting(run: Run, digests: DigestOptions) -> Iterator[None]:
+def digesting(run: Run, digests: DigestOptions, seed: int) -> Iterator[None]:
     """Inside, the digests of a run are written to a file, if there is to be one.
+
+    seed    of what moves the results of a run that is perturbed.
 
     Raises    ValueError for a file that cannot be written.
     """
+    if digests.is_perturbed:
+        run.perturb(seed)
     if digests.path is None:
         if digests.keep is not None or digests.sketch:
             raise click.UsageError("--keep and --sketch belong to --digest FILE")

@@ -122,7 +122,8 @@ def command(
             nudged() if nudge else nullcontext()
         ), (perturbed() if perturb else nullcontext()):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        DigestOptions(digest, keep, sketch), shadow, count=count)
+                        DigestOptions(digest, keep, sketch, is_perturbed=perturb), shadow,
+                        count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -168,7 +169,7 @@ def _run(
         install_facade()
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(current_run(), digests):
+        with digesting(current_run(), digests, choices["seed"]):
             status = run_file(program, arguments)
             leave_all()
         current_run().check_patterns()

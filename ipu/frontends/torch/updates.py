@@ -77,6 +77,7 @@ class Stepping(Protocol):
     is_counting: bool
     shadowing: Shadowing | None
     capture: StepRecording | None
+    is_by_operation: bool
 
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
@@ -168,6 +169,8 @@ class StepRows:
     def takes(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> bool:
         """Whether the row computes the step of a group; else torch's operations do."""
         if not self._program.layers.in_update or torch.is_grad_enabled():
+            return False
+        if self._program.is_by_operation:
             return False
         if torch._C._len_torch_dispatch_stack() != 1:
             return False

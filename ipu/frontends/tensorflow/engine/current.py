@@ -71,6 +71,11 @@ class TensorFlowRun(Run):
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
 
+    def perturb(self, seed: int = 0) -> None:
+        """Move every result from now on by a unit in its last place, up or down at random."""
+        super().perturb(seed)
+        self._machine.choices = self.options
+
     # Machines -------------------------------------------------------------------------------
 
     @property
