@@ -31,6 +31,7 @@ from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy, PolicyLike
+from ipu.run.noise import ResultNoise
 
 __all__ = ["BACKWARD", "FORWARD", "LAYER", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
            "Alter", "PrecisionSite", "Restoring", "nudged", "sites_of"]
@@ -78,7 +79,7 @@ class Restoring:
     moved: frozenset[PrecisionSite] = frozenset()
     steps: tuple[int, int] | None = None
     dose: Format | None = None
-    noise: Alter | None = None
+    noise: ResultNoise | None = None
 
     @property
     def is_empty(self) -> bool:

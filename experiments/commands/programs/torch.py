@@ -86,7 +86,7 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, native: bool,
+    keep: int | None, sketch: bool, perturb: str | None, shadow: int | None, native: bool,
     replicas: int, is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
@@ -134,8 +134,8 @@ def command(
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()
-    ), (perturbed() if perturb else nullcontext()):
-        digests = DigestOptions(digest, keep, sketch, is_perturbed=perturb)
+    ), (perturbed(perturb, seed) if perturb else nullcontext()):
+        digests = DigestOptions(digest, keep, sketch, perturbed=perturb)
         if native:
             return _run_native(started, arguments, seed, digests)
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
