@@ -76,6 +76,21 @@ class Sketch:
         return float(np.sqrt(np.sum(np.square(self.sums - other.sums))))
 
 
+    @usual_arithmetic
+    def sums_apart(self, other: Sketch, distance: float) -> int:
+        """Sums that differ by more than a difference of this norm would, spread over all of them.
+
+        Few of them do so where few elements differ.
+
+        >>> x = np.arange(1000.0)
+        >>> y = np.where(x == 7, 0, x)
+        >>> Sketch.of(x).sums_apart(Sketch.of(y), 1.0), Sketch.of(x).sums_apart(Sketch.of(-x), 1.0)
+        (1, 32)
+        """
+        each = distance / math.sqrt(_SUMS)
+        return int(np.count_nonzero(abs(self.sums - other.sums) > 3 * each))
+
+
 @lru_cache(maxsize=64)
 def _places(size: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """The sum of each element, and its sign."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fpsim import Context
 from fpsim.records.formats import BINARY16, BINARY32, find_number_format
 from ipu.experiments.cli import main
 from ipu.learn import SGD, Trainer, dense
@@ -13,6 +14,7 @@ from ipu.ops import tanh
 from ipu.run.digests import DigestFile
 from ipu.run.native import machine
 from ipu.run.noise import ResultNoise
+from ipu.run.places import Place
 from ipu.run.sketches import Sketch
 from ipu.run.tolerance import compare_within
 from tests.tiers import pick
@@ -121,6 +123,39 @@ def test_a_larger_tolerance_of_several_runs(files, tmp_path):
         for runs in ([tmp_path / "other"], [tmp_path / "other", files / "binary16"]))
     assert one.error / one.tolerance >= both.error / both.tolerance
     assert both.error <= both.tolerance / 8
+
+
+def test_a_choice_that_falls_differently_is_told(tmp_path, capsys):
+    """One sign of 400 turns over by less than a unit; what follows inherits it, and no more."""
+    x = np.random.default_rng(0).standard_normal(400).astype(np.float32)
+    x[3] = 1e-9
+
+    def run(name, moved, wrong=1.0, kind="relu"):
+        place, ctx = Place(0, 0, 0, "net", "backward"), Context("binary32")
+        gate = (x + np.float32(moved)) > 0
+        with DigestFile(tmp_path / name, sketch=True, noise="binary32" * (name == "noise")) as file:
+            for operation, values in (
+                ("add", x + np.float32(moved)), (f"aten.{kind}_backward", np.where(gate, x + 2, 0)),
+                ("aten.mul", 3 * np.where(gate, x + 2, 0) * np.float32(wrong)),
+            ):
+                file.add(operation, place, ctx.array(values))
+        return tmp_path / name
+
+    reference, noise, other = run("one", 0), run("noise", 1e-9), run("other", -1e-8)
+    compliance = compare_within(reference, other, [noise])
+    assert compliance.is_within
+    assert compliance.first_choice.operation == 1
+    assert main(["diff", str(reference), str(other), "--tolerance", str(noise)]) == 0
+    assert "aten.relu_backward in net (backward), step 0, chose differently in a few elements" in (
+        capsys.readouterr().out)
+    worse = compare_within(reference, run("worse", -1e-8, wrong=3.0), [noise])
+    assert worse.line.operation == 2
+    assert not worse.is_within
+    plain = [run(name, moved, kind="mul") for name, moved in (
+        ("a", 0), ("noise", 1e-9), ("b", -1e-8))]
+    named = compare_within(plain[0], plain[2], plain[1:2])
+    assert not named.is_within
+    assert named.line.operation == 1
 
 
 def test_files_that_give_no_tolerance_are_refused(files, tmp_path, capsys):
