@@ -68,6 +68,13 @@ def conv2d_input_gradient(
     Shapes    gradient as the result of that convolution; result as x.
     Rounding  as `conv2d`, with the kernel turned by half a turn: positions ascend in the gradient's
               rows and columns. Positions that meet only the zeros of a stride are passes too.
+
+    >>> import numpy as np, fpsim as fp
+    >>> half = fp.Context(fp.BINARY16)
+    >>> gradient, w = half.array(np.ones((1, 2, 3, 1))), half.array(np.ones((3, 3, 1, 1)))
+    >>> dx = conv2d_input_gradient(gradient, w, "V100_F16_F32", (1, 2, 3, 1))
+    >>> dx.values[0, :, :, 0].tolist()
+    [[4.0, 6.0, 4.0], [4.0, 6.0, 4.0]]
     """
     call = UnitCall(
         "conv2d_input_gradient", ("gradient", "w"), gradient, w, unit, context, to, partials,
@@ -91,6 +98,12 @@ def conv2d_weight_gradient(
 
     Shapes    gradient as the result of that convolution; result as w.
     Rounding  as the unit's record says; half partials once per pass over K.
+
+    >>> import numpy as np, fpsim as fp
+    >>> ones = fp.Context(fp.BINARY16).array(np.ones((1, 2, 3, 1)))
+    >>> dw = conv2d_weight_gradient(ones, ones, "V100_F16_F32", (3, 3, 1, 1))
+    >>> dw.values[:, :, 0, 0].tolist()
+    [[2.0, 3.0, 2.0], [4.0, 6.0, 4.0], [2.0, 3.0, 2.0]]
     """
     call = UnitCall(
         "conv2d_weight_gradient", ("x", "gradient"), x, gradient, unit, context, to, partials,

@@ -56,6 +56,11 @@ def mean(
     """Sum as `sum` computes it, then one division by the number of elements.
 
     Flags     those of the additions and the division; INVALID for the mean of nothing.
+
+    >>> import fpsim as fp
+    >>> ones = fp.Context("binary16").array([1.0] * 4096)
+    >>> mean(ones).item(), mean(ones, order="pairwise").item()  # in order the sum stops at 2048
+    (0.5, 1.0)
     """
     return _reduce(x, axis, order, context, block, keepdims, out, divide=True)
 

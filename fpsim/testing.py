@@ -26,8 +26,8 @@ Strategies shrink to the simplest number that does what is asked:
 True
 >>> find(near_overflow("binary16"), lambda x: x > 65504) > 65504
 True
->>> find(near_tie("e4m3fn"), lambda x: x > 1)
-1.0625
+>>> find(near_tie("e4m3fn"), lambda x: True) * 2  # between 0 and the smallest subnormal
+0.001953125
 >>> find(shapes(min_dims=2), lambda shape: 0 not in shape)
 (1, 1)
 
@@ -68,11 +68,11 @@ __all__ = [
 def codes(fmt: Format | str) -> st.SearchStrategy[int]:
     """Codes of the format; zeros, ends, subnormals and specials are as likely as all others.
 
-    They shrink to numbers of few digits near 1.
+    They shrink to numbers of few digits near 1, and to 1 itself.
 
     >>> from hypothesis import find
-    >>> find(numbers("binary16"), lambda x: x > 100)
-    128.0
+    >>> hex(find(codes("binary16"), lambda code: True))
+    '0x3c00'
     """
     fmt = find_number_format(fmt)
     hidden, half, n = 1 << fmt.nmant, 1 << (fmt.bits - 1), fmt.n_codes
@@ -96,13 +96,28 @@ def _by_simplicity(fmt: Format) -> Callable[[int], int]:
 
 
 def numbers(fmt: Format | str) -> st.SearchStrategy[float]:
-    """Finite values of the format."""
+    """Finite values of the format.
+
+    >>> from hypothesis import given
+    >>> @given(numbers("e4m3fn"))
+    ... def test_doubling_is_exact_or_overflows(x):
+    ...     twice = Context("e4m3fn", overflow="saturate").array(x) * 2
+    ...     assert abs(float(twice)) == min(abs(2 * x), 448)
+    >>> test_doubling_is_exact_or_overflows()
+    """
     fmt = find_number_format(fmt)
     return codes(fmt).map(lambda c: _value(c, fmt)).filter(math.isfinite)
 
 
 def subnormal(fmt: Format | str) -> st.SearchStrategy[float]:
-    """Subnormal values of the format, both signs, zero left out."""
+    """Subnormal values of the format, both signs, zero left out.
+
+    >>> from hypothesis import given
+    >>> @given(subnormal("binary16"))
+    ... def test_a_machine_that_flushes_loses_them(x):
+    ...     assert float(Context("binary16", subnormals="flush_both").array(x) + 0.0) == 0 != x
+    >>> test_a_machine_that_flushes_loses_them()
+    """
     fmt = find_number_format(fmt)
     return st.builds(
         lambda m, sign: sign * m * fmt.smallest_subnormal,
@@ -112,7 +127,16 @@ def subnormal(fmt: Format | str) -> st.SearchStrategy[float]:
 
 
 def near_tie(fmt: Format | str) -> st.SearchStrategy[float]:
-    """Floats at the middle of two neighbours or next to it, down to the last digit of binary64."""
+    """Floats at the middle of two neighbours or next to it, down to the last digit of binary64.
+
+    >>> from hypothesis import given
+    >>> @given(near_tie("binary16"))
+    ... def test_an_error_is_at_most_half_an_ulp(real):
+    ...     half = Context("binary16", overflow="infinity")
+    ...     rounded = float(half.array(real))
+    ...     assert math.isinf(rounded) or abs(rounded - real) <= half.format.ulp(real) / 2
+    >>> test_an_error_is_at_most_half_an_ulp()
+    """
     fmt = find_number_format(fmt)
     tails = st.integers(2, 52 - fmt.precision).map(lambda k: math.ldexp(1.0, -k))
     nudges = st.one_of(st.just(0.0), tails, tails.map(lambda t: -t))
@@ -131,7 +155,14 @@ def near_tie(fmt: Format | str) -> st.SearchStrategy[float]:
 
 
 def near_overflow(fmt: Format | str) -> st.SearchStrategy[float]:
-    """Floats around the largest value and the point from which nearest rounding overflows."""
+    """Floats around the largest value and the point from which nearest rounding overflows.
+
+    >>> from hypothesis import given
+    >>> @given(near_overflow("e4m3fn"))
+    ... def test_what_saturates_stays_finite(real):
+    ...     assert abs(float(Context("e4m3fn", overflow="saturate").array(real))) <= 448
+    >>> test_what_saturates_stays_finite()
+    """
     fmt = find_number_format(fmt)
     unit = fmt.ulp(fmt.max)
     steps = st.integers(-8, 24).map(lambda k: fmt.max + k * unit / 8)
@@ -146,7 +177,15 @@ def near_overflow(fmt: Format | str) -> st.SearchStrategy[float]:
 def shapes(
     *, min_dims: int = 0, max_dims: int = 3, min_side: int = 0, max_side: int = 5
 ) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of arrays, those without elements and without axes included; they shrink to ()."""
+    """Shapes of arrays, those without elements and without axes included; they shrink to ().
+
+    >>> from hypothesis import given
+    >>> @given(arrays("binary16", shapes(min_dims=1)))
+    ... def test_turning_signs_twice_changes_no_code(values):
+    ...     x = Context("binary16").wrap(values)
+    ...     assert (-(-x)).codes().tolist() == x.codes().tolist()
+    >>> test_turning_signs_twice_changes_no_code()
+    """
     return numpy_strategies.array_shapes(
         min_dims=min_dims, max_dims=max_dims, min_side=min_side, max_side=max_side
     )
@@ -264,7 +303,12 @@ def _check(holds: bool, law: str, context: Context, *operands: float) -> None:
 
 
 def sterbenz(context: Context, x: float, y: float) -> None:
-    """y/2 <= x <= 2y makes x - y exact, in every mode, subnormals kept."""
+    """y/2 <= x <= 2y makes x - y exact, in every mode, subnormals kept.
+
+    >>> half = Context("binary16")
+    >>> sterbenz(half, 1.5, 1.25)
+    >>> sterbenz(half, 2.0**-24, 2.0**-23)  # subnormals
+    """
     if not (min(x, 2 * y) == x and y / 2 <= x) or y < 0:
         return
     difference = _difference(_gradual(context), x, y)
@@ -272,7 +316,10 @@ def sterbenz(context: Context, x: float, y: float) -> None:
 
 
 def two_sum(context: Context, x: float, y: float) -> None:
-    """Knuth's six operations give s + e = x + y exactly (nearest, no overflow, subnormals kept)."""
+    """Knuth's six operations give s + e = x + y exactly (nearest, no overflow, subnormals kept).
+
+    >>> two_sum(Context("binary16"), 1.0, 2048.0)  # 2048 and an error of 1
+    """
     nearest = _gradual(context, rounding=RNE)
     a, b = nearest.array(x), nearest.array(y)
     s = a + b
@@ -285,7 +332,10 @@ def two_sum(context: Context, x: float, y: float) -> None:
 
 
 def fast_two_sum(context: Context, x: float, y: float) -> None:
-    """Dekker's three operations do the same where the first operand is not the smaller one."""
+    """Dekker's three operations do the same where the first operand is not the smaller one.
+
+    >>> fast_two_sum(Context("binary16"), 2048.0, 1.0)  # the larger first
+    """
     large, small = (x, y) if abs(x) >= abs(y) else (y, x)
     nearest = _gradual(context, rounding=RNE)
     a, b = nearest.array(large), nearest.array(small)
@@ -298,7 +348,10 @@ def fast_two_sum(context: Context, x: float, y: float) -> None:
 
 
 def product_error(context: Context, x: float, y: float) -> None:
-    """x y - fl(x y) is a value of the format if e_x + e_y >= emin + p - 1 (nearest)."""
+    """x y - fl(x y) is a value of the format if e_x + e_y >= emin + p - 1 (nearest).
+
+    >>> product_error(Context("binary16"), 1 + 2**-10, 1 + 2**-10)  # an error of 2**-20
+    """
     fmt = context.format
     if x == 0 or y == 0:
         return
@@ -314,7 +367,11 @@ def product_error(context: Context, x: float, y: float) -> None:
 
 
 def monotone(context: Context, real: float, other: float) -> None:
-    """x <= y gives fl(x) <= fl(y) in every deterministic mode."""
+    """x <= y gives fl(x) <= fl(y) in every deterministic mode.
+
+    >>> for mode in ("RNE", "RTZ", "RTO"):
+    ...     monotone(Context("e4m3fn", rounding=mode), 1.0624, 1.0626)  # both sides of a tie
+    """
     low, high = _rounded(context, min(real, other)), _rounded(context, max(real, other))
     if context.rounding.stochastic or math.isnan(low) or math.isnan(high):
         return
@@ -322,7 +379,10 @@ def monotone(context: Context, real: float, other: float) -> None:
 
 
 def sign_symmetric(context: Context, real: float) -> None:
-    """fl(-x) = -fl(x), with upward and downward exchanged; but one zero has one sign."""
+    """fl(-x) = -fl(x), with upward and downward exchanged; but one zero has one sign.
+
+    >>> sign_symmetric(Context("binary16", rounding="RTP"), 0.1)  # -0.1 toward minus infinity
+    """
     mirrored = {RTP: RTN, RTN: RTP}.get(context.rounding, context.rounding)
     if context.rounding.stochastic:
         return
@@ -333,7 +393,10 @@ def sign_symmetric(context: Context, real: float) -> None:
 
 
 def idempotent(context: Context, real: float) -> None:
-    """A rounded value is a fixed point: rounding it again changes nothing and raises nothing."""
+    """A rounded value is a fixed point: rounding it again changes nothing and raises nothing.
+
+    >>> idempotent(Context("e2m1fn"), 2.4)  # 2, and 2 again without a flag
+    """
     once = _rounded(context, real)
     if not math.isfinite(once):
         return
@@ -343,7 +406,10 @@ def idempotent(context: Context, real: float) -> None:
 
 
 def power_of_two_scaling(context: Context, x: float, k: int) -> None:
-    """2**k x is exact while it is among the normals, subnormals kept."""
+    """2**k x is exact while it is among the normals, subnormals kept.
+
+    >>> power_of_two_scaling(Context("binary16"), 1.0009765625, -14)
+    """
     fmt = context.format
     scaled = math.ldexp(x, k)
     if x == 0 or not fmt.smallest_normal <= abs(scaled) <= fmt.max:
@@ -355,7 +421,10 @@ def power_of_two_scaling(context: Context, x: float, k: int) -> None:
 
 
 def directed_bounds(context: Context, real: float) -> None:
-    """rd(x) <= x <= ru(x), both x itself where x is a value, else neighbours."""
+    """rd(x) <= x <= ru(x), both x itself where x is a value, else neighbours.
+
+    >>> directed_bounds(Context("bfloat16"), 1 / 3)  # 0.33203125 and 0.333984375
+    """
     keep = _gradual(context)
     down, up = _rounded(keep, real, RTN), _rounded(keep, real, RTP)
     if math.isnan(down) or math.isnan(up) or abs(real) > context.format.max:
@@ -366,7 +435,11 @@ def directed_bounds(context: Context, real: float) -> None:
 
 
 def error_bound(context: Context, real: float) -> None:
-    """|fl(x) - x| is at most ulp(x)/2 to nearest and below ulp(x) in every mode, in range."""
+    """|fl(x) - x| is at most ulp(x)/2 to nearest and below ulp(x) in every mode, in range.
+
+    >>> error_bound(Context("e5m2"), 1.1)  # half an ulp
+    >>> error_bound(Context("e5m2", rounding="RAZ"), 1.1)  # an ulp
+    """
     fmt = context.format
     result = _rounded(_gradual(context), real)
     if abs(real) > fmt.max or not math.isfinite(result):
@@ -385,7 +458,10 @@ def _is_nearest(rounding: Rounding) -> bool:
 
 
 def exact_zero_sign(context: Context, x: float) -> None:
-    """x - x is +0, but -0 when rounding down; -0 + -0 is -0 (where there is a -0)."""
+    """x - x is +0, but -0 when rounding down; -0 + -0 is -0 (where there is a -0).
+
+    >>> exact_zero_sign(Context("binary16", rounding="RTN"), 1.5)  # -0
+    """
     if not math.isfinite(x):
         return
     signed = context.format.has_negative_zero
@@ -397,7 +473,11 @@ def exact_zero_sign(context: Context, x: float) -> None:
 
 
 def overflow_result(context: Context, real: float) -> None:
-    """Beyond the range: the policy's value or, where the mode points inward, the largest value."""
+    """Beyond the range: the policy's value or, where the mode points inward, the largest value.
+
+    >>> for overflow in ("saturate", "infinity", "nan"):
+    ...     overflow_result(Context("binary16", overflow=overflow), 70000.0)
+    """
     fmt = context.format
     if not math.isfinite(real) or abs(real) < fmt.max + fmt.ulp(fmt.max):
         return
@@ -424,7 +504,11 @@ def _drawn(context: Context, real: float, rounding: SR, r: int) -> float:
 
 
 def sr_between(context: Context, real: float, bits: int, r: int) -> None:
-    """Stochastic rounding gives rd(x) or ru(x), whatever the random digits."""
+    """Stochastic rounding gives rd(x) or ru(x), whatever the random digits.
+
+    >>> for r in (0, 128, 255):
+    ...     sr_between(Context("binary16"), 0.1, bits=8, r=r)
+    """
     if abs(real) > context.format.max:
         return
     result = _drawn(context, real, SR(bits), r)
@@ -432,14 +516,20 @@ def sr_between(context: Context, real: float, bits: int, r: int) -> None:
 
 
 def sr_keeps_exact(context: Context, x: float, bits: int, r: int) -> None:
-    """A value of the format never moves."""
+    """A value of the format never moves.
+
+    >>> sr_keeps_exact(Context("binary16"), 1.5, bits=8, r=255)
+    """
     for residual in ("truncate", "half", "even"):
         result = _drawn(context, x, SR(bits, residual), r)
         _check(_is_same(result, x), "exact values never move", context, x, r)
 
 
 def sr_zero_truncates(context: Context, real: float, bits: int) -> None:
-    """With all random digits zero SR is truncation."""
+    """With all random digits zero SR is truncation.
+
+    >>> sr_zero_truncates(Context("binary16"), -0.1, bits=8)
+    """
     if abs(real) > context.format.max:
         return
     down, up = _ends(real, context.format)

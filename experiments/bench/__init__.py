@@ -15,6 +15,8 @@ TOPICS = {
     "train": "training a network, beside what its matrix products would allow",
     "operations": "single operations with their gradients through PyTorch, beside torch's",
     "programs": "training steps of PyTorch programs, beside torch's",
+    "growth": "a training step by layers, width and batch, beside torch's",
+    "largest": "a training step of a decoder of GPT-2's smallest size, beside torch's",
     "updates": "a step of an optimiser over all parameters, beside torch's",
     "replicas": "a training step by the number of replicas",
     "digests": "a training step that writes a digest of every operation, beside itself without",

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
-__all__ = ["PROGRAMS", "SIZES", "cases"]
+__all__ = [
+    "PROGRAMS", "SIZES", "Decoder", "TimedProgram", "cases", "on_the_machine", "steps_in_torch",
+]
 
 #: n is that of an operation: a step.
 SIZES = Size(n=1, repeats=5), Size(n=1, repeats=1)
@@ -30,7 +32,7 @@ _BEFORE_REPLAY = 4
 #: What decoders run in as well: their products in blocks.
 _IN_BLOCKS = ("nvfp4", False, False), ("mxfp8", False, False)
 _FORMATS = {"fp16": "binary16", "fp32": "binary32"}
-_CLASSES, _SIDE, _VOCABULARY = 10, 28, 96
+_CLASSES, _SIDE = 10, 28
 
 
 class Decoder(NamedTuple):
@@ -40,6 +42,7 @@ class Decoder(NamedTuple):
     layers: int
     heads: int
     context: int
+    vocabulary: int = 96
 
 
 class TimedProgram(NamedTuple):
@@ -71,7 +74,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     for name in _QUICK if quick else PROGRAMS:
         program = PROGRAMS[name]._replace(steps=1) if quick else PROGRAMS[name]
         yield TimedCase(
-            f"step {name}", "binary16", partial(_replayed, program), _in_torch(program),
+            f"step {name}", "binary16", partial(_replayed, program), steps_in_torch(program),
             program.steps, size.repeats, "SR", flags=True, data="replayed",
             peer=f"torch {version('torch')}",
         )
@@ -79,15 +82,16 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         for policy, sr, count in (*_WAYS, *(_IN_BLOCKS if is_decoder else ())):
             yield TimedCase(
                 f"step {name}", _FORMATS.get(policy, policy),
-                partial(_on_the_machine, program, policy, sr, count), _in_torch(program),
+                partial(on_the_machine, program, policy, sr, count), steps_in_torch(program),
                 program.steps, size.repeats, "SR" if sr else "RNE", flags=True,
                 data="counted" if count else "torch", peer=f"torch {version('torch')}",
             )
 
 
-def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -> Call:
+def on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -> Call:
+    """The program's steps in a session, which is opened and closed each time."""
     front: Any = importlib.import_module("fpsim.torch")
-    session, call = front.machine(policy, sr=sr, count=count), _in_torch(program)
+    session, call = front.machine(policy, sr=sr, count=count), steps_in_torch(program)
 
     def steps() -> None:
         with warnings.catch_warnings(), session:
@@ -115,7 +119,7 @@ def _replayed(program: TimedProgram) -> Call:
     return steps
 
 
-def _in_torch(program: TimedProgram) -> Call:
+def steps_in_torch(program: TimedProgram) -> Call:
     """The program's steps, with parameters and data by one seed."""
     step = _step_of(program)
 
@@ -173,7 +177,7 @@ def _convolutions(nn: Any) -> Any:
 def _decoding(torch: Any, sizes: Decoder, batch: int) -> Call:
     """Characters, by AdamW with an eps that binary16 holds."""
     model = _decoder(torch, sizes)
-    text = torch.randint(_VOCABULARY, (batch, sizes.context + 1))
+    text = torch.randint(sizes.vocabulary, (batch, sizes.context + 1))
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-4)
 
     def step() -> None:
@@ -211,10 +215,11 @@ def _decoder(torch: Any, sizes: Decoder) -> Any:
     class CharacterDecoder(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.characters = nn.Embedding(_VOCABULARY, width)
+            self.characters = nn.Embedding(sizes.vocabulary, width)
             self.places = nn.Parameter(torch.randn(sizes.context, width) * 0.02)
             self.blocks = nn.Sequential(*[DecoderBlock() for _ in range(sizes.layers)])
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, _VOCABULARY, bias=False)
+            self.norm = nn.LayerNorm(width)
+            self.head = nn.Linear(width, sizes.vocabulary, bias=False)
 
         def forward(self, text: Any) -> Any:
             return self.head(self.norm(self.blocks(self.characters(text) + self.places)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,8 +126,10 @@ def _word(layer: str) -> str:
 
 
 def _advice(items: Any) -> Iterator[Row]:
-    for item in items:
-        yield {"part": "advice", "what": item.what, "evidence": item.evidence,
+    program = Path(__file__)
+    for item in items:  # lines of this file, wherever it lies
+        evidence = item.evidence.replace(str(program), program.name)
+        yield {"part": "advice", "what": item.what, "evidence": evidence,
                "tried": ", ".join(map(str, item.ways))}
 
 

@@ -31,6 +31,10 @@ class BlockProfile:
     sqnr       10 log10(|x|^2 / |q - x|^2), in dB.
     gain       <q, x> / <x, x>: below 1 values shrink.
     flushed    elements that became zero, zeros under a zero scale included; clipped likewise.
+
+    >>> p = block_profile([6.0, 0.2, 3.3, 0.0] * 8, "nvfp4")
+    >>> isinstance(p, BlockProfile), p.blocks, round(p.sqnr, 1), p.flushed
+    (True, 2, 25.6, 0.25)
     """
 
     block: Block

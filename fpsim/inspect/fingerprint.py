@@ -34,7 +34,12 @@ Terms = dict[int, tuple[int, int]]
 
 
 class Probe:
-    """A unit as a black box: row times column plus c."""
+    """A unit as a black box: row times column plus c.
+
+    >>> probe = Probe("V100_F16_F32")
+    >>> [probe.sum({0: (1, 0), 1: (1, e)}) - 1 for e in (-23, -24)]
+    [1.1920928955078125e-07, 0.0]
+    """
 
     def __init__(self, unit: str | MatrixUnit) -> None:
         self.unit = find_unit(unit)
@@ -88,6 +93,10 @@ class Fingerprint:
     exact        products are exact.
     subnormals   subnormal inputs count.
     monotone     a larger accumulator never gives a smaller result, as far as the probe sees.
+
+    >>> answers = fingerprint("V100_F16_F32")
+    >>> isinstance(answers, Fingerprint), answers.terms, answers.window, answers.rounding
+    (True, 4, 23, 'RTZ')
     """
 
     terms: int

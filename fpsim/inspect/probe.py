@@ -27,7 +27,15 @@ Real = int | float | str | Fraction
 
 @dataclass(frozen=True)
 class Fields:
-    """A code taken apart: |value| = significand * 2**(exponent - precision + 1) for a number."""
+    """A code taken apart: |value| = significand * 2**(exponent - precision + 1) for a number.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> third = fields(0x3555, BINARY16)
+    >>> isinstance(third, Fields), third.pattern, third.significand, third.exponent
+    (True, '0 01101 0101010101', 1365, -2)
+    >>> third.value == third.significand * 2.0 ** (third.exponent - BINARY16.precision + 1)
+    True
+    """
 
     code: int
     format: Format

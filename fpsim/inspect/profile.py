@@ -39,6 +39,11 @@ class Profile:
     nearest 0 (of k and -k, k > 0). `scaled_underflows`, `scaled_overflows` and `scaled_subnormals`
     are what is left of them there. NaNs and infinities stay what they are under every scale; they
     are counted and enter no other number but n.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> p = profile(np.float32([1e-9, 3e-6, 0.1, 1e6]), BINARY16)
+    >>> isinstance(p, Profile), p.underflows, p.subnormals, p.overflows, p.exponents.tolist()
+    (True, 1, 1, 1, [-30, -19, -4, 19])
     """
 
     format: Format

@@ -40,6 +40,14 @@ class LU:
     p        row i of L U is row p[i] of the matrix.
 
     `L, U, p = lu(a)` unpacks it.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context("binary16")
+    >>> factors = lu(half.array([[1.0, 3.0], [2.0, 4.0]]))
+    >>> isinstance(factors, LU), factors.packed.tolist(), factors.p.tolist()
+    (True, [[2.0, 4.0], [0.5, 1.0]], [1, 0])
+    >>> factors.singular, lu(half.array([[1.0, 2.0], [2.0, 4.0]])).singular
+    (None, 1)
     """
 
     packed: Array

@@ -33,6 +33,15 @@ class Solution:
     iterations  products with the matrix.
     residuals   norms of the (preconditioned) residual over that of the right side, by GMRES's own
                 recurrence; the first one is 1.
+
+    >>> import fpsim as fp
+    >>> single = fp.Context("binary32")
+    >>> a, b = single.array([[4.0, 1.0], [1.0, 3.0]]), single.array([1.0, 2.0])
+    >>> one_step = gmres(a, b, max_iterations=1)
+    >>> isinstance(one_step, Solution), one_step.converged, one_step.iterations
+    (True, False, 1)
+    >>> [f"{residual:.2f}" for residual in one_step.residuals]
+    ['1.00', '0.24']
     """
 
     x: Array

@@ -61,6 +61,11 @@ class BlockFlags(enum.IntFlag):
     SCALE_UNDERFLOW   the scale of a block with numbers is zero, or was raised to the least.
     SCALE_OVERFLOW    the scale was lowered to the largest.
     NAN               the scale is NaN, or there is a NaN among the numbers.
+
+    >>> import fpsim as fp
+    >>> x = [[1e-3] * 31 + [7.0], [1.0] * 32]
+    >>> [BlockFlags(row[0]) for row in fp.quantize(x, "mxfp4", flags=True).block_flags.tolist()]
+    [<BlockFlags.CLIPPED|FLUSHED: 3>, <BlockFlags.NONE: 0>]
     """
 
     NONE = 0

@@ -55,6 +55,14 @@ class FloatingPointTrap(FloatingPointError):  # noqa: N818  (named as decimal na
     Attributes    operation, flags (raised by the operation), index (C order, of the first guilty
                   element), operands (its values; of a matrix product its
                   row and column), dump (the status register as text).
+
+    >>> import fpsim as fp
+    >>> half = fp.Context("binary16", traps=fp.Flags.OVERFLOW)
+    >>> try:
+    ...     half.array([1.0, 60000.0]) * 2
+    ... except fp.FloatingPointTrap as trap:
+    ...     print(trap.operation, trap.flags.names, trap.index, trap.operands)
+    multiply ['OVERFLOW', 'INEXACT'] (1,) (60000.0, 2.0)
     """
 
     __module__ = "fpsim"  # the name under which users catch it, in tracebacks too

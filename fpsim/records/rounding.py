@@ -44,7 +44,14 @@ RESIDUALS = ("truncate", "half", "even")
 
 
 class Up(IntEnum):
-    """For which tails w the magnitude goes up; w = 0 never moves. Kernels take these numbers."""
+    """For which tails w the magnitude goes up; w = 0 never moves. Kernels take these numbers.
+
+    >>> import fpsim as fp
+    >>> ties_up = {"steps": (Up.FROM_HALF,) * 2, "negative_steps": (Up.ABOVE_HALF,) * 2}
+    >>> mode = fp.Rounding("RNU", **ties_up)
+    >>> fp.round_to([2049.0, -2049.0], "binary16", rounding=mode).tolist()
+    [2050.0, -2048.0]
+    """
 
     NEVER = 0
     ABOVE_HALF = 1  # w > 1/2

@@ -14,7 +14,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +53,18 @@ class MatrixUnit:
     product_rounded products are rounded as the sums are before they are added: with a window to the
                     format of the partials, without one to the accumulator's.
     evidence        for each constant, how it is known and from where.
+
+    >>> import fpsim as fp
+    >>> from fpsim.linalg import matmul
+    >>> half = fp.Context("binary16")
+    >>> x, ones = half.array([[2.0**12] + [2.0**-12] * 7]), half.array([[1.0]] * 8)
+    >>> for window in (23, None):
+    ...     unit = MatrixUnit("MINE", "eight products", (half.format,), BINARY32, 8, window)
+    ...     print(window, matmul(x, ones, unit, to="binary32").item() - 2**12)
+    23 0.0
+    None 0.001953125
+    >>> find_unit("V100_F16_F32").terms, find_unit("V100_F16_F32").window
+    (4, 23)
     """
 
     name: str
@@ -257,8 +270,18 @@ def register(units: Iterable[MatrixUnit]) -> None:
             raise ValueError(f"unit {unit.name} is registered already; choose another name")
 
 
+@cache
+def _import_registering() -> None:
+    """Import the modules that installed packages name as those that register units."""
+    for module in entry_points(group="fpsim.units"):
+        module.load()
+
+
 def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     """The unit of that name (case ignored); without a suffix its default preset.
+
+    Where no imported module has registered it, those are imported that installed packages name in
+    the group `fpsim.units` of their entry points.
 
     >>> find_unit("v100_f16_f32").window
     23
@@ -276,6 +299,8 @@ def find_unit(unit: str | MatrixUnit) -> MatrixUnit:
     key = family.upper() + dot + preset.lower()
     key = key.removesuffix(".window")
     key = _EARLIER.get(key, key)
+    if key not in UNITS and key not in SCALED_UNITS:
+        _import_registering()
     if key in UNITS:
         return UNITS[key]
     if key in SCALED_UNITS:

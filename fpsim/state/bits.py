@@ -102,6 +102,11 @@ class Xoroshiro128aox:
     One stream serves all elements; `fpsim.state.streams` deals them to several. `state` is two
     64-bit words; a 32-bit seed gives the state that writing it to the seed register does. At most
     16 bits per rounding.
+
+    >>> import fpsim as fp
+    >>> half = fp.Context("binary16", rounding=fp.SR(13), bits=Xoroshiro128aox(seed=42))
+    >>> half.array([2048.5] * 4).values.tolist(), half.array([2048.5] * 4).values.tolist()
+    ([2050.0, 2048.0, 2050.0, 2050.0], [2050.0, 2050.0, 2050.0, 2048.0])
     """
 
     seed = None

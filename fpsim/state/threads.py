@@ -31,7 +31,14 @@ _threads = _from_environment()
 
 
 def get_threads() -> int:
-    """Threads that large operations use."""
+    """Threads that large operations use.
+
+    >>> before = get_threads()
+    >>> set_threads(2)
+    >>> get_threads()
+    2
+    >>> set_threads(before)
+    """
     return _threads
 
 

@@ -121,6 +121,15 @@ def dense(x: Tensor, units: int, op_name: str, *, initializer: Initialiser | Non
 
     Shapes    x (batch, n): result (batch, units).
     Rounding  the product as the matrix unit does, once into the format; the sum once.
+
+    >>> from ipu.learn.variables import Variables
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[1.0, 2.0, 4.0]], "binary16"), device)
+    >>> with Variables(device) as variables:
+    ...     dense(x, 2, "last", initializer=ones).array.values.tolist()
+    [[7.0, 7.0]]
+    >>> variables
+    Variables(last/weights: binary16 (3, 2), last/biases: binary16 (2,))
     """
     checked_count("units", units, 1)
     if len(checked_tensor(x, "dense").shape) != 2:
@@ -143,6 +152,13 @@ def conv(
 
     Shapes    x (batch, height, width, channels): result (batch, …, filters).
     Rounding  the product as the unit of the rule does, once into the format; the sum once.
+
+    >>> from ipu.learn.variables import Variables
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[[[1.0]] * 3] * 2], "binary16"), device)
+    >>> with Variables(device):
+    ...     conv(x, 1, 3, "conv", initializer=ones).array.values[0, :, :, 0].tolist()
+    [[4.0, 6.0, 4.0], [4.0, 6.0, 4.0]]
     """
     _check_images("conv", x)
     checked_count("filters", filters, 1)
@@ -166,14 +182,26 @@ def conv(
 def max_pool(
     x: Tensor, size: int | Pair, *, stride: Stride | None = None, padding: Padding = "VALID"
 ) -> Tensor:
-    """The largest of every window; stride: by default, windows side by side."""
+    """The largest of every window; stride: by default, windows side by side.
+
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[[[1.0], [2.0]], [[3.0], [5.0]]]], "binary16"), device)
+    >>> max_pool(x, 2).array.values.ravel().tolist()
+    [5.0]
+    """
     return ops.max_pool(x, size=size, stride=stride, padding=padding)
 
 
 def average_pool(
     x: Tensor, size: int | Pair, *, stride: Stride | None = None, padding: Padding = "VALID"
 ) -> Tensor:
-    """The average of every window; stride: by default, windows side by side."""
+    """The average of every window; stride: by default, windows side by side.
+
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[[[1.0], [2.0]], [[3.0], [5.0]]]], "binary16"), device)
+    >>> average_pool(x, 2).array.values.ravel().tolist()
+    [2.75]
+    """
     return ops.average_pool(x, size=size, stride=stride, padding=padding)
 
 
@@ -181,6 +209,11 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     """In training, elements are dropped with this probability and the rest grows by 1/(1 - rate).
 
     Raises    ValueError for a rate outside 0 to 1, also where nothing is dropped.
+
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[1.0] * 4], "binary16"), device)
+    >>> dropout(x, 0.5).array.values.tolist()  # outside of training everything stays
+    [[1.0, 1.0, 1.0, 1.0]]
     """
     checked_tensor(x, "dropout")
     if not 0 <= checked_number("rate", rate) < 1:
@@ -191,7 +224,12 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
 
 def flatten(x: Tensor) -> Tensor:
-    """Everything but the batch in one axis."""
+    """Everything but the batch in one axis.
+
+    >>> device = Device()
+    >>> flatten(Tensor(device.zeros((8, 28, 28, 3), "binary16"), device)).shape
+    (8, 2352)
+    """
     checked_tensor(x, "flatten")
     return ops.reshape(x, shape=(x.shape[0], math.prod(x.shape[1:])))
 
@@ -213,6 +251,13 @@ def batch_norm(
     Shapes    x (…, channels), as the result.
     Rounding  as `ipu.ops.norms` says. Moving statistics are binary32 variables, which take
               moving + (of the batch - moving) · fl(1 - momentum), each step rounded.
+
+    >>> from ipu.learn.variables import Variables
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[1.0], [3.0]], "binary16"), device)
+    >>> with Variables(device) as variables:
+    ...     batch_norm(x, "norm").array.values.tolist()  # moving statistics, which begin at 0 and 1
+    [[0.99951171875], [2.998046875]]
     """
 
     def body(x: Tensor) -> Tensor:
@@ -235,7 +280,15 @@ def group_norm(
     x: Tensor, groups: int, op_name: str, *, epsilon: float = 1e-3, strided: bool = True,
     use_stable_statistics: bool = False,
 ) -> Tensor:
-    """Normalised in each image over groups of channels: every `groups`-th, or neighbours."""
+    """Normalised in each image over groups of channels: every `groups`-th, or neighbours.
+
+    >>> from ipu.learn.variables import Variables
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[[[1.0, 2.0, 30.0, 40.0]]]], "binary16"), device)
+    >>> with Variables(device):
+    ...     group_norm(x, 2, "norm", strided=False, epsilon=0.0).array.values.ravel().tolist()
+    [-1.0, 1.0, -1.0, 1.0]
+    """
     checked_count("groups", groups, 1)
 
     def body(x: Tensor) -> Tensor:
@@ -250,7 +303,15 @@ def group_norm(
 def layer_norm(
     x: Tensor, op_name: str, *, epsilon: float = 1e-3, use_stable_statistics: bool = False
 ) -> Tensor:
-    """Normalised in each image over all of it."""
+    """Normalised in each image over all of it.
+
+    >>> from ipu.learn.variables import Variables
+    >>> device = Device()
+    >>> x = Tensor(device.from_host([[1.0, 2.0, 30.0, 40.0]], "binary16"), device)
+    >>> with Variables(device):
+    ...     print(layer_norm(x, "norm").array.values.round(2))
+    [[-1.01 -0.95  0.69  1.27]]
+    """
 
     def body(x: Tensor) -> Tensor:
         scaling = _gamma_and_beta(x)

@@ -220,6 +220,11 @@ def traps(control: FpCtl, fmt: Format | str) -> Flags:
     """Flags that stop an operation in fmt.
 
     With NANOO an overflow is an invalid operation too, so INV alone catches it.
+
+    >>> from fpsim.records.formats import BINARY16, BINARY32
+    >>> control = FpCtl(inv=True, nanoo=True)
+    >>> traps(control, BINARY16).names, traps(control, BINARY32).names
+    (['INVALID', 'OVERFLOW'], ['INVALID'])
     """
     fmt, armed = find_number_format(fmt, "fmt"), Flags.NONE
     if control.inv:

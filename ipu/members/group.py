@@ -54,6 +54,18 @@ class Processes(Group):
     check_every   steps after which the digests of variables and slots are compared.
     interrupted   asked in every step; where it is true on any process, `stopping` is true on all
                   after that step.
+
+    >>> from ipu.members.local_transport import run_local
+    >>> def work(transport):
+    ...     processes = Processes(transport, replicas=4)
+    ...     return transport.rank, processes.replicas // transport.size
+    >>> run_local(2, work)
+    [(0, 2), (1, 2)]
+    >>> try:
+    ...     run_local(2, lambda transport: Processes(transport, replicas=3))
+    ... except ValueError as error:
+    ...     print(error)
+    replicas=3 is no multiple of the 2 processes; use 2
     """
 
     def __init__(

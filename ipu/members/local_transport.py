@@ -26,7 +26,16 @@ class _Room:
 
 
 class LocalTransport:
-    """A worker among the threads of one process; `local_transports` makes all of them."""
+    """A worker among the threads of one process; `local_transports` makes all of them.
+
+    >>> def work(transport):
+    ...     transport.send(1 - transport.rank, bytes([transport.rank]))
+    ...     return transport.receive(1 - transport.rank)
+    >>> run_local(2, work)
+    [b'\\x01', b'\\x00']
+    >>> isinstance(local_transports(2)[0], LocalTransport)
+    True
+    """
 
     def __init__(self, room: _Room, rank: int) -> None:
         self.rank = rank

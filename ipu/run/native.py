@@ -64,6 +64,15 @@ class NativeRun(Run):
 
     The `step` of `advise` takes the run of the trial: `step(run)` makes `Trainer(…, run=run)`,
     trains, and returns the losses or None. Initial values and random bits follow `run.seed`.
+
+    >>> from ipu.learn import SGD, Trainer, dense
+    >>> run = machine("fp16", sr=True, seed=3)
+    >>> isinstance(run, NativeRun), str(run.way)
+    (True, 'fp16+sr')
+    >>> trainer = Trainer(lambda x: dense(x, 2, "only"), SGD(0.5), run=run)
+    >>> loss = trainer.step(np.eye(2), np.array([0, 1]))
+    >>> run.report()["steps"], run.status
+    (1, FpSts(inv=False, div0=False, oflo=False))
     """
 
     def __init__(self, options: RunOptions) -> None:

@@ -59,6 +59,19 @@ class OperationEvent(NamedTuple):
     place        where its random bits belong: step, micro-batch, replica.
     array        the values, which nobody may change.
     operands     what it was computed of, as far as the front end tells.
+
+    >>> from ipu.learn import SGD, Trainer, dense
+    >>> from ipu.run import machine
+    >>> run, events = machine("fp16"), []
+    >>> run.watch(events.append)
+    >>> loss = Trainer(lambda x: dense(x, 2, "only"), SGD(0.5), run=run).step([[1.0, 2.0]], [0])
+    >>> isinstance(events[0], OperationEvent), len(events)
+    (True, 9)
+    >>> for event in events[:3]:
+    ...     print(event.operation, event.layer, event.direction, event.array.format)
+    matmul only forward binary16
+    bias only forward binary16
+    softmax_cross_entropy loss forward binary32
     """
 
     operation: str
@@ -77,6 +90,16 @@ class Run(ABC):
     policy      formats by layer; `way`: with rounding and changes.
     account     operations by kind, constants, parameters.
     recorder    exponents, updates, losses; those of values only where the run counts.
+
+    >>> from ipu.learn import SGD, Trainer, dense
+    >>> from ipu.run import machine
+    >>> run = machine("fp16", count=True)
+    >>> trainer = Trainer(lambda x: dense(x, 2, "only"), SGD(2.0**-12), run=run)
+    >>> loss = trainer.step([[1.0, 2.0**-18]], [0])
+    >>> isinstance(run, Run), run.report()["layers"]["only"]["backward"]["subnormals"]  # gradients
+    (True, 2)
+    >>> run.report()["swallowed"]["only"]["share"]  # of updates
+    0.5
     """
 
     def __init__(self, options: RunOptions) -> None:

@@ -34,6 +34,13 @@ def test_every_experiment_has_a_record_and_every_record_an_experiment():
     assert names == set(catalogue())
 
 
+def test_no_record_names_a_folder_of_a_machine():
+    folder = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|Users|work)/")
+    outputs = [path for path in RECORDS.parent.rglob("*") if path.is_file()]
+    named = {path.name for path in outputs if folder.search(path.read_text(encoding="utf-8"))}
+    assert named == set()
+
+
 def test_one_bit_that_changes_is_told_with_the_old_and_the_new(pages, tmp_path):
     data = "n,sum\n1,0.3\n2,0.5\n"
     (tmp_path / "one.csv").write_text(data)

@@ -44,6 +44,15 @@ class AutomaticLossScale(Scaling):
     Raises    ValueError at a step in which no binary16 gradient was seen, or a pattern matched no
               layer; RuntimeError where the
               scale cannot fall any further.
+
+    >>> from ipu.learn.nn import dense
+    >>> from ipu.learn.optim import SGD
+    >>> from ipu.learn.train import Trainer
+    >>> scale = AutomaticLossScale(2.0**12)
+    >>> trainer = Trainer(lambda x: dense(x, 2, "only"), SGD(0.5), policy="fp16", loss_scale=scale)
+    >>> losses = [trainer.step([[1.0, 0.0]], [0]) for _ in range(3)]
+    >>> trainer.loss_scale.value
+    32768.0
     """
 
     factor: float = 1.0

@@ -39,6 +39,15 @@ class Adam(TableOptimizer):
     The powers are kept in binary32 and cast to the rule's format.
 
     Rounding  each operation once, in the order written.
+
+    >>> from fpsim import BINARY32
+    >>> from ipu.learn.variables import Variable
+    >>> device = Device()
+    >>> w = Variable(device.from_host([1.0, 1.0], BINARY32), device, "layer/w")
+    >>> g = device.from_host([2.0, -0.001], BINARY32)
+    >>> slots = Adam(0.125).apply_gradients([(g, w)], {})
+    >>> w.array.values.round(3).tolist()  # the first step is one rate long for any gradient
+    [0.875, 1.125]
     """
 
     rate: float = 0.001
@@ -94,6 +103,15 @@ class AdamW(Adam):
     1 - beta is a constant.
 
     Rounding  each operation once, in the order written.
+
+    >>> from fpsim import BINARY32
+    >>> from ipu.learn.variables import Variable
+    >>> device = Device()
+    >>> w = Variable(device.from_host([1.0, -1.0], BINARY32), device, "layer/w")
+    >>> g = device.zeros(2, BINARY32)
+    >>> slots = AdamW(0.125, weight_decay=0.5).apply_gradients([(g, w)], {})
+    >>> w.array.values.tolist()  # no gradient: the decay alone
+    [0.9375, -0.9375]
     """
 
     weight_decay: float = 0.01

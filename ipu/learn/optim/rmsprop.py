@@ -39,6 +39,15 @@ class RMSProp(TableOptimizer):
     epsilon_in_root    False: the divisor is sqrt(ms) + epsilon.
 
     Rounding  each operation once, in the order written; 1 - decay too.
+
+    >>> from fpsim import BINARY32
+    >>> from ipu.learn.variables import Variable
+    >>> device = Device()
+    >>> w = Variable(device.from_host([1.0, 1.0], BINARY32), device, "layer/w")
+    >>> g = device.from_host([2.0, -0.5], BINARY32)
+    >>> slots = RMSProp(0.125, decay=0.75).apply_gradients([(g, w)], {})
+    >>> w.array.values.round(3).tolist(), slots["layer/w"][0].values.tolist()
+    ([0.75, 1.25], [1.0, 0.0625])
     """
 
     rate: float

@@ -40,7 +40,7 @@ def test_records_have_the_promised_fields(topic, tmp_path, capsys):
         assert record["threads"] == 1
         if record["reference"] is not None:
             assert record["ratio"] == pytest.approx(record["ns_per_element"] / record["reference"])
-    if topic in ("operations", "programs", "updates"):  # through its front end, beside it
+    if topic in ("operations", "programs", "growth", "largest", "updates"):  # through torch
         assert bool(records) == (find_spec("torch") is not None)
         assert all(r["peer"].startswith("torch ") for r in records)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import fpsim as fp
 from fpsim.records.evidence import Evidence
 from fpsim.records.units import UNITS, MatrixUnit, find_unit, register, with_partials
+from tests.wheels import unpacked
 
 PLAIN = MatrixUnit("OURS_F16_F32", "a test", (fp.BINARY16,), fp.BINARY32, terms=4, window=24)
 
@@ -154,14 +156,20 @@ def test_tensor_cores_are_known_after_any_import(module):
     assert answer.stdout == "True\n"
 
 
-def test_a_unit_of_a_package_that_is_not_imported_is_told_so():
+def test_an_unknown_unit_is_told_so_with_what_would_make_it_known():
+    with pytest.raises(ValueError, match=r"unit='NOBODY_F16_F32' is not known\.") as told:
+        find_unit("NOBODY_F16_F32")
+    assert "units of another package are known once that package is imported." in str(told.value)
+
+
+def test_a_unit_of_an_installed_package_is_known_without_its_import(wheel, tmp_path):
     code = (
-        "from fpsim.records.units import find_unit\n"
-        "try: find_unit('AMP_F16_F32')\n"
-        "except ValueError as error: print(error)"
+        "import sys; from fpsim.records.units import find_unit\n"
+        "print('ipu' in sys.modules, find_unit('AMP_F16_F32'), 'ipu' in sys.modules)"
     )
+    site = unpacked([wheel], tmp_path)
     answer = subprocess.run(
-        [sys.executable, "-c", code], text=True, capture_output=True, check=True
+        [sys.executable, "-c", code], text=True, capture_output=True, check=True,
+        cwd=site, env=os.environ | {"PYTHONPATH": str(site)},
     )
-    assert "unit='AMP_F16_F32' is not known." in answer.stdout
-    assert "units of another package are known once that package is imported." in answer.stdout
+    assert answer.stdout == "False AMP_F16_F32 True\n"

@@ -1,0 +1,68 @@
+"""Every public name has an example that runs (golden): in its docstring, or where its page has it.
+
+Docstrings run as doctests of their modules; a constant has none, so its example stands on its page
+of the reference, and pages run here.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.site.test_built import PUBLIC
+
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+#: An entry of a constant and what its page says below it.
+ENTRY = re.compile(r"^\.\. autodata:: (\S+)\n((?:   .*\n|\n)*)", re.MULTILINE)
+
+
+def example(module: str, name: str, entries: dict[str, str]) -> str:
+    """The lines that show a public name: of its docstring, or of its entry on a page."""
+    value = getattr(import_module(module), name)
+    has_docstring = inspect.isclass(value) or inspect.isroutine(value)
+    text = (value.__doc__ or "") if has_docstring else entries.get(f"{module}.{name}", "")
+    return "\n".join(re.findall(r"^ *(?:>>>|\.\.\.) (.*)$", text, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def entries() -> dict[str, str]:
+    """What the pages say of each constant."""
+    text = "".join(page.read_text(encoding="utf-8") for page in sorted(PAGES.glob("*.md")))
+    return dict(ENTRY.findall(text))
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_has_an_example(module, entries):
+    """Of a class it may be one of what returns it; a function or constant stands in its own."""
+    inside = import_module(module)
+    without = [
+        name for name in vars(inside)["__all__"]
+        if not (shown := example(module, name, entries))
+        or not (inspect.isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
+    ]
+    assert without == []
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_examples_of_a_page_show_what_they_give(page):
+    text = re.sub(r"^```.*", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    part = doctest.DocTestParser().get_doctest(text, {}, page.stem, str(page), 0)
+    told: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(
+        part, out=told.append
+    )
+    assert result.failed == 0, "".join(told)
+
+
+def test_a_name_without_an_example_is_found():
+    entries = dict(ENTRY.findall(
+        ".. autodata:: fpsim.RNE\n   :no-value:\n\n   >>> fp.RNE\n   RNE\n\n"
+        ".. autodata:: fpsim.RTZ\n"
+    ))
+    assert "fp.RNE" in example("fpsim", "RNE", entries)
+    assert example("fpsim", "RTZ", entries) == ""
