@@ -34,8 +34,8 @@ def command(
 
     Runs whose bits differ from the start, as of policies, or the machine and torch itself
     (--native), are compared by a tolerance: write all files with --sketch, and those of the
-    tolerance with --perturb FORMAT. The status is then 0 within it, 1 where it is passed, 3 where nothing can be
-    told.
+    tolerance with --perturb FORMAT. The status is then 0 within it, 1 where it is passed, 3 where
+    nothing can be told.
     """
     from ipu.run.digests import first_difference
     from ipu.run.tolerance import compare_within

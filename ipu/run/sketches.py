@@ -87,8 +87,8 @@ class Sketch:
         >>> Sketch.of(x).sums_apart(Sketch.of(y), 1.0), Sketch.of(x).sums_apart(Sketch.of(-x), 1.0)
         (1, 32)
         """
-        each = distance / math.sqrt(_SUMS)
-        return int(np.count_nonzero(abs(self.sums - other.sums) > 3 * each))
+        usual = distance / math.sqrt(_SUMS)
+        return int(np.count_nonzero(abs(self.sums - other.sums) > 3 * usual))
 
 
 @lru_cache(maxsize=64)

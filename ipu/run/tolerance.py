@@ -9,8 +9,8 @@ what goes beyond is of another kind: range, accumulation, a constant, another co
 
 of the same operation in this step and the steps before it: in one run an error may be small by
 chance. Errors are relative norms, estimated from sketches (`ipu.run.sketches`). Operations are
-matched by step, layer, direction, name and shape. Results of one name that follow each other are
-matched by their norms, since a kernel tells its results in an order of its own. Where a tolerance
+matched by step, layer, direction, name and shape. Of results of one name that follow each other
+the nearest are matched, since a kernel tells its results in an order of its own. Where a tolerance
 is as large as the result, nothing can be told there. A choice (the sign of what a ReLU is given, a
 maximum) may fall differently in a few elements by a unit in the last place: it is told, and from
 there on the tolerance is not less than what it has moved.
@@ -18,10 +18,14 @@ there on the tolerance is not less than what it has moved.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from fpsim.records.formats import Format, find_format
 from ipu.run.digests import DigestLine, noise_of, read_digests
@@ -38,9 +42,15 @@ _CHOICES = (
 )
 #: Sums of a sketch that a choice in few elements moves, at most.
 _FEW = 4
-#: Step and micro-batch, layer, direction, name, shape; the number among equal ones, and the place
-#: by norm.
-_Key = tuple[str, str, str, str, str, int, int]
+#: Place, layer, direction, name, shapes; the number among equal ones.
+_Key = tuple[str, str, str, str, str, int]
+
+
+class _Result(NamedTuple):
+    """A line of a file, and its sketch."""
+
+    line: DigestLine
+    sketch: Sketch
 
 
 @dataclass(frozen=True)
@@ -117,35 +127,57 @@ def compare_within(
     unit = _noise_unit(perturbed)
     theirs = dict(_by_key(other))
     moved = [dict(_by_key(path)) for path in perturbed]
-    _check_unit(Path(other), theirs.values(), unit)
-    compliance, nearest, moved_by_choice = Compliance(), -1.0, 0.0
-    floors: dict[tuple[object, ...], float] = {}
-    for key, line in _by_key(reference):
+    _check_unit(Path(other), (x.line for results in theirs.values() for x in results), unit)
+    comparison = _Comparison(factor, unit)
+    for key, results in _by_key(reference):
         if key not in theirs or any(key not in run for run in moved):
-            compliance = replace(compliance, unmatched=compliance.unmatched + 1)
+            comparison.alone(len(results))
             continue
-        compliance = replace(compliance, matched=compliance.matched + 1)
-        here, there, *around = (
-            Sketch.read(x.sketch) for x in (line, theirs[key], *(run[key] for run in moved)))
+        runs = (_in_order_of(results, run[key]) for run in (theirs, *moved))
+        for (number, (line, here)), there, *around in zip(enumerate(results), *runs, strict=True):
+            if comparison.compare((*key, number), line, here, there, around):
+                return comparison.compliance
+    return comparison.compliance
+
+
+class _Comparison:
+    """What is known after so many operations."""
+
+    def __init__(self, factor: float, unit: float) -> None:
+        self.compliance = Compliance()
+        self._factor, self._unit = factor, unit
+        self._nearest, self._moved_by_choice = -1.0, 0.0
+        #: Errors of the perturbed runs, by operation in all steps.
+        self._floors: dict[tuple[object, ...], float] = {}
+
+    def alone(self, results: int) -> None:
+        """So many results have no partner."""
+        self.compliance = replace(
+            self.compliance, unmatched=self.compliance.unmatched + results)
+
+    def compare(
+        self, key: tuple[str, *tuple[object, ...]], line: DigestLine, here: Sketch,
+        there: Sketch, around: Sequence[Sketch],
+    ) -> bool:
+        """Whether the next operation is beyond its tolerance."""
+        told = self.compliance = replace(self.compliance, matched=self.compliance.matched + 1)
         scale = here.norm or 1.0
         error = here.distance(there) / scale
         in_all_steps = (key[0].partition("/")[2], *key[1:])
-        floors[in_all_steps] = max(
-            floors.get(in_all_steps, unit), *(here.distance(x) / scale for x in around))
-        tolerance = factor * max(floors[in_all_steps], moved_by_choice)
+        floor = self._floors[in_all_steps] = max(
+            self._floors.get(in_all_steps, self._unit),
+            *(here.distance(x) / scale for x in around))
+        tolerance = self._factor * max(floor, self._moved_by_choice)
         if tolerance >= 1:
-            compliance = replace(
-                compliance, untold=compliance.untold + 1,
-                first_untold=compliance.first_untold or line)
+            self.compliance = replace(
+                told, untold=told.untold + 1, first_untold=told.first_untold or line)
         elif error > tolerance and _has_chosen(line, here, there, tolerance * scale):
-            moved_by_choice = error
-            compliance = replace(compliance, first_choice=compliance.first_choice or line)
-        elif error / tolerance > nearest:
-            nearest = error / tolerance
-            compliance = replace(compliance, line=line, error=error, tolerance=tolerance)
-            if nearest > 1:
-                break
-    return compliance
+            self._moved_by_choice = error
+            self.compliance = replace(told, first_choice=told.first_choice or line)
+        elif error / tolerance > self._nearest:
+            self._nearest = error / tolerance
+            self.compliance = replace(told, line=line, error=error, tolerance=tolerance)
+        return self._nearest > 1
 
 
 def _has_chosen(line: DigestLine, here: Sketch, there: Sketch, distance: float) -> bool:
@@ -182,33 +214,35 @@ def _check_unit(path: Path, lines: Iterable[DigestLine], unit: float) -> None:
         )
 
 
-def _by_key(path: str | Path) -> Iterator[tuple[_Key, DigestLine]]:
-    """Lines by what they are, without the format."""
-    numbers: dict[tuple[str, ...], int] = {}
+def _by_key(path: str | Path) -> Iterator[tuple[_Key, list[_Result]]]:
+    """Results of one name and shape that follow each other, by what they are, without the format.
+
+    How many there are is part of the key: where one run tells more of them, none matches.
+    """
+    numbers: Counter[tuple[str, ...]] = Counter()
     lines = read_digests(Path(path))
     for what, group in groupby(lines, lambda x: (x.place, x.layer, x.direction, x.name)):
-        by_shape: dict[str, list[DigestLine]] = {}
+        by_shape: dict[str, list[_Result]] = {}
         for line in group:
             if not line.sketch:
                 raise ValueError(
                     f"{str(path)!r} has digests alone; write sketches too: --digest FILE --sketch"
                 )
-            by_shape.setdefault(line.shape, []).append(line)
-        yield from sorted(
-            _numbered(what, by_shape, numbers), key=lambda entry: entry[1].operation)
+            by_shape.setdefault(line.shape, []).append(_Result(line, Sketch.read(line.sketch)))
+        for shape, results in by_shape.items():
+            of_shape = (*what, f"{len(results)} {shape}")
+            numbers[of_shape] += 1
+            yield (*of_shape, numbers[of_shape]), results
 
 
-def _numbered(
-    what: tuple[str, str, str, str], by_shape: dict[str, list[DigestLine]],
-    numbers: dict[tuple[str, ...], int],
-) -> Iterator[tuple[_Key, DigestLine]]:
-    """Results of one name that follow each other, each shape in the order of norms."""
-    for shape, lines in by_shape.items():
-        # How many there are is part of the key: where one run tells more of them, none matches.
-        of_shape = (*what, f"{len(lines)} {shape}")
-        number = numbers[of_shape] = numbers.get(of_shape, 0) + 1
-        for place, line in enumerate(sorted(lines, key=lambda x: Sketch.read(x.sketch).norm)):
-            yield (*what, of_shape[-1], number, place), line
+def _in_order_of(here: Sequence[_Result], there: Sequence[_Result]) -> list[Sketch]:
+    """Sketches of another run, each the nearest to that of this one's result."""
+    left = [result.sketch for result in there]
+    nearest = []
+    for result in here:
+        place = int(np.argmin([result.sketch.distance(x) for x in left]))
+        nearest.append(left.pop(place))
+    return nearest
 
 
 def _unit(fmt: str) -> float:

@@ -88,6 +88,10 @@ class Session(Run):
 
     _open: Session | None = None
     has_formats_by_step = True
+    #: torch's own kernels compute, and the machine nothing.
+    is_native = False
+    #: Updates are torch's operations, one by one, as they are in a native run.
+    is_by_operation = False
 
     def __init__(
         self, device: Device, options: RunOptions, *, unit: MatrixUnit | str | None = None,
@@ -127,10 +131,6 @@ class Session(Run):
             options.changes.loss_scale, self.recorder, self.memory, self.layers, self.call,
             lambda: self.step, self._check_patterns,
         )
-        #: torch's own kernels compute, and the machine nothing.
-        self.is_native = False
-        #: Updates are torch's operations, one by one, as they are in a native run.
-        self.is_by_operation = False
         self.step_rows = StepRows(self)
         self.mode = MachineMode(self)
         #: What notes the step that runs, and what replays it; see `captured`.
