@@ -13,11 +13,12 @@ matched by step, layer, direction, name and shape. Of results of one name that f
 the nearest are matched, since a kernel tells its results in an order of its own. Where a tolerance
 is as large as the result, nothing can be told there. A choice (the sign of what a ReLU is given, a
 maximum) may fall differently in a few elements by a unit in the last place: it is told, and from
-there on the tolerance is not less than what it has moved.
+there on the tolerance is not less than what it has moved, in the perturbed runs too.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,8 +41,8 @@ _CHOICES = (
     "relu", "threshold", "max", "min", "clamp", "clip", "hardtanh", "hardswish", "hardsigmoid",
     "abs", "sign", "sgn", "median", "sort", "topk", "where", "floor", "ceil", "round", "select",
 )
-#: Sums of a sketch that a choice in few elements moves, at most.
-_FEW = 4
+#: Sums of a sketch that a choice in few elements moves, at most; of so many elements at least.
+_FEW, _MANY = 4, 64
 #: Place, layer, direction, name, shapes; the number among equal ones.
 _Key = tuple[str, str, str, str, str, int]
 
@@ -167,11 +168,16 @@ class _Comparison:
         floor = self._floors[in_all_steps] = max(
             self._floors.get(in_all_steps, self._unit),
             *(here.distance(x) / scale for x in around))
+        for moved in around:
+            if self._factor * self._unit < here.distance(moved) / scale and _has_chosen(
+                line, here, moved
+            ):
+                self._moved_by_choice = max(self._moved_by_choice, here.distance(moved) / scale)
         tolerance = self._factor * max(floor, self._moved_by_choice)
         if tolerance >= 1:
             self.compliance = replace(
                 told, untold=told.untold + 1, first_untold=told.first_untold or line)
-        elif error > tolerance and _has_chosen(line, here, there, tolerance * scale):
+        elif error > tolerance and _has_chosen(line, here, there):
             self._moved_by_choice = error
             self.compliance = replace(told, first_choice=told.first_choice or line)
         elif error / tolerance > self._nearest:
@@ -180,11 +186,13 @@ class _Comparison:
         return self._nearest > 1
 
 
-def _has_chosen(line: DigestLine, here: Sketch, there: Sketch, distance: float) -> bool:
+def _has_chosen(line: DigestLine, here: Sketch, there: Sketch) -> bool:
     """Whether an operation may have chosen differently in a few elements of many."""
     if not any(word in line.name.lower() for word in _CHOICES):
         return False
-    return here.extremes == there.extremes and here.sums_apart(there, distance) <= _FEW
+    if math.prod(map(int, line.shape.split("x"))) < _MANY or here.extremes != there.extremes:
+        return False
+    return 1 <= here.sums_apart(there, here.distance(there)) <= _FEW
 
 
 def _noise_unit(perturbed: Sequence[str | Path]) -> float:
