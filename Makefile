@@ -10,12 +10,14 @@
 #   make test-frontends    those of every front end, with the times of installing and testing
 #   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
 #   make site       the documentation as a site -> docs/_build/html/index.html
+#   make site-versions  the same, copied beside the sites of other versions
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
 
 PYTHON  ?= python3
 WORKERS ?= 2
 SEED    ?= 0
+VERSIONS ?= docs/_build/versions
 
 VENV := .venv
 RUN  := $(VENV)/bin/python
@@ -28,7 +30,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-proofs test-frontends wheel site lint clean
+  test-distributed test-proofs test-frontends wheel site site-versions lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -114,6 +116,10 @@ site:
 	.venv-site/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	FPSIM_SITE=docs/_build/html .venv-site/bin/python -m pytest -q tests/site
 	@echo docs/_build/html/index.html
+
+# Beside the sites of other versions, each with a list that leads to them.
+site-versions: site
+	.venv-site/bin/python docs/extensions/versions.py docs/_build/html $(VERSIONS)
 
 lint: $(VENV)/has-lint
 	$(RUN) -m ruff check .

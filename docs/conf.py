@@ -67,5 +67,6 @@ html_theme = "furo"
 html_title = f"fpsim {release}"
 html_static_path = ["static"]
 html_css_files = ["figure.css", "fpsim.css"]
+html_js_files = ["keyboard.js", "versions.js"]
 html_copy_source = False
 html_show_copyright = False

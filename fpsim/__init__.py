@@ -71,7 +71,7 @@ __all__ = [
     "round_to", "set_threads",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 #: Modules that users name themselves: `fpsim.linalg` is imported when it is first asked for.
 _MODULES = ("chop", "inspect", "linalg", "testing")

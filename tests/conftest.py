@@ -6,12 +6,13 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.experiments.devtools import Tab, tab
 from tests.tiers import TIER, reaches
 from tests.wheels import build
 
@@ -40,6 +41,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree."""
     pytest.importorskip("hatchling")
     return build(Path(__file__).parents[1], tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """A page in a real browser; a test that asks for it skips where there is none."""
+    with tab(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -371,6 +371,7 @@ def _plot_errors(axes: Axes, result: Result) -> None:
 
 def _plot_differences(axes: Axes, result: Result) -> None:
     """Share of the sums that differ, FP32 to nearest: orders beside each other and libraries."""
+    from ipu.experiments.pictures.looks import DARK_INK
     from ipu.run.pages.drawing import RED
 
     names = [order.value for order in ORDERS]
@@ -390,7 +391,7 @@ def _plot_differences(axes: Axes, result: Result) -> None:
     )
     for (i, j), share in np.ndenumerate(grid):
         axes.annotate(f"{share:.0%}", (j + 0.5, i + 0.5), ha="center", va="center", fontsize=9.5,
-                      color="#222222")
+                      color=DARK_INK)
     axes.set_xticks(np.arange(len(names)) + 0.5, [name.replace("_", "\n", 1) for name in names])
     axes.set_yticks(np.arange(len(grid)) + 0.5, [*names, *(f"{one} (not used)" for one in extra)])
     for tick in axes.get_yticklabels()[len(names) :]:

@@ -249,7 +249,7 @@ def _mark_limit(above: Axes, below: Axes, result: Result, state: str) -> None:
     if limit is None:
         return
     for axes in (above, below):
-        axes.axvspan(limit + 0.5, EXPONENTS[-1] + 0.5, color="#F3E3DC", zorder=0)
+        axes.axvspan(limit + 0.5, EXPONENTS[-1] + 0.5, color=("#D55E00", 0.15), zorder=0)
     note = f"armed traps stop the\nmachine above $2^{{{limit}}}$"
     below.annotate(note, (limit + 0.5, 0.9), (-8, 0),
                    ha="right", va="top", fontsize=9.5, xycoords=("data", "axes fraction"),

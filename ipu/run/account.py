@@ -107,6 +107,8 @@ class Account:
         self._parameters: Counter[str] = Counter()
         #: Calls that were noted as of a kind.
         self.noted = 0
+        #: Whether a scaler looked for infinities where overflow saturates: by the status register.
+        self.asks_status = False
 
     def add(self, kind: str, operation: str, elements: int) -> None:
         """One call of an operation with so many floating-point results."""
@@ -140,7 +142,7 @@ class Account:
         self._parameters[layer] += elements
 
     def summary(self) -> dict[str, Any]:
-        """operations, native, host, parameters and constants of a report.
+        """operations, native, host, parameters, constants and asks_status of a report.
 
         native        calls with floating-point results that nothing noted as of a kind.
         share         of the elements that were computed, on the host.
@@ -161,6 +163,7 @@ class Account:
                 },
             },
             "parameters": dict(self._parameters),
+            "asks_status": self.asks_status,
             "constants": [
                 {"layer": layer, "direction": direction, "format": fmt, "value": value,
                  "becomes": change, "times": n, "line": self._lines[key]}

@@ -224,11 +224,12 @@ _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
 
 
 def _alike(cause: Cause, report: Report) -> list[str]:
-    """The layers in whose passes forward the operation of a cause leaves its range too."""
+    """The layers in whose passes the operation of a cause leaves its range too."""
     return list(dict.fromkeys(
         row["layer"] for row in report.get("births", ())
         if row["kind"] == cause.row["kind"] and row["operation"] == cause.row["operation"]
-        and is_pass(row["direction"]) and not row["harmless"]
+        and row["direction"] != "optimizer" and not row["harmless"]
+        and is_pass(row["direction"]) == is_pass(cause.row["direction"])
     ))
 
 

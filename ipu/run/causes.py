@@ -56,6 +56,10 @@ _OVERSHOT, _FLUSHED = 2.0, 0.1
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
+#: Functions that no backward pass applies to a gradient, in which it is linear: their operands are
+#: values of the pass forward, which no loss scale changes.
+_NONLINEAR = frozenset(("exp", "expm1", "inv", "log", "log1p", "pow", "reciprocal", "rsqrt", "sqrt",
+                        "square"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,12 @@ def find_causes(report: Report) -> list[Cause]:
 def harmless(report: Report) -> list[Row]:
     """Births that died in operations whose results they did not change."""
     return [row for row in report.get("births", ()) if row["harmless"]]
+
+
+def is_of_gradients(row: Row) -> bool:
+    """Whether the results of a birth in a backward pass grow with the loss scale."""
+    name = str(row["operation"]).removeprefix("aten.").lstrip("_").lower()
+    return row["direction"] == "backward" and name not in _NONLINEAR
 
 
 def is_pass(direction: str) -> bool:
@@ -180,7 +190,7 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause
     kind = "constant" if constant is not None else {
         DIVISION: "division", NAN: "invalid", ZERO: "division",
     }.get(first["kind"], "overflow")
-    if kind == "overflow" and first["direction"] == "backward":
+    if kind == "overflow" and is_of_gradients(first):
         kind = "gradients overflow"
     return Cause(kind, f"{begin}: {text}", first)
 
@@ -279,7 +289,10 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     clause = _clause(first)
     n = f"{_share(first)}"
     scales = report.get("loss_scale") or {}
-    if scales and scales["best"] is not None and scales["highest_safe"] < scales["present"]:
+    is_scaled = first["direction"] != "backward" or is_of_gradients(first)
+    if is_scaled and scales and scales["best"] is not None and (
+        scales["highest_safe"] < scales["present"]
+    ):
         yield Cause(
             "scale", _capital(f"{clause}: {n}, as the present scale of {scales['present']:g} takes "
                               f"{scales['limited_by']} beyond the largest number of its format"),
@@ -294,6 +307,9 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         named = first if constant is None else constant
         kind = "constant" if constant else "division" if first["kind"] == DIVISION else "invalid"
         yield Cause(kind, _capital(f"{begin}{clause}: {n}"), named)
+    elif not is_scaled:
+        yield Cause("overflow", _capital(
+            f"{clause}: {n}, of values that no loss scale changes"), first)
     elif first["direction"] == "backward":
         yield Cause("gradients overflow", f"Gradients overflow, the loss scale is too high: "
                     f"{clause}, {n}", first)

@@ -124,6 +124,7 @@ class Diagnosis:
     beside      what the losses are compared with: binary32; of a program whose own tensors are
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
+    asks_status    a gradient scaler of the program reads the status register.
     """
 
     way: Way
@@ -145,6 +146,7 @@ class Diagnosis:
     runs: int = 0
     seconds: float = 0.0
     beside: str = "binary32"
+    asks_status: bool = False
 
     @property
     def cure(self) -> TriedRemedy | None:
@@ -306,6 +308,7 @@ def diagnose(
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
+    result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.beside = "binary64" if runs.is_narrow else "binary32"
     causes = find_causes(runs.base.report)
     result.harm = runs.harm(runs.base)
@@ -493,15 +496,15 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
 
 
 def patch_of(
-    remedy: TriedRemedy, base: Way, name: str, text: str, verb: str = "torch"
+    remedy: TriedRemedy, base: Way, name: str, text: str, words: tuple[str, str]
 ) -> str:
     """A diff of the program that does what the remedy does; else one of the command's policy.
 
     name, text    of the program's file.
-    verb          of the command that runs it.
+    words         of the command that runs it: before --policy and behind the policy.
 
     >>> eps = TriedRemedy("", Way.parse("fp16+eps=1e-4"), 0.0, True)
-    >>> print(patch_of(eps, Way.parse("fp16"), "a.py", "opt = Adam(p, eps=1e-8)\\n"))
+    >>> print(patch_of(eps, Way.parse("fp16"), "a.py", "opt = Adam(p, eps=1e-8)\\n", ("", "")))
     --- a.py
     +++ a.py
     @@ -1 +1 @@
@@ -516,8 +519,9 @@ def patch_of(
         for old, value in changes.constants:
             new = _number_replaced(new, old, number_text(value))
     if new == text:
-        return f"-fpsim {verb} --policy {_shown(base)} {name}\n" \
-               f"+fpsim {verb} --policy {_shown(remedy.way)} {name}"
+        before, behind = words
+        return f"-{before} --policy {_shown(base)} {behind}\n" \
+               f"+{before} --policy {_shown(remedy.way)} {behind}"
     lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")
     return "\n".join(lines)
 

@@ -1,8 +1,10 @@
 """Endpoints: the one number of a run by which ways are compared, and the margin of it.
 
-`progress`         The share of the reference's own progress that is lost. Progress is the median
-                   loss of the first tenth of the steps less the final loss, in the mean over the
-                   pairs. So an untrained model loses all of it, and a loss near zero is no noise.
+`progress`         The share of the reference's own progress that is lost, pair by pair. Progress is
+                   the median loss of the first tenth of the steps less the final loss; that of a
+                   pair counts as a tenth of the pairs' median at least. So an untrained model loses
+                   all of it, a loss near zero is no noise, and no pair outweighs the others because
+                   it began at a large loss.
 `log-loss`         The logarithm of the final loss: 0.005 is half a percent of the loss.
 `lowest:WORD`      The last number that the program prints behind this word; `highest:WORD` where
                    more is better. In its own units. A step function returns it in place of losses:
@@ -26,6 +28,8 @@ __all__ = ["PROGRESS", "Endpoint", "Outcome", "final_loss", "find_endpoint", "st
 
 #: Share of the steps whose mean loss is the final one, and their least number.
 _LAST, _LEAST = 0.1, 3
+#: Of the median progress: that of a pair that made hardly any.
+_HARDLY = 0.1
 #: Margins of endpoints that have one by themselves.
 _MARGINS = {"progress": 0.01, "log-loss": 0.005}
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)"
@@ -119,9 +123,10 @@ class Endpoint:
         theirs[~np.isfinite(theirs)] = math.nan
         if self.name == "progress":
             fell = progress_of(references)
-            progress = float(np.mean(fell[np.isfinite(fell)])) if np.isfinite(fell).any() else 0.0
+            middle = float(np.median(fell[np.isfinite(fell)])) if np.isfinite(fell).any() else 0.0
             # Of no progress there is no share.
-            return np.asarray((ours - theirs) / (progress if progress > 0 else math.nan))
+            least = _HARDLY * middle if middle > 0 else math.nan
+            return np.asarray((ours - theirs) / np.maximum(fell, least))
         if self.name == "log-loss":
             if (ours <= 0).any() or (theirs <= 0).any():
                 raise ValueError("endpoint='log-loss' needs losses above zero; use progress")

@@ -8,7 +8,8 @@ the runs. Divergence is an endpoint of its own, and never averaged away.
     better        it is below the margin on the other side.
     worse         it is above the margin, or significantly more runs diverge.
     cannot tell   the interval of the mean holds the margin; with the pairs that would settle it.
-    binary32 itself does not train here    its loss does not fall beyond its noise, or it diverges.
+    binary32 itself does not train here    its loss falls in no more runs than by chance, or it
+                  diverges.
 """
 
 from __future__ import annotations
@@ -170,17 +171,20 @@ def _divergence(
 
 @usual_arithmetic
 def _why_untrained(endpoint: Endpoint, references: Sequence[Outcome], diverged: int) -> str:
-    """Why the reference is no measure: its loss does not fall beyond its noise, or it diverges."""
+    """Why the reference is no measure: its loss falls in too few runs, or it diverges.
+
+    A test of signs: losses may begin and fall by sizes that differ much from run to run.
+    """
     if 2 * diverged > len(references):
         return f"{diverged} of {len(references)} of its runs diverge"
     if not endpoint.is_loss and any(len(o.losses) < 2 for o in references):
         return ""  # a score alone shows no progress
     fell = progress_of(references)
     fell = fell[np.isfinite(fell)]
-    mean, half = float(fell.mean()), bound(fell)
-    if mean - half > 0:
+    n_fell = int((fell > 0).sum())
+    if binomtest(n_fell, fell.size, 0.5, "greater").pvalue <= 0.5 ** LOOKS[0]:
         return ""
-    return f"its loss falls by {mean:.3g}, and by {mean - half:.3g} at the bound"
+    return f"its loss falls in {n_fell} of {fell.size} runs, as it would by chance"
 
 
 def _diverges_more(alone: int, other: int) -> bool:

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+#: Without a window, and without what a browser does for itself.
+QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync")
 #: Headless windows have a least width; a frame has any.
 FRAME = """<!doctype html><body><iframe src="page.html" width="{width}" height="900"></iframe>
 <pre id="told"></pre><script>
@@ -95,9 +98,7 @@ def _chromium(folder: Path, *arguments: str) -> str:
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         pytest.skip("no Chromium on the PATH")
-    quiet = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync",
-             f"--user-data-dir={folder / 'profile'}")
-    done = subprocess.run([program, *quiet, *arguments], capture_output=True, text=True,
+    profile = f"--user-data-dir={folder / 'profile'}"
+    done = subprocess.run([program, *QUIET, profile, *arguments], capture_output=True, text=True,
                           check=True, timeout=120)
     return done.stdout

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ipu.experiments.cli import commands
-from tests.experiments.browser import look
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "reference"
@@ -85,18 +84,3 @@ def test_no_page_fetches_anything() -> None:
 def test_no_page_is_large() -> None:
     pages = [page for page in SITE.rglob("*.html") if page.parent.name != "gallery"]
     assert [page for page in pages if page.stat().st_size > LARGEST] == []
-
-
-@built
-def test_no_page_scrolls_sideways_on_a_phone(tmp_path: Path) -> None:
-    wide = []
-    for number, page in enumerate(sorted(SITE.rglob("*.html"))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        text = page.read_text(encoding="utf-8")
-        base = f'<head><base href="{page.parent.resolve().as_uri()}/">'
-        (folder / "copy.html").write_text(text.replace("<head>", base, 1), encoding="utf-8")
-        shown = look(folder / "copy.html", 390, folder)
-        if shown.scroll > shown.width:
-            wide.append((page.relative_to(SITE), shown.out[:3]))
-    assert wide == []

@@ -52,6 +52,28 @@ TASKS = {
     "Does it run on ARM?": Task("aarch64", "platforms", "aarch64"),
     "What is my GradScaler here?": Task("GradScaler", "coming-from", "GradScaler"),
     "How do I cut my model over four IPUs?": Task("plan IPUs", "recipes/which-plan", "--ipus 4"),
+    "What do I do about an overflow that stops me?": Task(
+        "overflow trap", "reference/errors", "FloatingPointTrap"),
+    "What is in the files of a result?": Task("file formats", "reference/files", "data.csv"),
+    "Which version of torch do I need?": Task("torch version tested", "platforms", "2.13"),
+    "Where is the documentation of another version?": Task(
+        "documentation of another version", "versions", "site-versions"),
+    "What is SLIC?": Task("SLIC", "glossary", "SLIC"),
+    "Does random rounding need many random bits?": Task(
+        "stochastic rounding biased", "gallery/is_sr_unbiased", "unbiased"),
+    "Can I solve a linear system in FP16 and refine it?": Task(
+        "iterative refinement", "linear-algebra", "refine"),
+    "How do I report a fault in security?": Task("security fault", "security", "private"),
+    "Can my own tests draw numbers of a format?": Task(
+        "hypothesis strategies", "reference/testing", "subnormal"),
+    "How do I add an operation?": Task("add an operation", "contributing", "a row in the file"),
+    "Why is a sum the same with any number of threads?": Task("sum tree", "why-trees", "in order"),
+    "Where do two runs part?": Task("two runs differ first operation", "recipes/compare-runs",
+                                    "fpsim diff"),
+    "What did my GPU do to this dot product?": Task(
+        "how product computed window", "how-a-product", "window"),
+    "Do my random numbers change when I add a print?": Task(
+        "random bits address", "how-addresses", "draw"),
 }
 #: Results of a search that a reader looks at.
 LOOKED_AT = 8

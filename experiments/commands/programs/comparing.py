@@ -27,10 +27,16 @@ if TYPE_CHECKING:
     from ipu.run.pages.comparison import Compared
     from ipu.run.ways import Way
 
-__all__ = ["as_options", "compare", "folder_of", "make_folder", "target_of", "tell_page"]
+__all__ = ["as_options", "compare", "folder_of", "looked_at", "make_folder", "target_of",
+           "tell_page"]
 
 #: Bytes that a folder must take before a program runs: a page with its figures.
 _ROOM = 1 << 20
+#: Of a comparison in which a gradient scaler would be refused with --found-inf values.
+_BY_STATUS = (
+    "overflow saturates, so gradient scalers read the status register of the backward pass, as "
+    "with --found-inf status"
+)
 
 
 def compare(
@@ -56,9 +62,14 @@ def compare(
         _tell(f"pairs run one after another, as the program writes {writes}")
     reference = names.index("fp32") if "fp32" in names else 0
     first = [outcome_of(run.report, run.printed, run.status) for run in runs]
+    asks_status = any(run.report["asks_status"] for run in runs if run.report is not None)
+    if asks_status:
+        _tell(_BY_STATUS)
     comparison = compare_pairs(
         declared, names, reference, first, PairProcesses(ways, line_of, jobs), tell=_tell,
     )
+    if asks_status:
+        comparison.notes.insert(0, _BY_STATUS)
     click.echo(write_comparison(out, runs, program.name, comparison).resolve(), err=True)
     return max(run.status for run in runs)
 
@@ -93,6 +104,14 @@ def _tell_first(runs: Sequence[Compared]) -> None:
     for run, row in zip(runs, summary_rows(runs), strict=True):
         reason = why_no_loss(run.report) if run.report is not None else ""
         _tell(f"{row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""))
+
+
+def looked_at(found_inf: str | None, ways: Sequence[Way]) -> str:
+    """What gradient scalers look at: what was asked for, else the status in a comparison.
+
+    A comparison needs it where a way's overflow saturates, and all of its ways look at the same.
+    """
+    return found_inf or ("status" if ways else "values")
 
 
 def target_of(ways: Sequence[Way], target: str | None) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import click
 
 from fpsim.state.files import write_whole
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import make_folder
+from ipu.experiments.commands.programs.comparing import as_options, make_folder
 from ipu.experiments.commands.programs.torch import check_program, check_there
 from ipu.installation import how_to_install
 
@@ -92,8 +93,11 @@ def command(
     patch = ""
     if diagnosis.cure is not None:
         name, text = (program, "") if is_module else (Path(program).name, Path(program).read_text())
-        verb = "tf" if is_graph else "torch"
-        patch = patch_of(diagnosis.cure, run.way, name, text, verb)
+        words = _words(
+            program, arguments, is_module=is_module, is_graph=is_graph, tf1=tf1, nanoo=nanoo,
+            unconfigured=unconfigured, seed=seed, asks_status=diagnosis.asks_status,
+        )
+        patch = patch_of(diagnosis.cure, run.way, name, text, words)
         click.echo(patch)
     if out is not None:
         data = json.dumps(plain_diagnosis(diagnosis), indent=1, ensure_ascii=False)
@@ -102,6 +106,17 @@ def command(
             write_whole(out / file, content.encode())
         write_sheet(out / "index.html", diagnosis, patch, Path(program).name)
     return _status(diagnosis)
+
+
+def _words(
+    program: str, arguments: Sequence[str], *, is_module: bool, is_graph: bool, tf1: bool,
+    nanoo: bool, unconfigured: bool, seed: int, asks_status: bool,
+) -> tuple[str, str]:
+    """What stands before and behind the policy of the command that runs the program."""
+    options = {"seed": seed, "found_inf": "status" if asks_status else "", "tf1": tf1,
+               "nanoo": nanoo, "unconfigured": unconfigured}
+    words = [*as_options(options), *(["-m"] if is_module else []), program, *arguments]
+    return f"fpsim {'tf' if is_graph else 'torch'}", shlex.join(words)
 
 
 def _session(way: Way, seed: int, *, nanoo: bool, found_inf: str) -> Run:

@@ -94,7 +94,7 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--pair", type=click.IntRange(0), default=None, hidden=True,
                      help="Generators of the program begin at the seeds of this pair."),
         click.option("--jobs", type=click.IntRange(0), default=0, metavar="N",
-                     help="PairProcesses at once with --compare; 0: one for each core."),
+                     help="Processes at once with --compare; 0: one for each core."),
         click.option("--margin", type=float, default=None, metavar="X",
                      help="Difference that does not matter, in the endpoint's units."),
         click.option("--endpoint", default="progress", show_default=True, metavar="NAME",
@@ -218,9 +218,23 @@ def write_json(path: Path | None, report: Any) -> None:
         path.write_text(json.dumps(plain(report)), encoding="utf-8")
 
 
+def _files_of_output() -> Iterator[tuple[int, int]]:
+    """Device and number of what standard output and standard error are written to."""
+    for descriptor in (1, 2):
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            continue
+        yield status.st_dev, status.st_ino
+
+
 def files_below(folder: Path, besides: Path) -> dict[str, int] | None:
-    """Times of the files in a folder, without those of `besides`; None: there are too many."""
+    """Times of the files in a folder, without those of `besides`; None: there are too many.
+
+    Files that this command's own output goes to are no files of the program.
+    """
     times: dict[str, int] = {}
+    ours = set(_files_of_output())
     for place, folders, names in os.walk(folder):
         folders[:] = [
             name for name in folders
@@ -229,9 +243,11 @@ def files_below(folder: Path, besides: Path) -> dict[str, int] | None:
         for name in names:
             path = os.path.join(place, name)
             try:
-                times[path] = os.stat(path).st_mtime_ns
+                status = os.stat(path)
             except OSError:
                 continue
+            if (status.st_dev, status.st_ino) not in ours:
+                times[path] = status.st_mtime_ns
             if len(times) > _MOST_FILES:
                 return None
     return times

@@ -16,6 +16,7 @@ from ipu.experiments.commands.programs.comparing import (
     as_options,
     compare,
     folder_of,
+    looked_at,
     make_folder,
     target_of,
     tell_page,
@@ -46,8 +47,9 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--reference", is_flag=True, help="TensorFlow executes the program itself."),
         click.option("--no-memory-check", is_flag=True,
                      help="Programs that do not fit the memory of an IPU run all the same."),
-        click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
-                     help="What loss scalers look at: gradients, or the status register."),
+        click.option("--found-inf", type=click.Choice(["values", "status"]), default=None,
+                     help="What loss scalers look at: gradients, or the status register  "
+                          "[default: values; with --compare status]"),
         click.option("--ties", type=click.Choice(["all", "first"]), default="all",
                      show_default=True,
                      help="Of maximum pooling: the machine's rule, or TensorFlow's."),
@@ -100,6 +102,7 @@ def command(
 
         ways = parse_ways(compared) if compared is not None else []
         way = Way.parse(policy)
+        choices["found_inf"] = looked_at(choices["found_inf"], ways)
         for training in (*ways, way):
             training.check_for_graphs()
         if out is not None:

@@ -15,6 +15,7 @@ from ipu.experiments.commands.programs.comparing import (
     as_options,
     compare,
     folder_of,
+    looked_at,
     make_folder,
     target_of,
     tell_page,
@@ -46,8 +47,9 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates."),
         click.option("--no-memory-check", is_flag=True,
                      help="Programs that do not fit the memory of an IPU run all the same."),
-        click.option("--found-inf", type=click.Choice(["values", "status"]), default="values",
-                     show_default=True, help="What gradient scalers look at."),
+        click.option("--found-inf", type=click.Choice(["values", "status"]), default=None,
+                     help="What gradient scalers look at  [default: values; with --compare "
+                          "status]"),
         click.option("--ties", type=click.Choice(["first", "all"]), default="first",
                      show_default=True, help="Equal maxima of a pooling window."),
         click.option("--unit", default=None, metavar="UNIT",
@@ -105,6 +107,7 @@ def command(
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compared) if compared is not None else []
+        choices["found_inf"] = looked_at(choices["found_inf"], ways)
         if out is not None:
             make_folder(out)
     if shadow is not None and (ways or replicas > 1):

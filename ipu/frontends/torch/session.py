@@ -191,6 +191,8 @@ class Session(Run):
             Session._open = self
             stack.callback(self._close)
             self.layers.attach()
+            if self.shadowing is not None:
+                stack.enter_context(self.shadowing.on_one_thread())
             stack.enter_context(without_whole_kernels())
             stack.enter_context(caching(self.options.changes.cache, self.memory))
             stack.enter_context(watching(self.account.native))

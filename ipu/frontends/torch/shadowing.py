@@ -101,6 +101,21 @@ class Shadowing:
         self._is_inside = False
         self.is_on = True
 
+    @staticmethod
+    @contextmanager
+    def on_one_thread() -> Iterator[None]:
+        """Inside, torch itself computes on one thread.
+
+        Shadows are many short operations, at whose ends threads of OpenMP wait for each other by
+        spinning: where other programs run too, that takes several times the work.
+        """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
     # Memory ---------------------------------------------------------------------------------
 
     def value(self, x: torch.Tensor) -> torch.Tensor:

@@ -29,7 +29,8 @@ _PANELS = {
 #: Exponents beside a format's range that a panel shows at least.
 _MARGIN = 3
 _EXPONENT = "exponent $e$ of values with $2^e \\leq |x| < 2^{e+1}$"
-_NORMAL, _SUBNORMAL, _OUTSIDE = "#E7F3EC", "#FBEBCB", "#F6D9CF"
+#: Tints, which let the page through: its ink is read on them light and dark.
+_NORMAL, _SUBNORMAL, _OUTSIDE = ("#009E73", 0.1), ("#E69F00", 0.22), ("#D55E00", 0.22)
 
 
 def grouped(names: Iterable[str], limit: int = _ROWS) -> dict[str, str]:

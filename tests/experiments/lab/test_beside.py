@@ -11,6 +11,7 @@ from ipu.experiments.cli import main
 from ipu.experiments.lab import store
 from ipu.experiments.lab.beside import compare, differing
 from ipu.experiments.lab.result import Result, rows_from_csv, to_csv
+from tests.experiments.accessible import NARROW, faults, walk
 from tests.experiments.browser import ask, look
 
 SUM = 0.1 + 0.2
@@ -72,9 +73,10 @@ def test_a_folder_without_results_is_refused(two, tmp_path, capsys):
     assert "out='page.txt' is no page; end it in .html" in capsys.readouterr().err
 
 
-def test_both_figures_move_together_and_a_phone_does_not_scroll(two, tmp_path):
+def test_both_figures_move_together_and_a_phone_does_not_scroll(two, browser, tmp_path):
     page = tmp_path / "page.html"
     assert main(["compare", *map(str, two), "--out", str(page)]) == 1
+    assert (faults(browser, page), walk(browser, page, NARROW)) == ([], [])
     told = ask(page, tmp_path, """async () => {
       const [left, right] = document.querySelectorAll(".zoom");
       const ends = (box) => box.panels[0].x.ends;

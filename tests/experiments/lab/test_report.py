@@ -17,6 +17,7 @@ from ipu.experiments.lab.report import write_report
 from ipu.experiments.lab.result import Result, Table, UnitUsed
 from ipu.experiments.lab.versions import commit, processor
 from ipu.run.verdict import SPREAD
+from tests.experiments.accessible import NARROW, WIDE, faults, walk
 from tests.experiments.browser import look
 from tests.tiers import pick
 
@@ -179,6 +180,11 @@ def test_nothing_overflows_in_a_browser(width, wide, tmp_path_factory):
     assert shown.width <= width
     assert shown.out == []
     assert shown.scroll <= shown.width
+
+
+def test_the_page_is_read_light_and_dark_and_used_by_keys(wide, browser):
+    assert faults(browser, wide) == []
+    assert [walk(browser, wide, width) for width in (NARROW, WIDE)] == [[], []]
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -33,6 +33,11 @@ def needed(values, margin):
     return math.ceil(max(least, pairs)) if pairs < 10_000 else None
 
 
+def by_chance(k, n):
+    """The probability that k or more of n coins show heads."""
+    return sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n
+
+
 def answer(lost, margin, fell=None):
     """(answer, mean, half width, low, high) of how much worse each pair is.
 
@@ -42,7 +47,7 @@ def answer(lost, margin, fell=None):
         return "cannot tell", math.nan, math.nan, -math.inf, math.inf
     mean, half = float(np.mean(lost)), half_width(lost)
     low, high = mean - half, mean + half
-    if fell is not None and np.mean(fell) - half_width(fell) <= 0:
+    if fell is not None and by_chance(int(np.sum(np.asarray(fell) > 0)), len(fell)) > 1 / 32:
         return "itself does not train here", mean, student(lost), low, high
     for word, holds in (("better", high < -margin), ("as good", high < margin),
                         ("worse", low > margin)):

@@ -97,7 +97,7 @@ def read_update_methods(reading, table):
     for name in sorted(others, key=len, reverse=True):
         after = np.array([[a["after"], b["after"]]
                           for a, b in zip(here[name], here[first], strict=True)])
-        lost = 100 * (after[:, 0] - after[:, 1]) / fell.mean()
+        lost = 100 * (after[:, 0] - after[:, 1]) / np.maximum(fell, 0.1 * np.median(fell))
         read_way(reading, name, lost, 1.0, fell=fell, unit="of FP32's progress", percent=" %")
     reading.skips("FP16", "FP32")
 

@@ -11,6 +11,7 @@ from ipu.experiments.lab.catalogue import find
 from ipu.experiments.sweep.jobs import SweepJob, read_result
 from ipu.experiments.sweep.page import MOST_COLUMNS, write_page
 from ipu.experiments.sweep.sweep import Swept, SweptJob, save
+from tests.experiments.accessible import WIDE, faults, walk
 from tests.experiments.browser import ask, look
 
 VALUES = {0: 10.0, 1: 9.0, 2: -1.5, 3: None}
@@ -76,6 +77,10 @@ def test_the_table_sorts_and_filters(page, tmp_path):
         "seed": "0 1 2 3", "least": ["2 3", "2 of 4 runs"], "two": ["1 2", "2 of 4 runs"],
         "word": ["1 3", "2 of 4 runs"], "all": ["0 1 2 3", ""],
     }
+
+
+def test_the_page_is_read_light_and_dark_and_used_by_keys(page, browser):
+    assert (faults(browser, page), walk(browser, page, WIDE)) == ([], [])
 
 
 def test_the_page_fits_a_narrow_window(page, tmp_path):

@@ -206,6 +206,18 @@ def test_updates_that_are_swallowed(report):
     assert texts(report) == []
 
 
+def test_functions_of_forward_values_overflow_in_a_backward_pass(report):
+    """As 1/σ³ in that of an RMS norm: lowering the loss scale changes nothing."""
+    about = {"direction": "backward", "operation": "aten.pow", "count": 9}
+    report["births"] = [born("saturation", **about),
+                        born("saturation", number=1, layer="net.b", **about)]
+    (item,) = find_advice(report, HALF)
+    assert "no loss scale changes" in item.evidence
+    assert tried(report) == ["fp16+net.a=f32", "fp16+net.a=f32+net.b=f32"]
+    report["births"] = [born("saturation", **about | {"operation": "aten.mm"})]
+    assert "the loss scale is too high" in find_advice(report, HALF)[0].evidence
+
+
 def test_terms_that_a_sum_absorbs(report):
     report["births"] = [born("absorption", operation="aten.add", count=90, results=100,
                              line="train.py:7")]

@@ -108,16 +108,18 @@ def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
 
 
 def test_patches():
+    words = "fpsim torch", "--found-inf status a.py"
     base = Way.parse("fp16")
     constant = TriedRemedy("", Way.parse("fp16+1e-12=1e-4"), 0.0, True)
-    lines = patch_of(constant, base, "a.py", "x = x + 1e-12\ny = 11e-12\n").splitlines()
+    lines = patch_of(constant, base, "a.py", "x = x + 1e-12\ny = 11e-12\n", words).splitlines()
     assert [row for row in lines if row[0] in "+-"][2:] == ["-x = x + 1e-12", "+x = x + 0.0001"]
     text = "# 1e-12\ny = '1e-12', -1e-12, 2j\n"
-    lines = patch_of(constant, base, "a.py", text).splitlines()
+    lines = patch_of(constant, base, "a.py", text, words).splitlines()
     assert [row for row in lines if row[0] in "+-"][3:] == ["+y = '1e-12', -0.0001, 2j"]
-    policy = patch_of(TriedRemedy("", Way.parse("fp16+sr"), 0.0, True), base, "a.py", "x = 1\n")
-    assert policy.splitlines() == [
-        "-fpsim torch --policy fp16 a.py", "+fpsim torch --policy fp16+sr a.py"]
+    stochastic = TriedRemedy("", Way.parse("fp16+sr"), 0.0, True)
+    assert patch_of(stochastic, base, "a.py", "x = 1\n", words).splitlines() == [
+        "-fpsim torch --policy fp16 --found-inf status a.py",
+        "+fpsim torch --policy fp16+sr --found-inf status a.py"]
 
 
 def test_a_program_without_losses_is_not_called_healthy():

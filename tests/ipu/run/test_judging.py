@@ -77,7 +77,8 @@ def test_the_margin_is_one_percent_of_the_progress(above, answer):
     """Progress is 3 - 1.02 in the mean: losses that differ by 0.0198 differ by its margin."""
     judged = judge(PROGRESS, losses(1.0 + above, 5), losses(1.0, 5))
     assert judged.answer == answer
-    assert judged.effect.value == pytest.approx(above / 1.98)
+    shares = [above / (2 - 0.01 * k) for k in range(5)]
+    assert judged.effect.value == pytest.approx(np.mean(shares))
 
 
 def test_what_does_not_train_is_as_good_as_nothing():
@@ -87,6 +88,33 @@ def test_what_does_not_train_is_as_good_as_nothing():
     diverged = [*losses(math.nan, 3), *losses(1.0, 2)]
     judged = judge(PROGRESS, losses(1.0, 5), diverged, reference="fp32")
     assert str(judged) == "fp32 itself does not train here (3 of 5 of its runs diverge)"
+
+
+#: Losses at which five initial weights begin.
+STARTS = (1000.0, 3.0, 40.0, 2.5, 7.0)
+
+
+@pytest.mark.parametrize(("share", "answer"), [
+    (0.0, "as good"), (0.005, "as good"), (0.5, "worse"), (-0.5, "better")])
+def test_losses_may_begin_far_apart(share, answer):
+    """Each pair is beside its own progress: the one from 1000 hides no loss of the others."""
+    fell = [0.9 * start for start in STARTS]
+    theirs = [Outcome([s, s / 2, *[s - f] * 4]) for s, f in zip(STARTS, fell, strict=True)]
+    ours = [Outcome([s, s / 2, *[s - f + (0.0 if s == STARTS[0] else share * f)] * 4])
+            for s, f in zip(STARTS, fell, strict=True)]
+    judged = judge(PROGRESS, ours[1:] + ours[1:2], theirs[1:] + theirs[1:2])
+    assert judged.answer == answer
+    assert judged.effect.value == pytest.approx(share)
+    assert judge(PROGRESS, ours, theirs).effect.value == pytest.approx(0.8 * share)
+
+
+def test_a_pair_without_progress_outweighs_none():
+    """Its share is of a tenth of the median progress."""
+    theirs = [*losses(1.0, 4), Outcome([3.0, 3.0, 3.0, 3.0, 3.0])]
+    ours = [*losses(1.0, 4), Outcome([3.0, 3.0, 3.02, 3.02, 3.02])]
+    differences = PROGRESS.differences(ours, theirs)
+    assert list(differences[:4]) == [0, 0, 0, 0]
+    assert differences[4] == pytest.approx(0.02 / (0.1 * np.median([2, 1.99, 1.98, 1.97, 0])))
 
 
 def test_divergence_is_not_averaged_away():

@@ -114,4 +114,4 @@ def test_rows_are_every_run_with_its_pair():
     comparison, _ = Program(0.0, 0.5).compare()
     rows = list(comparison.rows)
     assert [row[:2] for row in rows] == [(way, pair) for way in WAYS for pair in range(5)]
-    assert np.allclose([row[4] for row in rows[5:]], 0.5 / (3 - 1.02))
+    assert np.allclose([row[4] for row in rows[5:]], [0.5 / (2 - 0.01 * k) for k in range(5)])

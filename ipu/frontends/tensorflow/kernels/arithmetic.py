@@ -112,6 +112,7 @@ def _hides_overflow(site: NodeSite) -> bool:
             f"{saturating[0]} saturates here; set floating_point_behaviour.nanoo = True, or ask "
             "for the status register with --found-inf status"
         )
+    site.run.account.asks_status |= bool(saturating)
     return bool(saturating)
 
 

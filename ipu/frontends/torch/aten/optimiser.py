@@ -73,10 +73,11 @@ def _check_visible(call: Call, held: Format) -> None:
     The formats that count are those in which the pass computed: under autocast gradients of
     binary32 parameters come from binary16.
     """
-    if call.found_inf == "status":
-        return
     for fmt in sorted({held, *call.memory.of_passes}, key=str):
         if call.device.context(fmt).core.settings.overflow == "saturate":
+            if call.found_inf == "status":
+                call.run.account.asks_status = True
+                return
             raise RuntimeError(
                 f"a gradient scaler looks for infinities, and overflow in {fmt} saturates here; "
                 "use machine(nanoo=True), where it gives NaN, or machine(found_inf='status') to "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -45,6 +47,17 @@ def test_files_that_a_program_writes_are_noticed(tmp_path):
     assert before == {}
     (tmp_path / "best.pt").write_text("theirs")
     assert list(files_below(tmp_path, tmp_path / "out")) == [str(tmp_path / "best.pt")]
+
+
+def test_the_file_of_the_output_is_none_of_the_program(tmp_path):
+    code = ("from pathlib import Path; "
+            "from ipu.experiments.commands.programs.pairing import files_below; "
+            "print(list(files_below(Path.cwd(), Path('out').resolve())))")
+    (tmp_path / "data.txt").touch()
+    with (tmp_path / "log.txt").open("w") as log, (tmp_path / "errors.txt").open("w") as errors:
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=log,
+                       stderr=errors, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert (tmp_path / "log.txt").read_text().strip() == str([str(tmp_path / "data.txt")])
 
 
 def test_each_of_several_processes_has_a_folder(tmp_path, monkeypatch):

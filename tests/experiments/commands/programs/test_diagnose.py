@@ -69,6 +69,25 @@ def test_a_gradient_scaler_reads_the_status(tmp_path, capsys, scale, status):
 
 
 @needs_torch
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_the_printed_command_is_the_users(tmp_path, capsys, is_scaled):
+    """Its arguments and options are those that were given; a scaler asks for the status too."""
+    program = tmp_path / "train.py"
+    text = "import sys\nassert sys.argv[1:] == ['two words']\n" + PROGRAM.replace(", eps=EPS", "")
+    if is_scaled:
+        text = text.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
+            "optimiser.step()", "scaler.step(optimiser)\n    scaler.update()").replace(
+            "for _", "scaler = torch.amp.GradScaler('cpu', init_scale=64.0)\nfor _")
+    program.write_text(text)
+    assert main(["diagnose", "--steps", "3", "--seed", "5", str(program), "two words"]) == 3
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("+fpsim torch --policy fp16+")
+    options = "--seed 5 --found-inf status" if is_scaled else "--seed 5"
+    assert last.endswith(f" {options} {program} 'two words'")
+    assert ("--found-inf" in last) == is_scaled
+
+
+@needs_torch
 def test_options_of_the_other_front_end(tmp_path, capsys):
     program = tmp_path / "train.py"
     program.write_text("import torch\n")

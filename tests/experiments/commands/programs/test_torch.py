@@ -219,6 +219,30 @@ def test_ways_run_side_by_side(program, tmp_path, capfd):
     assert "poptorch" not in sys.modules
 
 
+@needs_torch
+@pytest.mark.parametrize("found_inf", [[], ["--found-inf", "values"]])
+def test_gradient_scalers_are_compared_by_the_status(found_inf, tmp_path, capfd):
+    """Of itself: by the gradients' values a scaler is refused where overflow saturates."""
+    path, out = tmp_path / "train.py", tmp_path / "out"
+    path.write_text("""
+import torch
+net = torch.nn.Linear(4, 2)
+optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+for _ in range(2):
+    optimiser.zero_grad()
+    scaler.scale((net(torch.randn(8, 4)) - 1).square().mean()).backward()
+    scaler.step(optimiser)
+    scaler.update()
+""")
+    assert main(["torch", "--compare", "fp32,mixed", "--pairs", "1", *found_inf, "--report",
+                 str(out), str(path)]) == bool(found_inf)
+    printed, told = capfd.readouterr().err, "gradient scalers read the status register"
+    assert (told in printed) == (not found_inf)
+    assert (told in (out / "index.html").read_text(encoding="utf-8")) == (not found_inf)
+    assert ("looks for infinities" in printed) == bool(found_inf)
+
+
 #: Trains on its share of the data; with "both" one process adds the gradients of two shares.
 SHARES = """
 import hashlib, sys, popdist, torch

@@ -7,6 +7,7 @@ import json
 from ipu.run.advising import advise
 from ipu.run.pages.page import headline, plain, read_report, where_rows, write_run
 from ipu.run.ways import Way
+from tests.experiments.accessible import NARROW, faults, walk
 from tests.ipu.run.runs import born, make_report, quiet_report
 
 HALF = Way.parse("fp16")
@@ -26,6 +27,11 @@ def test_a_folder_holds_the_page_its_data_and_its_figures(tmp_path):
     assert text.count("<svg") == 4
     assert "net.a" in text
     assert "Set eps=0.0001" in (page.parent / "report.txt").read_text(encoding="utf-8")
+
+
+def test_the_page_is_read_light_and_dark_and_used_by_keys(browser, tmp_path):
+    page = write_run(tmp_path, make_report(), advise(make_report(), HALF), "net")
+    assert (faults(browser, page), walk(browser, page, NARROW)) == ([], [])
 
 
 def test_the_data_are_json_and_come_back(tmp_path):
