@@ -8,6 +8,7 @@
 #   make test-distributed  those of trainings and sweeps on several processes: gRPC, MPI, Dask
 #   make test-proofs       those that prove formulas of kernels with an SMT solver, in .venv-proofs
 #   make test-frontends    those of every front end, with the times of installing and testing
+#   make test-aarch64      the digests, and tests of the processor, on an emulated ARM of 64 bits
 #   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
 #   make site       the documentation as a site -> docs/_build/html/index.html
 #   make site-versions  the same, copied beside the sites of other versions
@@ -30,7 +31,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-proofs test-frontends wheel site site-versions lint clean
+  test-distributed test-proofs test-frontends test-aarch64 wheel site site-versions lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -103,6 +104,11 @@ test-frontends:
 	  echo "$$name: installed in $$((installed - start)) s," \
 	    "tested in $$(($$(date +%s) - installed)) s"; \
 	done; exit $$worst
+
+# No part of test-frontends or of continuous integration: it needs QEMU, and a Debian of arm64 in
+# FPSIM_AARCH64; without them it says so.
+test-aarch64: $(VENV)/has-test
+	FPSIM_TIER=quick $(RUN) -m tests.aarch64
 
 wheel: $(VENV)/has-base
 	rm -rf fpsim/kernels/packs

@@ -1,4 +1,4 @@
-"""Levels of x86 processors and states of their status register, as a program.
+"""Levels of x86 processors and states of a status register, as a program.
 
 `python -m tests.processors [STATE …]` prints as JSON what it runs on, the hashes of `tests.machine`
 and the digests that the tier takes, under each of these states in this order (default: the usual
@@ -6,7 +6,8 @@ one). `results(level, …)` runs it in a fresh process as a processor of that le
 compiled for it, numpy takes its loops for it, and so do BLAS and the C library.
 
 Source    https://gitlab.com/x86-psABIs/x86-64-ABI (levels of x86-64); Intel SDM vol. 1 §10.2.3
-          (MXCSR); numpy's __cpu_dispatch__, whose names change with its versions.
+          (MXCSR); Arm Architecture Reference Manual for A-profile (FPCR); numpy's
+          __cpu_dispatch__, whose names change with its versions.
 """
 
 from __future__ import annotations
@@ -25,27 +26,37 @@ from numba.core.registry import cpu_target
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 from fpsim.kernels.compiling import cache_folder
-from fpsim.kernels.guard import USUAL
 from fpsim.kernels.status import exchange_status
+from fpsim.kernels.status_register import (
+    FLAGS,
+    IS_ARM,
+    TOWARD_MINUS,
+    TOWARD_PLUS,
+    TOWARD_ZERO,
+    USUAL,
+)
 
 ROOT = Path(__file__).parents[1]
 X86 = platform.machine() in ("x86_64", "AMD64")
 
-FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
+#: Modes that change more than a direction, by a name: of MXCSR, or of FPCR in the upper half of the
+#: word (FZ, FZ16, DN).
+_MODES = (
+    {"flush_and_denormals": 1 << 56, "flush_binary16": 1 << 51, "default_nan": 1 << 57}
+    if IS_ARM else
+    {"flush_to_zero": 0x8000, "denormals_are_zero": 0x0040, "flush_and_denormals": 0x8040}
+)
+#: Subnormal results and operands are zeros.
+FLUSH = _MODES["flush_and_denormals"]
 
-#: Bits of MXCSR by a name. All but the first are what another library may leave in a thread.
+#: Status words by a name. All but the first are what another library may leave in a thread.
 STATES = {
     "usual": USUAL,
-    "flush_to_zero": USUAL | FLUSH_TO_ZERO,
-    "denormals_are_zero": USUAL | DENORMALS_ARE_ZERO,
-    "flush_and_denormals": USUAL | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO,
-    "down": USUAL | 0x2000,
-    "up": USUAL | 0x4000,
-    "toward_zero": USUAL | 0x6000,
+    **{name: USUAL | modes for name, modes in _MODES.items()},
+    "down": USUAL | TOWARD_MINUS,
+    "up": USUAL | TOWARD_PLUS,
+    "toward_zero": USUAL | TOWARD_ZERO,
 }
-
-#: The flags of exceptions, which arithmetic raises.
-_FLAGS = 0x3F
 
 
 class Level(NamedTuple):
@@ -134,7 +145,7 @@ def under(state: str) -> Iterator[None]:
         yield
     finally:
         left = exchange_status(before)
-    assert left & ~_FLAGS == STATES[state], f"{state} has become {left:#x}"
+    assert left & ~FLAGS == STATES[state], f"{state} has become {left:#x}"
 
 
 def digests_under(state: str, names: Sequence[str]) -> dict[str, str]:

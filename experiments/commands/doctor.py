@@ -58,7 +58,7 @@ def _machine() -> dict[str, str]:
         "commit": commit() or "no checkout",
         "processor": processor(),
         "cores": str(os.cpu_count() or 1),
-        "levels": ", ".join(levels) or "not an x86-64",
+        "levels": ", ".join(levels) or "neither an x86-64 nor an aarch64",
         "kernels compiled for": os.environ.get("FPSIM_CPU_LEVEL") or "this processor",
         "kernels": digest_of_sources(),
         "kept in": str(cache_folder()),

@@ -15,7 +15,7 @@ from ipu.experiments.commands.options import bad_input
 
 #: In a process of its own: numba chooses its processor once. Its arguments are folder and level.
 #: It takes nothing from packs that are there: what it does not compile itself would not be packed.
-_PACK = """
+PACK = """
 import sys
 from pathlib import Path
 from fpsim.kernels import keeping
@@ -36,7 +36,7 @@ write_pack(Path(sys.argv[1]), sys.argv[2], cache_folder())
 @click.option("--pack", "folder", type=click.Path(path_type=Path, file_okay=False), default=None,
               help="Write packs of kernels there, one for each level of processors.")
 @click.option("--level", "levels", multiple=True,
-              help="A level of x86-64 to pack, x86-64-v2, -v3 or -v4 (default: all that run here).")
+              help="A level to pack, x86-64-v2 … x86-64-v4-fp16 or aarch64 (default: all of here).")
 def command(folder: Path | None, levels: tuple[str, ...]) -> None:
     """Compile kernels of arithmetic, products, and training steps ahead of their first use.
 
@@ -77,9 +77,8 @@ def check_levels(levels: tuple[str, ...]) -> tuple[str, ...]:
     here = tuple(name for name, needs in LEVELS.items() if host_features().issuperset(needs))
     for level in levels:
         if level not in here:
-            raise ValueError(
-                f"level={level!r} cannot be packed here; use {', '.join(here) or 'an x86-64'}"
-            )
+            usable = ", ".join(here) or "another processor"
+            raise ValueError(f"level={level!r} cannot be packed here; use {usable}")
     return levels or here
 
 
@@ -88,7 +87,7 @@ def _pack(folder: Path, level: str) -> Path:
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "FPSIM_CPU_LEVEL": level, "FPSIM_CACHE_DIR": cache}
         process = subprocess.Popen(
-            [sys.executable, "-c", _PACK, str(folder), level], env=environment, text=True,
+            [sys.executable, "-c", PACK, str(folder), level], env=environment, text=True,
             stdout=subprocess.PIPE,
         )
         assert process.stdout is not None

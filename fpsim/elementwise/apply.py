@@ -143,7 +143,12 @@ def common_shape(operands: Sequence[Carrier]) -> Shape:
     shape: Shape = ()
     for operand in operands:
         if operand.shape != shape and operand.shape:
-            shape = _joint(*[o.shape for o in operands]) if shape else operand.shape
+            if not shape:
+                shape = operand.shape
+                continue
+            if len(operands) == 2:
+                return _joint(operands[0].shape, operands[1].shape)
+            return _joint(*[o.shape for o in operands])
     return shape
 
 

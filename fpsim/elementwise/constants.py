@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
-from fpsim.kernels.rounding.direction import FLUSH_OPERANDS, FLUSH_RESULTS, HAS_STATUS
 from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
 from fpsim.kernels.rounding.rule import RoundingRule
+from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, TININESS
 from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
@@ -147,15 +147,15 @@ def _steps(rounding: Rounding, negative: bool) -> Steps:
     return (Up.ABOVE_HALF,) * 2 if rounding.stochastic else rounding.steps_of(negative)
 
 
-#: What the processor's register says of subnormal numbers.
-_FLUSHING = {
-    "keep": 0, "flush_results": FLUSH_RESULTS, "flush_both": FLUSH_RESULTS | FLUSH_OPERANDS,
-}
+#: Operations of binary32 whose inexact results are tiny after rounding if they are so before it.
+#: Tiny sums are exact; no root is tiny; a quotient of numbers of 24 digits that is below a power of
+#: two is at least 2**-24 of it below.
+_SURELY_TINY = ("add", "subtract", "divide", "sqrt")
 
 
 @lru_cache(maxsize=4096)
 def processor_status(operation: str, settings: Settings, input_size: int) -> int:
-    """Bits of the status register under which the processor rounds as the settings say; else -1."""
+    """Modes of the status word under which the processor rounds as the settings say; else -1."""
     mode = mode_number(settings.rounding)
     rounds = operation in ("add", "subtract", "multiply", "divide", "sqrt") or (
         operation == "fma" and HAS_FMA and settings.quiet_nan_raises
@@ -164,9 +164,10 @@ def processor_status(operation: str, settings: Settings, input_size: int) -> int
         HAS_STATUS and rounds and input_size == 4 and settings.format == BINARY32
         and mode in NATIVE_MODES and settings.rounding.residual == "truncate"
         and (settings.overflow, settings.divide_by_zero) == ("infinity", "infinity")
-        and (settings.tininess, settings.nan) == ("after", "canonical")
+        and (settings.tininess == TININESS or operation in _SURELY_TINY)
+        and settings.nan == "canonical" and settings.subnormals in FLUSHING
     ):
-        return DIRECTIONS[mode] << 13 | _FLUSHING[settings.subnormals]
+        return DIRECTIONS[mode] | FLUSHING[settings.subnormals]
     return -1
 
 

@@ -1,19 +1,15 @@
-"""Reading and writing the processor's floating-point status register from Python.
-
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR).
-"""
+"""Reading and writing the processor's floating-point status word from Python."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.guard import load_status, store_status
+from fpsim.kernels.status_register import load_status, room_for_status, store_status
 
 __all__ = ["exchange_status"]
 
@@ -22,14 +18,14 @@ __all__ = ["exchange_status"]
 def _exchange(typingctx: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         before = store_status(builder)
-        load_status(builder, builder.trunc(args[0], ir.IntType(32)))
-        return builder.zext(before, ir.IntType(64))
+        load_status(builder, args[0], room_for_status(builder))
+        return before
 
     return types.int64(types.int64), codegen
 
 
 def _exchange_status(bits):
-    """Set the register (of an x86) to these bits; what it held."""
+    """Set the word to these bits; what it held."""
     return _exchange(np.int64(bits))
 
 

@@ -9,6 +9,7 @@ from llvmlite import binding
 from numba.core import config
 
 from fpsim.kernels.levels import host_features
+from fpsim.kernels.status_register import IS_ARM
 
 __all__ = [
     "HAS_ADDERS",
@@ -27,11 +28,11 @@ def _target_has(feature: str) -> bool:
 
 
 #: Whether the processor fuses multiply and add (else a call would do it, slowly).
-HAS_FMA = _target_has("fma")
+HAS_FMA = IS_ARM or _target_has("fma")
 #: Whether it adds and multiplies numbers of 16 bits itself.
 HAS_HALF = _target_has("avx512fp16")
-#: Whether it is an x86 whose status register tells that an operation was inexact.
-HAS_INEXACT_FLAG = _target_has("sse2")
+#: Whether its status tells that an operation was inexact.
+HAS_INEXACT_FLAG = IS_ARM or _target_has("sse2")
 #: Whether it can add without raising that flag, and convert toward zero.
 HAS_QUIET_ADD = _target_has("avx512f")
 #: Whether it adds on other ports than it multiplies on (AMD's Zen), so that a fused multiply-add
@@ -39,5 +40,6 @@ HAS_QUIET_ADD = _target_has("avx512f")
 HAS_ADDERS = (config.CPU_NAME or binding.get_host_cpu_name()).startswith("znver")
 
 #: Bits of a vector in the kernels of products: those of a register, since a tile of them has to
-#: stay in registers. Elsewhere vectors have 512 bits, which the compiler splits.
+#: stay in registers. An ARM has 32 registers of 128 bits, which hold what 16 of 256 bits do.
+#: Elsewhere vectors have 512 bits, which the compiler splits.
 PRODUCT_BITS = 512 if HAS_QUIET_ADD else 256

@@ -44,6 +44,7 @@ from fpsim.products.native_spread_sums import sum_rooms
 from fpsim.products.native_sums import is_native
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, Shape
+from fpsim.state.memory import memory_address
 from fpsim.state.threads import run_blocks
 
 __all__ = ["RowProgram"]
@@ -141,11 +142,6 @@ def _geometry(operations: Sequence[RecordedOperation]) -> RowGeometry:
     return RowGeometry(size // width, width)
 
 
-def _address(carrier: NDArray[Any]) -> int:
-    address: int = carrier.__array_interface__["data"][0]
-    return address
-
-
 class _RowBuilder:
     """Steps of a recording, in order."""
 
@@ -157,7 +153,8 @@ class _RowBuilder:
         #: By where they lie in memory: the newest value, and its bytes.
         self._values: dict[int, tuple[_RowValue, int]] = {}
         self._input_places = {
-            _address(x): i for i, x in enumerate(inputs) if x.shape != () and x.flags.c_contiguous
+            memory_address(x): i for i, x in enumerate(inputs)
+            if x.shape != () and x.flags.c_contiguous
         }
         #: Inputs as they are read: number of the input, and how it lies.
         self.readings: dict[tuple[int, str], int] = {}
@@ -173,7 +170,7 @@ class _RowBuilder:
 
     def value_of(self, carrier: Carrier) -> _RowValue | None:
         """The value that lies in this memory; None for what is no result."""
-        value, size = self._values.get(_address(carrier), (None, 0))
+        value, size = self._values.get(memory_address(carrier), (None, 0))
         if value is None or not carrier.flags.c_contiguous or size != carrier.nbytes:
             return None
         return value
@@ -187,7 +184,7 @@ class _RowBuilder:
 
     def _read(self, carrier: Carrier, where: str) -> int:
         """An input as an operand that lies so."""
-        i = self._input_places.get(_address(carrier))
+        i = self._input_places.get(memory_address(carrier))
         expected = {FULL: self.geometry.size, ROW: self.geometry.rows}
         expected[COLUMN] = self.geometry.columns
         if i is None or self.inputs[i].size != carrier.size or not carrier.flags.c_contiguous:
@@ -231,9 +228,9 @@ class _RowBuilder:
         return self._spread[number]
 
     def _put(self, carrier: Carrier, value: _RowValue) -> None:
-        if _address(carrier) in self._input_places or not carrier.flags.c_contiguous:
+        if memory_address(carrier) in self._input_places or not carrier.flags.c_contiguous:
             raise _UnfitError
-        self._values[_address(carrier)] = value, carrier.nbytes
+        self._values[memory_address(carrier)] = value, carrier.nbytes
 
     def _add(self, operation: RecordedOperation) -> None:
         rows, result = self.geometry.rows, operation.result
@@ -418,7 +415,7 @@ class RowProgram:
             x, y, z = (*places, *places[:1] * 2, 0, 0, 0)[:3]
             table_of_steps[o] = (
                 step.what, kernel.address, is_wide, x, y, z, slots.get(step.result, 0), step.by_row,
-                _address(kernel.table), kernel.table.size, _address(kernel.marks),
+                memory_address(kernel.table), kernel.table.size, memory_address(kernel.marks),
             )
 
     def run(
@@ -438,7 +435,7 @@ class RowProgram:
                 array = np.ascontiguousarray(array)
             arrays.append(array)
         results = [np.empty(size, np.float32) for size in self._result_sizes]
-        starts = np.array([_address(array) for array in arrays + results], np.int64)
+        starts = np.array([memory_address(array) for array in arrays + results], np.int64)
         drawn = np.zeros(self.n_draws + 1, np.uint64)
         drawn[: self.n_draws] = numbers
         kernels, word = (*self._kernels, drawn[self._draws]), np.uint64(seed)

@@ -89,7 +89,10 @@ def draw_places(state: State, places: range, shape: Shape) -> Places:
             f"first={state.clock.first}: a sum or product of a shard rounds stochastically, and "
             "its bits are those of the whole operation; compute it on the whole tensor"
         )
-    bits = draw(state, (len(places), *shape), places=len(places))
+    if (seed := state.source.seed) is None:
+        bits = draw(state, (len(places), *shape), places=len(places))
+    else:  # kernels make the words
+        bits = Draw(_word(seed), np.uint64(state.clock.operation), None)
     return Places(bits, places, shape, wide=settings.random_most > 16)
 
 
@@ -104,13 +107,13 @@ class Places:
     """
 
     __slots__ = (
-        "_draw", "_first", "_outputs", "_passed", "_places", "_stride", "active", "low", "wide",
+        "_draw", "_first", "_passed", "_places", "_shape", "_stride", "active", "low", "wide",
     )
 
     def __init__(self, draw: Draw, places: range, shape: Shape, *, wide: bool) -> None:
         self.wide = wide
         self._draw, self._places = draw, places
-        self._outputs = math.prod(shape)
+        self._shape = shape
         self._stride = shape[-1] if shape else 1
         self._first = self._passed = 0
         #: Whether anything is rounded stochastically.
@@ -128,10 +131,14 @@ class Places:
         moved = Places.__new__(Places)
         moved.wide, moved.active, moved.low = self.wide, self.active, self.low
         moved._draw, moved._places = self._draw, self._places
-        moved._outputs, moved._stride = self._outputs, self._stride
+        moved._shape, moved._stride = self._shape, self._stride
         moved._first = self._first + row * self._stride + column
         moved._passed = self._passed + place
         return moved
+
+    @property
+    def _outputs(self) -> int:
+        return math.prod(self._shape)
 
     def words(self, place: int, shape: tuple[int, int]) -> Words:
         """R of rows and columns of outputs, flat, at one place, as another source supplies them."""

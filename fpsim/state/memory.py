@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["flat_in_memory"]
+__all__ = ["flat_in_memory", "memory_address"]
 
 
 def flat_in_memory(x: NDArray[Any]) -> NDArray[Any]:
@@ -21,3 +22,20 @@ def flat_in_memory(x: NDArray[Any]) -> NDArray[Any]:
     """
     ready = x if x.flags.carray else np.array(x, order="C")
     return ready if ready.ndim == 1 else ready.reshape(-1)
+
+
+#: A view of the first byte of memory that can be written.
+_first_byte = c_char.from_buffer
+
+
+def memory_address(x: NDArray[Any]) -> int:
+    """Where the first element lies; numpy's own ways to tell take several times as long.
+
+    >>> x = np.zeros((3, 2))
+    >>> memory_address(x) == x.ctypes.data, memory_address(x.T[1:]) - memory_address(x)
+    (True, 8)
+    """
+    if x.flags.carray and x.size:
+        return addressof(_first_byte(x.data))
+    address: int = x.__array_interface__["data"][0]
+    return address

@@ -5,8 +5,6 @@ flush-to-zero, denormals-are-zero or a directed rounding mode that another libra
 thread: a subnormal number is then equal to zero, is counted as one, and is lost where binary32
 becomes binary64. So whatever a user calls runs under the usual setting and puts back the modes that
 it found. In a class that is every method but those that are named.
-
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR).
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from functools import update_wrapper
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
+from fpsim.kernels.status_register import FLAGS, HAS_STATUS, USUAL
 
 __all__ = ["usual_arithmetic", "usual_arithmetic_in"]
 
@@ -27,7 +25,7 @@ T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
 
 #: All but the flags of exceptions, which numpy lowers around its own arithmetic too.
-_MODES = ~0x3F
+_MODES = ~FLAGS
 _USUAL_MODES = USUAL & _MODES
 
 

@@ -26,6 +26,9 @@ from ipu.machine.vector import operation_loops
 
 __all__ = ["DeviceLike", "MachineContext", "MachineCore"]
 
+#: Control registers whose meaning a format remembers.
+_KEPT = 64
+
 
 class DeviceLike(Protocol):
     """What a context knows of its device; `Device` says what each is."""
@@ -67,17 +70,20 @@ class MachineCore(Core):
         self.clock = device.clock
         self.counts = device.counts
         self.loops, self.meter = operation_loops(fmt), device
-        self._by_control = {device.control: rules}
         self._status_words = status_words(device.control, fmt)
+        #: What control bits mean, by their identity, and the bits, which stay alive.
+        self._by_control = {id(device.control): (rules, self._status_words, device.control)}
 
     def obey(self, control: FpCtl) -> None:
         """Compute under these control bits from now on; flags, constants and arrays stay."""
-        rules = self._by_control.get(control)
-        if rules is None:
+        meaning = self._by_control.get(id(control))
+        if meaning is None:
             rules = _rules(control, self.format, self.device.options.f32_denormals)
-            self._by_control[control] = rules
-        self.settings, self.traps = rules
-        self._status_words = status_words(control, self.format)
+            if len(self._by_control) >= _KEPT:
+                self._by_control.clear()
+            meaning = rules, status_words(control, self.format), control
+            self._by_control[id(control)] = meaning
+        (self.settings, self.traps), self._status_words, _ = meaning
 
     def raise_flags(self, flags: int) -> None:
         """Add the flags of an operation, and its bits under the control register to $FP_STS."""

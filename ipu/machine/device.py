@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -259,7 +260,7 @@ class Device:
         """ESR is on or off for the operations inside, and as it was afterwards."""
         control = self._control
         if control.esr != stochastic:
-            control = replace(control, esr=stochastic)
+            control = _with_esr(control, stochastic)
         return Assigned(self, "control", control)
 
     def shard(self, first: int) -> Assigned:
@@ -869,6 +870,12 @@ class Device:
             entry = self._rows[full] = row, (self.planner, self.conv_planner)
         self.units_used[call.unit.name] = call.unit
         self.ledger.add(self._tensor, entry[0])
+
+
+@lru_cache(maxsize=64)
+def _with_esr(control: FpCtl, esr: bool) -> FpCtl:
+    """One object, by which contexts and programs know it."""
+    return replace(control, esr=esr)
 
 
 def _no_array(x: object) -> TypeError:

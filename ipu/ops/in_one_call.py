@@ -22,6 +22,7 @@ from fpsim.elementwise.recording import Recording
 from fpsim.products.row_program import RowProgram
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
+from fpsim.state.memory import memory_address
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
@@ -99,7 +100,7 @@ class RowPrograms:
         assert device is not None
         arrays: list[Array] = []
         key: list[Any] = [rule]
-        if device.clock.first or not _flatten((arguments, options), arrays, key):
+        if device.clock.first or not _flatten((arguments, options), arrays, [], key):
             return rule(device, *arguments, **options)
         if device.control is not self._control:
             self._control = device.control
@@ -122,13 +123,13 @@ class RowPrograms:
         return rule(device, *arguments, **options)
 
 
-def _where(carrier: Carrier) -> tuple[int, Shape]:
-    """Of arrays of one shape in the same memory."""
-    return carrier.__array_interface__["data"][0], carrier.strides
+#: Where the memory of an array begins, and its strides: equal for arrays of one shape in the same
+#: memory.
+_Place = tuple[int, Shape]
 
 
-def _flatten(value: Any, arrays: list[Array], key: list[Any]) -> bool:
-    """Add the arrays in a structure, and all that a program depends on, to two lists.
+def _flatten(value: Any, arrays: list[Array], places: list[_Place], key: list[Any]) -> bool:
+    """Add the arrays in a structure, their places and all that a program depends on to three lists.
 
     False where something is neither array, format nor plain number.
     """
@@ -136,25 +137,30 @@ def _flatten(value: Any, arrays: list[Array], key: list[Any]) -> bool:
         carrier = value.carrier
         if carrier.dtype != np.float32 or carrier.size == 0:
             return False
-        place = _where(carrier)
+        place = memory_address(carrier), carrier.strides
         key += [carrier.shape, id(value.context.core.settings.format)]
-        key.append(next((i for i, x in enumerate(arrays) if _where(x.carrier) == place), -1))
+        key.append(places.index(place) if place in places else -1)
         if carrier.shape == ():
             key.append(carrier.tobytes())
         arrays.append(value)
+        places.append(place)
         return True
     if isinstance(value, (tuple, list)):
         key.append(len(value))
-        return all(_flatten(item, arrays, key) for item in value)
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         key += value
-        return all(_flatten(item, arrays, key) for item in value.values())
-    if isinstance(value, Format):
+        value = value.values()
+    elif isinstance(value, Format):
         key.append(id(value))
         return True
-    # The text tells -0.0 from 0.0, and True from 1.
-    key.append(repr(value))
-    return isinstance(value, _PLAIN)
+    else:
+        # The text tells -0.0 from 0.0, and True from 1.
+        key.append(repr(value))
+        return isinstance(value, _PLAIN)
+    is_plain = True
+    for item in value:  # no generator, which is a call for each item: every call of a rule asks
+        is_plain = _flatten(item, arrays, places, key) and is_plain
+    return is_plain
 
 
 def _recorded(
@@ -207,7 +213,7 @@ def _template(value: Any, arrays: Sequence[Array], outputs: dict[int, Carrier]) 
         for place, array in enumerate(arrays):
             if array is value:
                 return _InputTemplate(place)
-        address = value.carrier.__array_interface__["data"][0]
+        address = memory_address(value.carrier)
         outputs.setdefault(address, value.carrier)
         place = list(outputs).index(address)
         return _ResultTemplate(place, value.shape, value.format)

@@ -48,7 +48,10 @@ def _rounded(
     """
     if to is None:
         return product(*operands, partials=partials, **how)
-    to, partials = find_number_format(to, "to"), find_number_format(partials, "partials")
+    if type(to) is not Format:
+        to = find_number_format(to, "to")
+    if type(partials) is not Format:
+        partials = find_number_format(partials, "partials")
     leaves = partials if partials.precision < to.precision else to
     device = product.__self__  # type: ignore[attr-defined]
     result: Array = device.cast(product(*operands, partials=partials, to=leaves, **how), to)

@@ -11,6 +11,7 @@ Source    poplibs, Reduction.cpp (half sums accumulate in float, the scale is a 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,12 @@ Axes = int | tuple[int, ...] | None
 def _axes(x: Array, axis: Axes) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
-    return np.lib.array_utils.normalize_axis_tuple(axis, x.ndim, "axis")
+    return _normalized(axis, x.ndim)
+
+
+@lru_cache(maxsize=256)
+def _normalized(axis: int | tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    return np.lib.array_utils.normalize_axis_tuple(axis, ndim, "axis")
 
 
 def _shaped(x: Array, reduced: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

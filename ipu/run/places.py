@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from struct import unpack
 from typing import NamedTuple
 
 from fpsim.state.state import Clock
@@ -35,7 +36,8 @@ class Place(NamedTuple):
     @property
     def text(self) -> str:
         """The place as it is hashed, but for k."""
-        return "/".join(map(str, self))
+        step, micro_batch, replica, layer, direction = self
+        return f"{step}/{micro_batch}/{replica}/{layer}/{direction}"
 
 
 def number(place: Place, k: int) -> int:
@@ -98,14 +100,14 @@ class PlaceClock(Clock):
     @property
     def operation(self) -> int:
         """n of the next stochastic operation."""
-        if self._number is None:
-            self._number = number(self._place, self.k)
+        if self._number is None:  # each operation asks: no call more than it takes
+            self._number = number(self._place, self._counts.get(self._place, 0))
         return self._number
 
     @operation.setter
     def operation(self, after: int) -> None:
         if self._number is not None and after == self._number + 1:
-            self._counts[self._place] = self.k + 1
+            self._counts[self._place] = self._counts.get(self._place, 0) + 1
             self._number = None
         elif after:
             raise RuntimeError(
@@ -115,13 +117,16 @@ class PlaceClock(Clock):
 
     def take(self, n: int) -> Sequence[int]:
         """Numbers of the next n stochastic operations of this place, which have then been."""
+        if n == 0:
+            return ()
         start = self.k
         begun = blake2b(f"{self._place.text}/".encode(), digest_size=8)
-        numbers = []
+        digests = []
         for k in range(start, start + n):
             digest = begun.copy()
             digest.update(b"%d" % k)
-            numbers.append(1 << 63 | int.from_bytes(digest.digest(), "big") >> 1)
+            digests.append(digest.digest())
+        numbers = [1 << 63 | h >> 1 for h in unpack(f">{n}Q", b"".join(digests))]
         self._counts[self._place] = start + n
         self._number = None
         return numbers

@@ -24,11 +24,11 @@ from fpsim import linalg
 from fpsim.array_functions import offered
 from fpsim.inspect.probe import neighbours
 from fpsim.inspect.profile import profile
-from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from tests.processors import STATES, under
 from tests.tiers import reaches
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 #: Zeros of both signs, subnormals (some twice), the smallest normal number, ordinary numbers, NaN.
 CODES = np.uint32([

@@ -51,7 +51,7 @@ from fpsim.kernels.lanes.vectors import (
     umax,
     width_of,
 )
-from fpsim.kernels.rounding.direction import raised, set_direction
+from fpsim.kernels.rounding.direction import raised, set_modes
 from fpsim.kernels.rounding.modes import RNE
 from fpsim.kernels.rounding.to_odd import sum_to_odd
 
@@ -187,7 +187,7 @@ def mac_kernel(variant: MacVariant) -> Any:
 
     Call    flags = loop(a, b, out, constants, left, right): a (M, K), b (panels, K, two vectors),
             out (M, N), constants as `spread_macs` reads them, all of one width; flags as `results`
-            numbers them, and where `native` the processor's own << 8. Numbers of 16 bits are handed
+            numbers them, and where `native` those of `raised` << 8. Numbers of 16 bits are handed
             over as codes, those of a twice in 32 bits, and come back in binary32.
             Where `large`: left (blocks of ROWS, stretches) and right (panels, stretches) binary64;
             where left * right is at least 1, no product of theirs is small.
@@ -211,7 +211,7 @@ def mac_kernel(variant: MacVariant) -> Any:
         events, top = (never, never, none), none
         start, blocks = as_float(rule.start), (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
-        set_direction(DIRECTION)
+        set_modes(DIRECTION)
         for turn in range((blocks + group - 1) // group * b.shape[0]):
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
             for block in range(begin, min(begin + group, blocks)):

@@ -35,8 +35,8 @@ from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import splat_register
 from fpsim.kernels.lanes.vectors import as_bits, as_float, infinity_like, select, sign_like, umax
-from fpsim.kernels.rounding.direction import DOWN, NEAREST, UP, ZERO
 from fpsim.kernels.rounding.modes import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ, SR
+from fpsim.kernels.status_register import TO_NEAREST, TOWARD_MINUS, TOWARD_PLUS, TOWARD_ZERO
 
 __all__ = [
     "BY_SIDE", "DIRECTIONS", "FIELDS", "FUSED_MODES", "GROWS", "INTEGER_MODES", "MacRule",
@@ -48,8 +48,8 @@ __all__ = [
 
 #: How the processor rounds beneath each mode that these formulas know.
 DIRECTIONS = {
-    RNE: NEAREST, RNA: NEAREST, RNZ: NEAREST, RTZ: ZERO, RTP: UP, RTN: DOWN, RAZ: ZERO, RTO: ZERO,
-    SR: ZERO,
+    RNE: TO_NEAREST, RNA: TO_NEAREST, RNZ: TO_NEAREST, RTZ: TOWARD_ZERO, RTP: TOWARD_PLUS,
+    RTN: TOWARD_MINUS, RAZ: TOWARD_ZERO, RTO: TOWARD_ZERO, SR: TOWARD_ZERO,
 }
 
 #: Modes for fused sums too. Sums to odd, of which products are part, have no middle that RNA and

@@ -46,7 +46,8 @@ from fpsim.kernels.lanes.vectors import (
     width_of,
 )
 from fpsim.kernels.random.words import output_words, outputs_ready
-from fpsim.kernels.rounding.direction import ZERO, set_direction
+from fpsim.kernels.rounding.direction import set_modes
+from fpsim.kernels.status_register import TOWARD_ZERO
 
 __all__ = ["FIELDS", "RandomRule", "RandomVariant", "random_kernel"]
 
@@ -220,7 +221,7 @@ def random_kernel(variant: RandomVariant) -> Any:
         events, top = (never, never, none), none
         blocks = (rows + ROWS - 1) // ROWS
         group = max(1, GROUP // (depth * ROWS))
-        set_direction(ZERO)
+        set_modes(TOWARD_ZERO)
         for turn in range((blocks + group - 1) // group * b.shape[0]):
             panel, begin = turn % b.shape[0], turn // b.shape[0] * group
             for block in range(begin, min(begin + group, blocks)):

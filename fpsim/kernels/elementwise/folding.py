@@ -3,7 +3,7 @@
 Each step is an operation of two binary32 numbers, which the processor rounds under the status that
 the caller gives (see `native`). A NaN is made canonical after each of them.
 
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR); docs/semantics.md §6 (orders).
+Source    docs/semantics.md §6 (orders).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.native import flags_of
 from fpsim.kernels.elementwise.special import ADD
-from fpsim.kernels.rounding.direction import raised, set_usual
+from fpsim.kernels.rounding.direction import raised, set_modes
 
 __all__ = ["folding_kernel", "running_kernel"]
 
@@ -49,7 +48,7 @@ def running_kernel(operation: int) -> Any:
         """
         outer, n, inner = shape
         has_nan = False
-        set_usual(status)
+        set_modes(status)
         for o in range(outer):
             first, by = o * n * inner, inner
             if reverse:
@@ -80,7 +79,7 @@ def running_kernel(operation: int) -> Any:
                 for j in range(inner):
                     after[j], has_nan = _step(IS_SUM, before[j], row[j], nan, has_nan)
                 before = after
-        flags = flags_of(raised())
+        flags = raised()
         return np.int64(flags | nan_flags) if has_nan else np.int64(flags)
 
     return running
@@ -100,7 +99,7 @@ def folding_kernel(operation: int) -> Any:
         """
         has_nan, is_told = False, before.shape[0] > 0
         n, width = values.shape
-        set_usual(status)
+        set_modes(status)
         for p in range(n):
             at = rows[p]
             old, value = total[at], values[p]
@@ -109,7 +108,7 @@ def folding_kernel(operation: int) -> Any:
                     before[p, k] = old[k]
             for k in range(width):
                 old[k], has_nan = _step(IS_SUM, old[k], value[k], nan, has_nan)
-        flags = flags_of(raised())
+        flags = raised()
         return np.int64(flags | nan_flags) if has_nan else np.int64(flags)
 
     return folding

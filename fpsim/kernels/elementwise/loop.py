@@ -13,13 +13,13 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.native import flags_of, native_summary
+from fpsim.kernels.elementwise.native import native_summary
 from fpsim.kernels.elementwise.special import CONVERT, FMA, SQRT
 from fpsim.kernels.elementwise.step import FLAGS_EACH, no_events, summary, vector_step
 from fpsim.kernels.lanes.memory import copy_item, copy_items, load, pointer, room, store
 from fpsim.kernels.lanes.vectors import VECTOR_WIDTH, width_of
 from fpsim.kernels.random.words import GROUP_HALF, fill_words
-from fpsim.kernels.rounding.direction import raised, set_usual
+from fpsim.kernels.rounding.direction import raised, set_modes
 from fpsim.kernels.rounding.rule import spread
 
 __all__ = ["BLOCK", "ROOM", "LoopVariant", "fill_block", "kernel"]
@@ -117,7 +117,7 @@ def kernel(variant: LoopVariant) -> Any:
         lanes = 512 // width_of(rule.drop)
         events = nothing = no_events(OP, rule)
         if BY_PROCESSOR:
-            set_usual(STATUS)
+            set_modes(STATUS)
         one_y = HAS_Y and y.shape[0] == 1 and n > 1
         one_z = OP == FMA and z.shape[0] == 1 and n > 1
         # Scalars are spread over a block; a last block that does not fill its lanes is worked on
@@ -153,7 +153,7 @@ def kernel(variant: LoopVariant) -> Any:
             if filled:
                 _copy_back(all_out, room_out, all_flags, block_flags, b, n, EACH)
         if BY_PROCESSOR:
-            return flags_of(raised()) | np.int64(native_summary(events, rule))
+            return raised() | np.int64(native_summary(events, rule))
         return np.int64(summary((events[0], events[1], events[2] ^ nothing[2], events[3])))
 
     return loop

@@ -1,17 +1,14 @@
 """Binary32 by the processor's own operations, flags by its status register.
 
-An x86 rounds +, -, *, /, the square root and fma as IEEE 754 says, finds tiny results after
-rounding, and flushes subnormal numbers if its register says so. A NaN is made canonical here, since
+The processor rounds +, -, *, /, the square root and fma as IEEE 754 says, and what it does with
+tiny results is known (`fpsim.kernels.status_register`). A NaN is made canonical here, since
 the processor passes one on. Where other choices are asked for, `vector_step` computes.
 
-Source    Intel SDM vol. 1 §4.8.3.5, §4.9.1, §10.2.3 (NaNs, exceptions, MXCSR).
+Source    Intel SDM vol. 1 §4.8.3.5, §4.9.1 (NaNs, exceptions).
 """
 
 from __future__ import annotations
 
-from numba import njit
-
-from fpsim.kernels.compiling import INLINE
 from fpsim.kernels.elementwise.special import FMA, SQRT, processors_answer
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.formula import formula
@@ -25,7 +22,7 @@ from fpsim.kernels.lanes.vectors import (
     umax,
 )
 
-__all__ = ["flags_of", "native_step", "native_summary"]
+__all__ = ["native_step", "native_summary"]
 
 
 def native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events):
@@ -47,14 +44,3 @@ def native_summary(events, rule):
     """Flags that a NaN raises by the rule alone."""
     none = rule.drop ^ rule.drop
     return or_lanes(select(events[0] > infinity_like(sign_like(none)), rule.nan_flags, none))
-
-
-@njit(**INLINE)
-def flags_of(status):
-    """Flags from the exception bits of the register.
-
-    >>> [flags_of(1 << i) for i in range(6)]      # invalid, denormal, zero divide, over, under, PE
-    [16, 0, 8, 4, 2, 1]
-    """
-    inexact, underflow = status >> 5 & 1, status >> 3 & 2
-    return inexact | underflow | status >> 1 & 4 | (status << 1 & 8) | (status << 4 & 16)

@@ -1,7 +1,7 @@
 """Lane operations that products need: broadcasts from memory, cutting to whole numbers, fused
 multiply-add, and the processor's sticky inexact flag.
 
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR); LLVM language reference (llvm.trunc, llvm.fma).
+Source    LLVM language reference (llvm.trunc, llvm.fma).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fpsim.kernels.guard import load_status, store_status
 from fpsim.kernels.lanes.formula import instruction
 from fpsim.kernels.lanes.vectors import Lanes, broadcast, unary
+from fpsim.kernels.status_register import FLAG_BITS, load_flags, store_flags
 
 __all__ = [
     "add_down",
@@ -55,9 +55,6 @@ def _upper_words(builder: Any, value: Any, a: Lanes, result: Lanes) -> Any:
 #: The upper word of lanes of 64 bits in both halves: a move, where a shift would wait for the
 #: multiplier's port.
 upper_words = unary(lambda a: a, _upper_words)
-
-
-_INEXACT_BIT = 0x20
 
 
 @instruction
@@ -255,19 +252,21 @@ def inexact(typingctx: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        shift = ir.Constant(ir.IntType(32), 5)
-        return builder.trunc(builder.lshr(store_status(builder), shift), ir.IntType(1))
+        status = store_flags(builder)
+        shift = ir.Constant(status.type, FLAG_BITS[0])
+        return builder.trunc(builder.lshr(status, shift), ir.IntType(1))
 
     return types.boolean(), codegen
 
 
 @intrinsic
 def clear_inexact(typingctx: Any) -> Any:
-    """Lower the inexact flag and leave every other bit of the status register. Returns 0."""
+    """Lower the inexact flag and leave every other bit of the status. Returns 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        others = ir.Constant(ir.IntType(32), ~_INEXACT_BIT & 0xFFFFFFFF)
-        load_status(builder, builder.and_(store_status(builder), others))
+        status = store_flags(builder)
+        others = ir.Constant(status.type, 0xFFFFFFFF & ~(1 << FLAG_BITS[0]))
+        load_flags(builder, builder.and_(status, others))
         return context.get_constant(types.int64, 0)
 
     return types.int64(), codegen

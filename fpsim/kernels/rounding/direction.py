@@ -1,10 +1,8 @@
-"""The processor's rounding direction inside a kernel.
+"""The processor's rounding direction inside a kernel, and the flags that it raises there.
 
 A sum that the processor itself rounds toward zero, up or down, rounded again the same way to fewer
 digits, is the exact sum rounded once. Kernels therefore set a direction before their loops; the
 guard around every kernel gives back the setting that was found.
-
-Source    Intel SDM vol. 1 §10.2.3 (MXCSR).
 """
 
 from __future__ import annotations
@@ -15,57 +13,47 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from fpsim.kernels.guard import HAS_STATUS, USUAL, load_status, store_status
+from fpsim.kernels.status_register import (
+    FLAG_BITS,
+    USUAL,
+    fence,
+    load_status,
+    room_for_status,
+    store_flags,
+)
 
-__all__ = [
-    "DOWN", "FLUSH_OPERANDS", "FLUSH_RESULTS", "HAS_STATUS", "NEAREST", "UP", "ZERO", "raised",
-    "set_direction", "set_usual",
-]
+__all__ = ["raised", "set_modes"]
 
-#: Directions as the status register has them.
-NEAREST, DOWN, UP, ZERO = range(4)
-
-#: Bits of the register: tiny results become zero, subnormal operands are zero.
-FLUSH_RESULTS, FLUSH_OPERANDS = 1 << 15, 1 << 6
-
-_WORD, _FLAGS = ir.IntType(32), 0x3F
+_WORD = ir.IntType(64)
 
 
-def _fence(builder: Any) -> None:
-    """Loads and stores, and the arithmetic between them, stay on their side; costs nothing."""
-    builder.fence("seq_cst", "singlethread")
+@intrinsic
+def set_modes(typingctx: Any, modes: Any) -> Any:
+    """The usual status with these modes beside (TOWARD_ZERO), all flags lowered. Returns 0."""
 
-
-def _setter(shift: int) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _fence(builder)
-        wanted = builder.shl(builder.trunc(args[0], _WORD), ir.Constant(_WORD, shift))
-        load_status(builder, builder.or_(wanted, ir.Constant(_WORD, USUAL)))
-        _fence(builder)
+        fence(builder)
+        wanted = builder.or_(args[0], ir.Constant(_WORD, USUAL))
+        load_status(builder, wanted, room_for_status(builder))
+        fence(builder)
         return context.get_constant(types.int64, 0)
 
-    return codegen
-
-
-@intrinsic
-def set_direction(typingctx: Any, direction: Any) -> Any:
-    """Round in this direction from here on, with all flags lowered. Returns 0."""
-    return types.int64(types.int64), _setter(13)
-
-
-@intrinsic
-def set_usual(typingctx: Any, bits: Any) -> Any:
-    """The usual register with these bits beside, all flags lowered. Returns 0."""
-    return types.int64(types.int64), _setter(0)
+    return types.int64(types.int64), codegen
 
 
 @intrinsic
 def raised(typingctx: Any) -> Any:
-    """The flags raised since, as the processor numbers them; store the results first."""
+    """The flags raised since, INEXACT in the lowest bit up to INVALID; store the results first.
+
+    UNDERFLOW by the processor's own rule, see TININESS in `fpsim.kernels.status_register`.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _fence(builder)
-        flags = builder.and_(store_status(builder), ir.Constant(_WORD, _FLAGS))
-        return builder.zext(flags, ir.IntType(64))
+        fence(builder)
+        status, flags, one = store_flags(builder), ir.Constant(_WORD, 0), ir.Constant(_WORD, 1)
+        for place, bit in enumerate(FLAG_BITS):
+            flag = builder.and_(builder.lshr(status, ir.Constant(_WORD, bit)), one)
+            flags = builder.or_(flags, builder.shl(flag, ir.Constant(_WORD, place)))
+        return flags
 
     return types.int64(), codegen

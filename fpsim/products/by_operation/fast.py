@@ -42,17 +42,11 @@ __all__ = ["run_macs"]
 #: Multiply-adds below which a second thread costs more than it gives.
 _SMALLEST, _SMALLEST_NATIVE = 1 << 20, 1 << 23
 
-#: Flags of the processor, from its lowest bit on (the second one is not a flag of ours).
-_NATIVE_FLAGS = [
-    int(flag)
-    for flag in (
-        Flags.INVALID, Flags.NONE, Flags.DIVBYZERO, Flags.OVERFLOW, Flags.UNDERFLOW, Flags.INEXACT
-    )
-]
-
-_INEXACT, _OVERFLOW, _INVALID = map(int, (Flags.INEXACT, Flags.OVERFLOW, Flags.INVALID))
+_INEXACT, _UNDERFLOW, _OVERFLOW, _INVALID = map(
+    int, (Flags.INEXACT, Flags.UNDERFLOW, Flags.OVERFLOW, Flags.INVALID)
+)
 #: What a kernel reports in the places of our flags.
-_SEEN = _INEXACT | _OVERFLOW | int(Flags.UNDERFLOW)
+_SEEN = _INEXACT | _OVERFLOW | _UNDERFLOW
 
 
 def run_macs(
@@ -66,7 +60,9 @@ def run_macs(
     # Infinities times the zeros that fill the last panel would raise a flag of their own.
     native = rules.native_bits == 32 or (rules.native_bits == 16 and HAS_HALF)
     if native and np.isfinite(a).all():
-        return _run_native(rules, a, b)
+        out, flags = _run_native(rules, a, b)
+        if rules.certain_tiny or not flags & _UNDERFLOW:
+            return out, flags
     product = measure(rules, a, b)
     lane = find_lane(product) if product else None
     if product is None or lane is None:
@@ -108,9 +104,5 @@ def _run_native(rules: MacRules, a: Carrier, b: Carrier) -> tuple[Carrier, int]:
     """By the processor's own operations and flags."""
     out = np.empty((len(a), b.shape[1]), np.float32)
     call = partial(native_call(rules, a, b), out, watched=LOOK_FOR_NONE)
-    raised = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST_NATIVE // b.size), ROWS) >> 8
-    flags = 0
-    for i, flag in enumerate(_NATIVE_FLAGS):
-        if raised >> i & 1:
-            flags |= flag
+    flags = run_blocks(call, 0, len(a), max(ROWS, _SMALLEST_NATIVE // b.size), ROWS) >> 8
     return out, flags

@@ -18,8 +18,8 @@ from fpsim.kernels.by_operation.lane_rounding import (
     NATIVE_MODES,
 )
 from fpsim.kernels.by_operation.results import NOWHERE
-from fpsim.kernels.rounding.direction import HAS_STATUS, NEAREST
 from fpsim.kernels.rounding.modes import RNE
+from fpsim.kernels.status_register import HAS_STATUS, TININESS, TO_NEAREST
 from fpsim.kernels.target import HAS_ADDERS, HAS_FMA
 from fpsim.records.formats import BINARY16, BINARY32
 from fpsim.records.settings import Settings
@@ -33,6 +33,8 @@ class MacRules:
     is_ordinary      the fast kernels know the mode and the policies.
     native_bits      of a format that processors have, under a mode and policies that this one has;
                      0: of no such one.
+    certain_tiny     the processor tells of underflow by the rule of the settings. One that looks
+                     before rounding tells too often where they ask for it after.
     to_nearest       the processor rounds to nearest beneath the mode.
     in_integers      a product is rounded as an integer where none is small.
     shows_overflow   overflow leaves an infinity or NaN behind, which no later term removes.
@@ -43,8 +45,8 @@ class MacRules:
     """
 
     __slots__ = (
-        "constants", "fused", "in_integers", "is_ordinary", "largest", "mode", "narrow",
-        "native_bits", "need", "precision", "random_most", "settings", "shows_overflow",
+        "certain_tiny", "constants", "fused", "in_integers", "is_ordinary", "largest", "mode",
+        "narrow", "native_bits", "need", "precision", "random_most", "settings", "shows_overflow",
         "smallest_normal", "smallest_subnormal", "to_nearest", "variant",
     )
 
@@ -66,12 +68,13 @@ class MacRules:
             fmt in (BINARY32, BINARY16)
             and self.mode in NATIVE_MODES
             and settings.overflow == "infinity"
-            and settings.tininess == "after"
+            and settings.tininess in ("after", TININESS)
             and (HAS_FMA or not fused)
         )
         self.native_bits = fmt.bits if is_native else 0
-        direction = DIRECTIONS.get(self.mode, NEAREST)
-        self.to_nearest = direction == NEAREST and self.mode in DIRECTIONS
+        self.certain_tiny = settings.tininess == TININESS
+        direction = DIRECTIONS.get(self.mode, TO_NEAREST)
+        self.to_nearest = direction == TO_NEAREST and self.mode in DIRECTIONS
         self.in_integers = not fused and self.mode in INTEGER_MODES
         stops = any(rounding.stops_at_largest(sign) for sign in (False, True))
         self.shows_overflow = settings.overflow != "saturate" and not stops

@@ -141,8 +141,11 @@ def _stacked(
         return False
     if max(m, n) * k * products > _STACKED and max(a.size, b.size) < max(m, n) * k * products:
         return False  # what repeats would be written out
-    left = np.broadcast_to(a, (*batch, m, k)).reshape(products, m, k)
-    right = np.broadcast_to(b, (*batch, k, n)).reshape(products, k, n)
+    left, right = (
+        x if x.shape[:-2] == values.shape[:-2] else np.broadcast_to(x, (*batch, *x.shape[-2:]))
+        for x in (a, b)
+    )
+    left, right = left.reshape(products, m, k), right.reshape(products, k, n)
     flat = values.reshape(products * m, n), flags.reshape(products * m, n)
     job = Job(settings, Stack(left), right, *flat, places, fresh=fresh)
     return k > 0 and m * n > 0 and any(engine(job) for engine in FAST)
@@ -155,7 +158,7 @@ def finish(
     if settings.at_the_end and k:
         round_outputs(settings.at_the_end, 0, values, flags, places)
     if settings.final:
-        last = settings.passes(k) if places.active else 0
+        last = settings.rounding_places(k)[-1] if places.active else 0
         round_outputs(settings.final, last, values, flags, places)
 
 

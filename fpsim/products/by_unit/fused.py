@@ -6,6 +6,7 @@ Source    docs/semantics.md §5.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,16 +52,8 @@ def run_fused(job: Job) -> bool:
     start = reach.most_start > 0
     # Sums are multiples of the last digit of the smallest product: normal, or exactly zero.
     checked = start or _last(reach.least_a, flush) * _last(reach.least_b, flush) < 2.0**-126
-    variant, constants = tile_variant(
-        FUSED, settings, None, job.places.low, 32, guard=SUMS if checked else 0
-    )
-    limit = 0 if settings.policy == "keep" else _NORMAL
-    shift = PLAIN._replace(flush=flush)
-    task = TileTask(
-        variant, 32, constants, np.full(3, limit, np.uint32),
-        OperandTable(32 if flush and reach.least_a < 2.0**-126 else 0, 0, shift),
-        OperandTable(32, 0, shift),
-    )
+    is_small = flush and reach.least_a < 2.0**-126
+    task = _task(settings, checked, is_small, job.places.low)
     values = job.values.copy() if checked else job.values
     if flush and start:
         values[np.abs(values) < 2.0**-126] = 0.0
@@ -73,6 +66,22 @@ def run_fused(job: Job) -> bool:
         assert job.element_flags is not None
         job.element_flags[np.isinf(values)] |= np.uint8(Flags.OVERFLOW)
     return True
+
+
+@lru_cache(maxsize=256)
+def _task(settings: UnitSettings, checked: bool, is_small: bool, low: bool) -> TileTask:
+    """What the loop of tiles is given; R stands in the `low` bits of random words.
+
+    checked    sums are looked at.
+    is_small   the left operand has subnormal numbers, which are flushed.
+    """
+    variant, constants = tile_variant(FUSED, settings, None, low, 32, guard=SUMS if checked else 0)
+    limit = 0 if settings.policy == "keep" else _NORMAL
+    shift = PLAIN._replace(flush=settings.policy == "flush_both")
+    return TileTask(
+        variant, 32, constants, np.full(3, limit, np.uint32),
+        OperandTable(32 if is_small else 0, 0, shift), OperandTable(32, 0, shift),
+    )
 
 
 def _last(least: float, flush: bool) -> float:

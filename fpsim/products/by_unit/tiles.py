@@ -3,7 +3,7 @@
 An engine says what its unit calls need; here is where the operands come from and go. Large products
 run in blocks, windows as they lie in the images. Small ones run in one call, and many small ones in
 few: what a call costs beside its products is shared by as many of them as fill a workspace, and
-threads take products, not rows.
+threads take products, not rows. What follows from their shapes alone is prepared once.
 
 Source    docs/semantics.md §5.
 """
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,10 +40,13 @@ _SMALL, _SHORT = 1 << 17, 1 << 22
 #: Numbers in the tables and panels of a call.
 _NUMBERS = 1 << 15
 
-#: Numbers of an operand whose memory a thread keeps by its shape, and how many such arrays.
-_TINY, _MOST_KEPT = 1 << 12, 32
+#: Numbers of an operand whose memory a thread keeps by its shape, and shapes that it knows.
+_TINY, _MOST_KEPT = 1 << 12, 64
 
 _per_thread = threading.local()
+
+#: Values and exponents of an operand.
+_Table = tuple[Carrier, Constants]
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
@@ -53,31 +55,23 @@ _SMALLEST = 1 << 20
 def run_tiles(job: Job, task: TileTask, values: Carrier | None = None) -> int:
     """One product into values (default: those of the job) and flags; its flags together."""
     a, b = job.a, job.b
+    sums = job.values if values is None else values
     if (
-        values is None
-        and isinstance(a, np.ndarray)
+        isinstance(a, np.ndarray)
         and a.size + b.size <= _SMALL
         and a.size * b.shape[1] <= _SHORT
     ):
-        flags = _run_together(job, task, (a[None], b[None]), job.values)
+        flags = _run_together(job, task, (a, b), sums)
+    elif isinstance(a, Windows):
+        flags = _run_images(job, a, task, sums)
+    elif isinstance(a, Stack):
+        flags = _run_stack(job, a, task, sums)
     else:
-        flags = _run(job, task, values)
+        flags = run_in_blocks(job, task, a if isinstance(a, Rows) else Rows.of(a), sums)
     store = job.settings.store
     if store is not None and store.narrow.one_zero:
-        sums = job.values if values is None else values
         sums[sums == 0] = 0.0  # loops of tiles give zeros a sign
     return flags
-
-
-def _run(job: Job, task: TileTask, values: Carrier | None) -> int:
-    if isinstance(job.a, Windows):
-        return _run_images(job, job.a, task, job.values if values is None else values)
-    if isinstance(job.a, Stack):
-        return _run_stack(job, job.a, task, job.values if values is None else values)
-    if values is None:
-        values = job.values
-    rows = job.a if isinstance(job.a, Rows) else Rows.of(job.a)
-    return run_in_blocks(job, task, rows, values)
 
 
 def _run_images(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
@@ -108,36 +102,87 @@ def _run_stack(job: Job, stack: Stack, task: TileTask, values: Carrier) -> int:
     return run_blocks(work, 0, n, max(1, _SMALLEST // (rows * depth * columns)))
 
 
+class _Prepared(NamedTuple):
+    """Products of some shapes on their way to the loop: all that their numbers do not change.
+
+    offsets, terms, bases, outputs    see `_indices`.
+    left, right    shapes of the operands' values and exponents.
+    tables         their memory, not initialised; None for what is too large to be kept by shape.
+    """
+
+    offsets: Offsets
+    terms: Offsets
+    bases: Offsets
+    outputs: Offsets
+    left: Shape
+    right: Shape
+    tables: tuple[_Table | None, _Table | None]
+
+    @classmethod
+    def of(
+        cls, settings: UnitSettings, task: TileTask, n: int, m: int, k: int, columns: int
+    ) -> _Prepared:
+        """Of n products of (m, k) and (k, columns)."""
+        indices = _indices(settings, n, m, k, columns, task.height)
+        left = (-(-n * m * k // COLUMNS) * COLUMNS,)
+        right = -(-columns // COLUMNS), len(indices[1]), COLUMNS
+        return cls(*indices, left, right, (_kept(task.left, left), _kept(task.right, right)))
+
+
+def _prepared(
+    settings: UnitSettings, task: TileTask, n: int, m: int, k: int, columns: int
+) -> _Prepared:
+    """The same object for the same shapes in a thread."""
+    products: dict[Any, _Prepared] = _per_thread.__dict__  # of this thread
+    key = task, settings, n, m, k, columns
+    prepared = products.get(key)
+    if prepared is None:
+        if len(products) >= _MOST_KEPT:
+            products.clear()
+        prepared = products[key] = _Prepared.of(settings, task, n, m, k, columns)
+    return prepared
+
+
+def _kept(table: OperandTable, shape: Shape) -> _Table | None:
+    """Memory for values and exponents, empty where there are none; None for much of it."""
+    if math.prod(shape) > _TINY:
+        return None
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
+
+
 def _run_together(
     job: Job, task: TileTask, operands: tuple[Carrier, Carrier], values: Carrier, first: int = 0
 ) -> int:
-    """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on."""
+    """Products a[i] @ b[i] of some operands in one call; their results are rows from `first` on.
+
+    Shapes    a (n, M, K), b (n, K, N), or two matrices.
+    """
     a, b = operands
-    if not a.flags.c_contiguous:
-        a = np.ascontiguousarray(a)
-    n, m, _ = a.shape
-    columns = b.shape[2]
+    *stack, m, k = a.shape
+    n, columns = stack[0] if stack else 1, b.shape[-1]
+    numbers = _flat(a)
     if b.flags.c_contiguous:
-        codes, steps = b.reshape(-1).view(np.uint32), (columns, 1)
-        if not codes.flags.writeable:
-            codes = to_read(codes)
+        right = Right(_flat(b).view(np.uint32), (columns, 1))
     else:  # one that is transposed is read as it lies
-        codes, steps = Right.of(b[0] if n == 1 else b.reshape(-1, columns))
-    offsets, terms, bases, outputs = _indices(job.settings, *a.shape, columns, task.height)
-    table, fields = _memory(task.left, "left", (-(-a.size // COLUMNS) * COLUMNS,))
-    panels, exponents = _memory(task.right, "right", (-(-columns // COLUMNS), len(terms), COLUMNS))
-    numbers = a.reshape(-1)
-    if not numbers.flags.writeable:
-        numbers = to_read(numbers)
+        right = Right.of(b if not stack else b[0] if n == 1 else b.reshape(-1, columns))
+    offsets, terms, bases, outputs, *shapes, tables = _prepared(
+        job.settings, task, n, m, k, columns
+    )
+    table, fields = tables[0] or task.left.room("left", shapes[0])
+    panels, exponents = tables[1] or task.right.room("right", shapes[1])
     if task.left.bytes:
         fill_table(
             numbers.view(np.uint32), 0, a.size, table, fields, task.zero, task.left.shift
         )
     fill_panels(
-        codes, terms, steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
+        right.codes, terms, right.steps, 0, columns, 0, len(panels), panels, exponents, task.zero,
         task.right.shift,
     )
-    places = job.places.part(first).random if job.places.active else NO_RANDOM
+    places = NO_RANDOM
+    if job.places.active:
+        places = (job.places.part(first) if first else job.places).random
     element_flags = job.element_flags
     assert element_flags is not None
     if n * m < len(values):
@@ -150,24 +195,12 @@ def _run_together(
     return flags
 
 
-def _memory(table: OperandTable, name: str, shape: Shape) -> tuple[Carrier, Constants]:
-    """For values and exponents, empty where there are none; not initialised."""
-    if math.prod(shape) > _TINY:
-        return table.room(name, shape)
-    cache: dict[Any, Any] = _per_thread.__dict__  # of this thread
-    key = name, shape, table.values, table.exponents
-    pair: tuple[Carrier, Constants] | None = cache.get(key)
-    if pair is None:
-        if len(cache) >= _MOST_KEPT:
-            cache.clear()
-        none = (0,) * len(shape)
-        values = np.empty(shape if table.values else none, FLOAT[table.values])
-        fields = np.empty(shape if table.exponents else none, WORD[table.exponents])
-        pair = cache[key] = values, fields
-    return pair
+def _flat(x: Carrier) -> Carrier:
+    """The numbers of an operand in C order, as kernels read them."""
+    flat = x.reshape(-1)
+    return flat if flat.flags.writeable else to_read(flat)
 
 
-@lru_cache(maxsize=64)
 def _indices(
     settings: UnitSettings, n: int, m: int, k: int, columns: int, height: int
 ) -> tuple[Offsets, Offsets, Offsets, Offsets]:

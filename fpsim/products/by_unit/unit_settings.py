@@ -36,7 +36,7 @@ class Store:
         self, values: Carrier, element_flags: ElementFlags, place: int, places: Places
     ) -> int:
         """Values (rows, columns) rounded at one place; their flags together."""
-        plan, wide, shape = self.narrow, places.wide, (1, values.size)
+        plan, shape = self.narrow, (1, values.size)
         words, random = NO_WORDS, _NOTHING
         if places.low:
             words = places.words(place, values.shape)
@@ -45,9 +45,11 @@ class Store:
             random = step, seed, operation, first, place + passed
             if step != values.shape[1]:
                 shape = values.shape
-        loop = output_kernel(plan.mode, places.low, plan.residual, wide and plan.stochastic)
-        flat = values.reshape(-1), element_flags.reshape(-1)
-        flags = int(loop(*flat, shape, words, random, plan.constants))
+        wide = places.wide and plan.stochastic
+        loop = output_kernel(plan.mode, places.low, plan.residual, wide)
+        flags = int(loop(
+            values.reshape(-1), element_flags.reshape(-1), shape, words, random, plan.constants
+        ))
         if plan.one_zero:
             values[values == 0] = 0.0
         return flags
@@ -216,9 +218,17 @@ class UnitSettings:
 
     def rounding_places(self, k: int) -> range:
         """Rounding places by the context: the stores of an output, then the last rounding."""
-        n = self.passes(k)
-        stores = self._narrowing and self.stochastic_stores
-        return range(0 if stores else n, n + 1 if self.final else n)
+        places = self._places.get(k)
+        if places is None:
+            n = self.passes(k)
+            stores = self._narrowing and self.stochastic_stores
+            places = self._places[k] = range(0 if stores else n, n + 1 if self.final else n)
+        return places
+
+    @cached_property
+    def _places(self) -> dict[int, range]:
+        """Rounding places of the depths that were asked for."""
+        return {}
 
 
 @lru_cache(maxsize=256)

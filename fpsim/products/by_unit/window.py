@@ -102,7 +102,7 @@ def run_window(job: Job, lanes: int | None = None) -> bool:
     if sums is None:
         return False
     reach = job.reach()
-    if not (reach.most_a < math.inf and reach.most_b < math.inf and reach.most_start < math.inf):
+    if not reach.finite:
         return False
     low, high, top_a, top_b = reach.exponents(settings.a.emin, settings.b.emin, settings.scale)
     if not _fits(settings, reach, job.a.shape[1], low, high):

@@ -112,11 +112,8 @@ class Job:
         """How far the numbers reach, from one look at binary32 operands at the first call."""
         if self._reach is None:
             a = self.a if isinstance(self.a, np.ndarray) else self.a.values
-            left, right = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
-            start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
-            if not (left.flags.writeable and right.flags.writeable):
-                left, right = to_read(left), to_read(right)
-            self._reach = Reach(*extents(left, right, start))
+            start = _NO_CODES if self.fresh else _codes(self.values)
+            self._reach = Reach(*extents(_codes(a), _codes(self.b), start))
         return self._reach
 
     def pieces(self, values: Carrier) -> Iterator[Job]:
@@ -232,13 +229,20 @@ def _runs(selected: NDArray[np.bool_]) -> Iterator[slice]:
         yield slice(first, last)
 
 
+def _codes(x: Carrier) -> NDArray[np.uint32]:
+    """The codes of binary32 numbers in any order, as kernels read them."""
+    codes = x.ravel("K").view(np.uint32)
+    return codes if codes.flags.writeable else to_read(codes)
+
+
 class _Memory:
     """The memory of an array, which lives as long as this."""
 
     def __init__(self, owner: NDArray[Any]) -> None:
         self.owner = owner
-        address, _ = owner.__array_interface__["data"]
-        self.__array_interface__ = owner.__array_interface__ | {"data": (address, False)}
+        interface = owner.__array_interface__  # which numpy makes anew whenever it is asked
+        address, _ = interface["data"]
+        self.__array_interface__ = interface | {"data": (address, False)}
 
 
 def to_read(values: Values) -> Values:

@@ -146,7 +146,8 @@ class Move:
         if self._converts:
             args = self._fitted(self._taker(args, kwargs), args)
         result = self._func(*args, **kwargs)
-        self._memory.moved(tensors_of(args, kwargs), result)
+        if self._memory.births is not None:
+            self._memory.moved(tensors_of(args, kwargs), result)
         return result
 
     def marked(self, args: Any, kwargs: Any) -> Any:
@@ -154,7 +155,10 @@ class Move:
         memory = self._memory
         self._account.add("exact", self._name, 0)
         flat = tensors_of(args, kwargs)
-        formats = {memory.format_of(x) for x in flat if x.dtype == torch.float32}
+        formats: set[Format | None] = set()
+        for x in flat:
+            if x.dtype is torch.float32:
+                formats.add(memory.format_of(x))
         held = {fmt for fmt in formats if fmt is not None}
         if self._constants and held and held != {BINARY32}:
             args, kwargs = self._with_constants(flat, args, kwargs)

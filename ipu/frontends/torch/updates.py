@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier
+from fpsim.state.memory import memory_address
 from fpsim.state.processor import usual_arithmetic
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.capture.recording import StepRecording
@@ -317,7 +318,7 @@ class StepRows:
         for x, array in zip(tensors, arrays, strict=True):
             if x is not None and (
                 self._memory.format_of(x) is None or array is None
-                or array.carrier.__array_interface__["data"][0] != x.data_ptr()
+                or memory_address(array.carrier) != x.data_ptr()
             ):
                 return
         spots = tuple([self._spot(x) for x in tensors])

@@ -415,11 +415,12 @@ def _has_channels_last(x: Any) -> bool:
 def tensors_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors among arguments and in lists of them."""
     tensors = []
-    for x in (*args, *kwargs.values()):
+    # No generator, which is a call for each of its items: every operation asks.
+    for x in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(x, torch.Tensor):
             tensors.append(x)
         elif isinstance(x, (list, tuple)):
-            tensors.extend(item for item in x if isinstance(item, torch.Tensor))
+            tensors += [item for item in x if isinstance(item, torch.Tensor)]
     return tensors
 
 

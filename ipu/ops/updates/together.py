@@ -22,6 +22,7 @@ from fpsim.array import Array
 from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
+from fpsim.state.memory import memory_address
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
@@ -30,8 +31,6 @@ __all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
-#: Arrays whose addresses are remembered.
-_KEPT_ADDRESSES = 4096
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
 
@@ -127,8 +126,6 @@ class Together:
         self._singles: list[tuple[Carrier, Carrier]] = []
         #: Numbers that wait, and their key: those of many tensors are one mapping.
         self._numbers: tuple[Mapping[str, Number] | None, tuple[Any, ...] | None] = None, None
-        #: Where arrays begin that were seen before: numpy takes long to tell.
-        self._addresses: dict[int, tuple[ref[Carrier], int]] = {}
 
     def draws(self) -> bool:
         """Whether operations may take random bits, so that their numbers count."""
@@ -169,14 +166,11 @@ class Together:
                 singles.append((single, output))
                 before = Array(single, before.context)
             after.append(before)
-        addresses: dict[int, int] = {}
+        starts: list[int] = []
         for carrier in arrays:
-            if id(carrier) in addresses:
-                continue
             if carrier.shape != shape or not carrier.flags.c_contiguous:
                 return None
-            addresses[id(carrier)] = self._address(carrier)
-        starts = [addresses[id(carrier)] for carrier in arrays]
+            starts.append(memory_address(carrier))
         n, size = len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
@@ -187,15 +181,6 @@ class Together:
         self._arrays += arrays
         self._singles += singles
         return Updated(after[0], tuple(after[1:])), changed
-
-    def _address(self, carrier: Carrier) -> int:
-        row = self._addresses.get(id(carrier))
-        if row is None or row[0]() is not carrier:
-            if len(self._addresses) >= _KEPT_ADDRESSES:
-                self._addresses.clear()
-            address: int = carrier.__array_interface__["data"][0]  # ctypes takes three calls
-            row = self._addresses[id(carrier)] = ref(carrier), address
-        return row[1]
 
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""

@@ -10,10 +10,9 @@ from numba.core import event
 from numba.core.errors import TypingError
 
 from fpsim.kernels.compiling import cache_folder, compiled
-from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
-
-FLUSH_TO_ZERO, TOWARD_ZERO = 0x8000, 0x6000
+from fpsim.kernels.status_register import FLAG_BITS, HAS_STATUS, TOWARD_ZERO, USUAL
+from tests.processors import FLUSH
 
 
 def _halve(x):
@@ -26,12 +25,12 @@ def _halve(x):
 halve = compiled(_halve)
 
 
-@pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+@pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 @pytest.mark.parametrize("start", [2.0**-126, 0.0])
 def test_modes_and_flags_are_restored(start):
     x = np.array([start], np.float32)
     halve(x.copy())
-    strange = USUAL | FLUSH_TO_ZERO | TOWARD_ZERO | 0x10
+    strange = USUAL | FLUSH | TOWARD_ZERO | 1 << FLAG_BITS[1]
     before = exchange_status(strange)
     try:
         result = halve(x)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
+from fpsim.kernels.status_register import (
+    FLAG_BITS,
+    FLAGS,
+    HAS_STATUS,
+    TOWARD_PLUS,
+    TOWARD_ZERO,
+    USUAL,
+)
+from tests.processors import FLUSH
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
-FLUSH_TO_ZERO, TOWARD_ZERO, UP, INEXACT = 0x8000, 0x6000, 0x4000, 0x20
+INEXACT = 1 << FLAG_BITS[0]
 
 
 def under(bits, action):
@@ -23,7 +31,7 @@ def under(bits, action):
     return outcome, after
 
 
-@pytest.mark.parametrize("bits", [USUAL, USUAL | TOWARD_ZERO, USUAL | FLUSH_TO_ZERO | 0x3F])
+@pytest.mark.parametrize("bits", [USUAL, USUAL | TOWARD_ZERO, USUAL | FLUSH | FLAGS])
 def test_a_status_is_what_was_written_last(bits):
     exchange_status(exchange_status(USUAL))
     before = exchange_status(bits)
@@ -39,8 +47,8 @@ def test_arithmetic_of_the_thread_obeys():
         return float((y[:1] * np.float32(0.5))[0]), float((x + y[1:])[0])
 
     assert under(USUAL, numbers)[0] == (2.0**-127, 1.0)
-    assert under(USUAL | FLUSH_TO_ZERO, numbers)[0] == (0.0, 1.0)
-    assert under(USUAL | UP, numbers)[0] == (2.0**-127, 1 + 2.0**-23)
+    assert under(USUAL | FLUSH, numbers)[0] == (0.0, 1.0)
+    assert under(USUAL | TOWARD_PLUS, numbers)[0] == (2.0**-127, 1 + 2.0**-23)
 
 
 def test_flags_of_the_thread_are_read():

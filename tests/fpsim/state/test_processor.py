@@ -19,21 +19,32 @@ import pytest
 
 from fpsim.context import Context
 from fpsim.elementwise.codes import from_codes
-from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
+from fpsim.kernels.status_register import (
+    FLAGS,
+    HAS_STATUS,
+    TOWARD_MINUS,
+    TOWARD_PLUS,
+    TOWARD_ZERO,
+    USUAL,
+)
 from fpsim.records.formats import BFLOAT16, BINARY32, E5M2, Format
 from fpsim.records.rounding import RTO, SR
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 from fpsim.state.tasks import offer
 from tests.machine import digest
+from tests.processors import FLUSH
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="this processor has no MXCSR")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 #: Flush results and operands; toward -inf; toward +inf; toward zero, flushing, every flag up.
-STATES = [0x9FC0, 0x3F80, 0x5F80, 0xFFFF]
+FLUSHING = USUAL | FLUSH
+STATES = [
+    FLUSHING, USUAL | TOWARD_MINUS, USUAL | TOWARD_PLUS, FLUSHING | TOWARD_ZERO | FLAGS,
+]
 
-#: All of the register but the flags of exceptions.
-MODES = ~0x3F
+#: All of the word but the flags of exceptions.
+MODES = ~FLAGS
 
 
 def numbers(fmt: Format, seed: int) -> np.ndarray:
@@ -85,7 +96,7 @@ def under(status: int) -> dict[str, str]:
         actual = dict(results())
     finally:
         left = exchange_status(result)
-    # numpy lowers the exception flags (the low six bits) around its own arithmetic.
+    # numpy lowers the flags around its own arithmetic.
     assert left & MODES == status & MODES
     return actual
 
@@ -102,7 +113,8 @@ def test_no_state_of_the_processor_shows(status, usual):
 
 def test_a_process_set_from_the_start_gives_the_same(usual):
     script = (
-        "import json, tests.fpsim.state.test_processor as t; print(json.dumps(t.under(0xFFC0)))"
+        "import json, tests.fpsim.state.test_processor as t\n"
+        "print(json.dumps(t.under(t.FLUSHING | t.TOWARD_ZERO)))"
     )
     root = Path(__file__).parents[3]
     done = subprocess.run(
@@ -128,7 +140,7 @@ def test_a_kernel_leaves_the_register_as_it_was(status):
 
 def test_the_state_would_show_without_care():
     tiny = np.float32([2.0**-140])
-    result = exchange_status(0x9FC0)
+    result = exchange_status(FLUSHING)
     try:
         flushed = tiny + tiny
     finally:
@@ -169,15 +181,15 @@ class Guarded:
 
 
 def test_methods_of_a_class_are_guarded_but_for_those_that_are_named():
-    before = exchange_status(0x9FC0)
+    before = exchange_status(FLUSHING)
     try:
         states = [Guarded().computes(), Guarded().moves(), *Guarded().lazily(), Guarded().shown]
         with suppress(ValueError):
             Guarded().fails()
     finally:
         left = exchange_status(before)
-    assert states == [USUAL, *[0x9FC0 & MODES] * 3]
-    assert left & MODES == 0x9FC0 & MODES
+    assert states == [USUAL, *[FLUSHING & MODES] * 3]
+    assert left & MODES == FLUSHING & MODES
 
 
 def test_a_name_that_the_class_lacks_is_refused():
@@ -198,7 +210,7 @@ def test_a_guarded_function_keeps_its_name_signature_and_module():
 
 
 def test_tasks_run_in_the_usual_state_whoever_runs_them():
-    before = exchange_status(0x9FC0)
+    before = exchange_status(FLUSHING)
     try:
         results = [offer(modes).finish() for _ in range(20)]
     finally:
@@ -208,7 +220,7 @@ def test_tasks_run_in_the_usual_state_whoever_runs_them():
 
 def test_the_smallest_number_of_binary64_is_not_flushed():
     fmt = Format("binary64", 11, 53, 1023)  # without what another has cached
-    before = exchange_status(0x9FC0)
+    before = exchange_status(FLUSHING)
     try:
         smallest = np.array(fmt.smallest_subnormal).view(np.int64).item()
     finally:

@@ -14,12 +14,12 @@ import pytest
 
 from fpsim import BFLOAT16, BINARY16, BINARY32, BINARY64, Array, Format
 from fpsim.elementwise.codes import from_codes
-from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from ipu.machine import Device, FpCtl
 from tests.processors import STATES, under
 from tests.tiers import pick
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 #: Verbs that neither read nor make numbers.
 OTHERS = {

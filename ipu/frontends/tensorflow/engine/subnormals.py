@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from fpsim.kernels.guard import HAS_STATUS, USUAL
 from fpsim.kernels.status import exchange_status
+from fpsim.kernels.status_register import HAS_STATUS, USUAL
 from ipu.frontends.tensorflow.settings.notes import note
 
 __all__ = ["keeping_subnormals", "noted_on_host"]

@@ -49,7 +49,8 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
     """
     device, policy, to = call.device, call.policy, x.format
     of_one_type(*of)
-    if call.dtype == torch.float32 and policy.compute != policy.activations:
+    is_cast = policy.compute is not policy.activations and policy.compute != policy.activations
+    if is_cast and call.dtype is torch.float32:
         if policy.in_quarters:
             a, b = (
                 quarters(device, operand, F152 if call.memory.is_gradient(tensor) else F143)
@@ -63,6 +64,11 @@ def factors(call: Call, x: Array, y: Array, of: Any, verb: str = "matmul") -> Fa
 
 def of_one_type(*tensors: Any) -> None:
     """Refuse operands of several data types, as torch does: casts are the program's."""
-    kinds = {x.dtype for x in tensors if x is not None}
-    if len(kinds) > 1:
-        raise TypeError(f"a product of {' and '.join(sorted(map(str, kinds)))}; cast one of them")
+    first = tensors[-1].dtype
+    for x in tensors:
+        if x is not None and x.dtype is not first:
+            break
+    else:
+        return
+    kinds = {str(x.dtype) for x in tensors if x is not None}
+    raise TypeError(f"a product of {' and '.join(sorted(kinds))}; cast one of them")

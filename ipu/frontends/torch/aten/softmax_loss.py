@@ -19,14 +19,20 @@ from ipu.ops.primitive import Primitive
 __all__: list[str] = []
 
 
+def _moved(x: Array, axis: int, to: int) -> Array:
+    """x with one of its axes elsewhere; itself where it stands there."""
+    if axis % x.ndim == to % x.ndim:
+        return x
+    return x.like(np.moveaxis(x.carrier, axis, to))
+
+
 def _along(call: Call, primitive: Any, x: Array, dim: int) -> Array:
     """The rule of the last axis, along another one."""
     if x.ndim == 0:
         single: Array = primitive.forward(call.device, x.reshape(1))[0]
         return single.reshape(())
-    turned = x.like(np.moveaxis(x.carrier, dim, -1))
-    y: Array = primitive.forward(call.device, turned)[0]
-    return y.like(np.moveaxis(y.carrier, -1, dim))
+    y: Array = primitive.forward(call.device, _moved(x, dim, -1))[0]
+    return _moved(y, -1, dim)
 
 
 def _softmax_like(name: str, primitive: Primitive) -> None:
@@ -40,9 +46,8 @@ def _softmax_like(name: str, primitive: Primitive) -> None:
             return NotImplemented
         y = call.arrays(output, gradient)[0]
         fmt, g = y.format, call.slope(gradient, y.format)
-        g, y = (a.like(np.moveaxis(a.carrier, dim, -1)) for a in (g, y))
-        x = primitive.pull(0, call.device, g, (y,))
-        return call.rounded(x.like(np.moveaxis(x.carrier, -1, dim)), fmt, input_dtype)
+        x = primitive.pull(0, call.device, _moved(g, dim, -1), (_moved(y, dim, -1),))
+        return call.rounded(_moved(x, -1, dim), fmt, input_dtype)
 
     aten(f"{name}.default", of=primitive)(forward)
     aten(f"{name}_backward_data.default", of=primitive, gradient=True)(backward)

@@ -29,6 +29,8 @@ from ipu.run.run import Run
 __all__ = ["PythonState"]
 
 _MISSING = object()
+#: Stands behind the places of each object where those of all are compared at once.
+_END = object()
 _PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _OPAQUE = (*_PLAIN, Run, IOBase, types.CodeType)
 #: Packages whose classes and functions are taken as they are.
@@ -105,16 +107,28 @@ class PythonState:
                 self._follow(path, value)
             if len(self._rows) > _MOST:
                 self.refusal = f"the step reaches more than {_MOST} places of Python's memory"
+        others = [row for row in self._rows if not row.group]
+        self._groups = [row for row in self._rows if row.group]
+        self._reads = [row.read for row in others]
+        self._values = [value for row in others for value in (*row.values, _END)]
 
     def change(self, declared: Collection[int] = ()) -> str:
         """The path of a place that holds something else now; "" where nothing has changed.
 
         declared    identities of parameter groups whose numbers may change.
         """
-        for row in self._rows:
+        for row in self._groups if self._is_same() else self._rows:
             if row.has_changed() and row.group not in declared and (path := row.change()):
                 return path
         return ""
+
+    def _is_same(self) -> bool:
+        """Whether every place but those of parameter groups holds the same object as before."""
+        now: list[Any] = []
+        for read in self._reads:
+            now.extend(read())
+            now.append(_END)
+        return len(now) == len(self._values) and all(map(is_, now, self._values))
 
     # Following ------------------------------------------------------------------------------
 

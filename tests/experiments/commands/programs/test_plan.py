@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 from ipu.experiments.cli import main
+from tests.experiments.accessible import NARROW, faults, walk
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed; make test-torch"
@@ -30,7 +31,7 @@ def written(tmp_path, text):
     return str(path)
 
 
-def test_a_program_gets_a_plan_its_code_and_a_page(tmp_path, capsys):
+def test_a_program_gets_a_plan_its_code_and_a_page(browser, tmp_path, capsys):
     out = tmp_path / "page"
     program = written(tmp_path, PROGRAM)
     assert main(["plan", "--ipus", "2", "--report", str(out), program]) == 0
@@ -46,6 +47,8 @@ def test_a_program_gets_a_plan_its_code_and_a_page(tmp_path, capsys):
     assert page.count("<svg") == 2
     assert (out / "front.png").exists()
     assert (out / "plan.png").exists()
+    assert (faults(browser, out / "index.html"), walk(browser, out / "index.html", NARROW)) == (
+        [], [])
 
 
 def test_more_ipus_than_layers_need_replicas(tmp_path, capsys):

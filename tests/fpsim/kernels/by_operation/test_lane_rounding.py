@@ -19,13 +19,14 @@ from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, store
 from fpsim.kernels.lanes.vectors import as_bits, as_float, lanes_of, select
 from fpsim.kernels.rounding import modes
-from fpsim.kernels.rounding.direction import HAS_STATUS, ZERO, set_direction
+from fpsim.kernels.rounding.direction import set_modes
+from fpsim.kernels.status_register import HAS_STATUS, TOWARD_ZERO
 from fpsim.kernels.target import HAS_FMA, PRODUCT_BITS
 from fpsim.records.formats import BFLOAT16, BINARY16, E4M3FN, Format
 from fpsim.records.rounding import RAZ, RNA, RNE, RNZ, RTN, RTO, RTP, RTZ
 from tests.tiers import pick
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 MODES = {modes.RNE: RNE, modes.RNA: RNA, modes.RNZ: RNZ, modes.RTZ: RTZ, modes.RTP: RTP,
          modes.RTN: RTN, modes.RAZ: RAZ, modes.RTO: RTO}
@@ -66,7 +67,7 @@ def rounder(mode, product, has_fma):
     @compiled
     def loop(x, constants, out):
         rule = r.spread_macs(constants)
-        set_direction(DIRECTION)
+        set_modes(DIRECTION)
         for i in range(0, x.shape[0], lanes_of(rule.step)):
             store(out, i, rounded(MODE, PRODUCT, FMA, load_float(x, i, rule.step), rule))
 
@@ -190,7 +191,7 @@ def summer(mode):
 
     @compiled
     def loop(x, y, sums, lost):
-        set_direction(ZERO)
+        set_modes(TOWARD_ZERO)
         for i in range(0, x.shape[0], 8):
             like = load(sums, i)
             s, d = summed(MODE, load_float(x, i, like), load_float(y, i, like))
@@ -247,7 +248,7 @@ def cutter(mode):
     @compiled
     def loop(x, y, constants, out):
         rule = r.spread_macs(constants)
-        set_direction(ZERO)
+        set_modes(TOWARD_ZERO)
         for i in range(0, x.shape[0], lanes_of(rule.step)):
             sums = cut(MODE, load_float(x, i, rule.step), load_float(y, i, rule.step), rule)
             store(out, i, sums)

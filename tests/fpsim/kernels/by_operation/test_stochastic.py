@@ -9,7 +9,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.judge.oracle import decode, product_word, round_exact
-from fpsim.kernels.rounding.direction import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from fpsim.products.by_operation import dispatch
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.products.by_operation.calls import Bits, random_call
@@ -18,7 +18,7 @@ from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 HALF = fp.BINARY16
 #: 13 digits, and 16 of them at most below the smallest normal number.

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.kernels.rounding.direction import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from fpsim.products.by_operation.bounds import find_lane, measure
 from fpsim.products.by_operation.calls import deterministic_call
 from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.settings import Settings
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="kernels set the direction of an x86")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 #: Numbers whose products are zeros of both signs, underflow to them, or cancel.
 FEW = np.float32([0.0, -0.0, 2.0**-13, -(2.0**-13), 1.0, -1.0])

@@ -13,14 +13,14 @@ import pytest
 from fpsim.elementwise.apply import apply
 from fpsim.elementwise.constants import processor_status
 from fpsim.kernels.elementwise.loop import BLOCK
-from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, TININESS
 from fpsim.kernels.target import HAS_FMA
 from fpsim.records.formats import BFLOAT16, BINARY32
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR
 from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from tests.tiers import pick
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 OPERATIONS = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "sqrt": 1, "fma": 3}
 _MANY = [*range(4), *range(22, 26), 102, 103, 104, *range(125, 129), 150, 151, 152, 253, 254, 255]
@@ -66,9 +66,10 @@ def test_values_and_flags_are_those_of_the_general_kernel(operation, mode, subno
         pytest.skip("the processor has no fma")
     for quiet in (True,) if operation == "fma" else (True, False):
         settings = Settings(
-            BINARY32, rounding=MODES[mode], subnormals=subnormals, quiet_nan_raises=quiet
+            BINARY32, rounding=MODES[mode], subnormals=subnormals, quiet_nan_raises=quiet,
+            tininess=TININESS,
         )
-        assert processor_status(operation, settings, 4) >= 0
+        assert (processor_status(operation, settings, 4) >= 0) == (subnormals in FLUSHING)
         sources = operands(operation)
         fast, _ = apply(operation, sources, settings)
         flags = np.zeros(fast.shape, np.uint8)
@@ -79,6 +80,19 @@ def test_values_and_flags_are_those_of_the_general_kernel(operation, mode, subno
             # In parts: a flag that some raise and others do not would show in one of them.
             for part in np.array_split(alike, min(alike.size, 64)):
                 assert apply(operation, [s[part] for s in sources], settings)[1] == value
+
+
+@pytest.mark.parametrize("mode", pick(["RNE", "RTP"], *[list(MODES)] * 2))
+@pytest.mark.parametrize("operation", ["add", "subtract", "divide", "sqrt"])
+def test_when_the_processor_looks_for_tiny_results_shows_in_products_alone(operation, mode):
+    sources, results = operands(operation), []
+    for tininess in ("before", "after"):
+        settings = Settings(BINARY32, rounding=MODES[mode], tininess=tininess)
+        assert processor_status(operation, settings, 4) >= 0
+        flags = np.zeros(sources[0].shape, np.uint8)
+        apply(operation, sources, settings, element_flags=flags)
+        results.append(flags)
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("n", [1, 5, 16, BLOCK - 1, BLOCK + 17])
@@ -97,7 +111,9 @@ def test_other_choices_are_not_for_the_processor():
     assert processor_status("add", Settings(BINARY32, rounding=RNA), 4) < 0
     assert processor_status("add", Settings(BINARY32, rounding=SR()), 4) < 0
     assert processor_status("add", Settings(BINARY32, overflow="saturate"), 4) < 0
-    assert processor_status("add", Settings(BINARY32, tininess="before"), 4) < 0
+    other = "before" if TININESS == "after" else "after"
+    assert processor_status("multiply", Settings(BINARY32, tininess=other), 4) < 0
+    assert processor_status("fma", Settings(BINARY32, tininess=other, quiet_nan_raises=True), 4) < 0
     assert processor_status("add", Settings(BINARY32, nan="x86"), 4) < 0
     assert processor_status("divide", Settings(BINARY32, divide_by_zero="nan"), 4) < 0
     assert processor_status("add", Settings(BFLOAT16), 4) < 0

@@ -9,11 +9,11 @@ import pytest
 
 from fpsim.judge.oracle import decode, round_exact
 from fpsim.kernels.compiling import compiled
-from fpsim.kernels.guard import HAS_STATUS
 from fpsim.kernels.lanes import arithmetic as a
 from fpsim.kernels.lanes.formula import formula
 from fpsim.kernels.lanes.memory import load, load_float, pointer, store
 from fpsim.kernels.lanes.vectors import as_bits
+from fpsim.kernels.status_register import HAS_STATUS
 from fpsim.kernels.target import HAS_FMA, HAS_INEXACT_FLAG, HAS_QUIET_ADD
 from fpsim.records.formats import BINARY32, BINARY64
 from tests.fpsim.kernels.on_lanes import on_bits, on_floats
@@ -157,7 +157,7 @@ def adder(quiet):
 LOUD = adder(False)
 
 
-@pytest.mark.skipif(not (HAS_INEXACT_FLAG and HAS_STATUS), reason="no x86 status register")
+@pytest.mark.skipif(not (HAS_INEXACT_FLAG and HAS_STATUS), reason="no such status register")
 @DTYPES
 @pytest.mark.parametrize("lane", [0, -1])
 def test_the_flag_tells_of_an_inexact_lane_and_is_lowered_again(dtype, lane):

@@ -10,7 +10,7 @@ import pytest
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
 from fpsim.kernels.by_operation.results import LOOK_FOR_ALL, LOOK_FOR_NONE, LOOK_FOR_OVERFLOW
-from fpsim.kernels.rounding.direction import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from fpsim.products.by_operation import calls
 from fpsim.products.by_operation.bounds import block_lows, find_lane, measure
 from fpsim.products.by_operation.calls import Bits, deterministic_call, native_call, random_call
@@ -23,7 +23,7 @@ from fpsim.records.settings import Settings
 from fpsim.state.draws import draw_places
 from tests.tiers import pick, reaches
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="fast kernels set the processor's status")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 SEED = 77
 SHAPES = (20, 33, 35)

@@ -12,6 +12,7 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
+from fpsim.kernels.status_register import TININESS
 from fpsim.kernels.target import HAS_HALF
 from fpsim.linalg import rounded_matmul
 from fpsim.products.by_operation import bounds as mac_range
@@ -280,6 +281,35 @@ def test_binary16_of_the_processor_is_numpys(monkeypatch):
     assert to_codes(values, fp.BINARY16).tolist() == canonical.view(np.uint16).tolist()
     assert np.isinf(wanted).any()
     assert np.isnan(wanted).any()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_is_tiny_before_rounding_alone_is_no_underflow_after_it(fused):
+    """(1 - 2**-13) (1 + 2**-13) 2**-126 becomes 2**-126, whenever the processor looks."""
+    codes = np.array([[1 - 2.0**-13], [1 + 2.0**-13]], np.float32) * np.float32(2.0**-63)
+    flags = {}
+    for tininess in ("before", "after"):
+        context = fp.Context(fp.BINARY32, tininess=tininess)
+        product = rounded_matmul(
+            context.wrap(codes[:1]), context.wrap(codes[1:]), context=context, fused=fused
+        )
+        assert product.values.tolist() == [[2.0**-126]]
+        flags[tininess] = context.flags
+    assert flags == {"before": Flags.INEXACT | Flags.UNDERFLOW, "after": Flags.INEXACT}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_underflow_that_the_processor_is_not_sure_of_is_looked_for_in_lanes(fused, monkeypatch):
+    rng, outcomes = np.random.default_rng(6), []
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((9, 17), (17, 40)))
+    b *= np.float32(2.0**-126)
+    for certain in (True, False):
+        settings = Settings(fp.BINARY32, tininess=TININESS)
+        monkeypatch.setattr(mac_rules(settings, fused), "certain_tiny", certain)
+        values, flags = run_macs(settings, fused, a, b, None, 0)
+        outcomes.append((to_codes(values, fp.BINARY32).tolist(), Flags(flags)))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1] == Flags.INEXACT | Flags.UNDERFLOW
 
 
 def test_the_processor_keeps_its_direction():

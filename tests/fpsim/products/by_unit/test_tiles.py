@@ -8,11 +8,9 @@ import pytest
 import fpsim as fp
 import ipu.machine  # noqa: F401  (registers the units of the IPU)
 from fpsim.elementwise.codes import from_codes
-from fpsim.kernels.by_unit.panels import PLAIN
 from fpsim.products.by_unit import dispatch, tiles
 from fpsim.products.by_unit import window as engine_window
 from fpsim.products.by_unit.dispatch import accumulate
-from fpsim.products.by_unit.task import OperandTable
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.records.settings import Settings
 from fpsim.records.units import find_unit
@@ -217,13 +215,15 @@ def test_small_products_are_run_as_a_stack_and_large_ones_are_not(monkeypatch):
     assert calls == [(8, 8)]
 
 
-def test_small_memory_is_kept_by_shape_and_is_bounded():
-    plain = OperandTable(64, 32, PLAIN)
-    values, fields = tiles._memory(plain, "left", (48,))
-    assert (values.dtype, values.shape) == (np.float64, (48,))
-    assert (fields.dtype, fields.shape) == (np.uint32, (48,))
-    assert tiles._memory(plain, "left", (48,))[0] is values
-    assert not np.shares_memory(tiles._memory(plain, "right", (48,))[0], values)
+def test_what_follows_from_shapes_is_prepared_once_and_is_bounded():
+    settings = UnitSettings(find_unit("AMP_F16_F32"), fp.BINARY16, fp.BINARY16, HALF.core.settings)
+    task = engine_window._task(settings, engine_window._sums(settings).lanes, False)
+    product = tiles._prepared(settings, task, 1, 4, 16, 3)
+    assert tiles._prepared(settings, task, 1, 4, 16, 3) is product
+    (left, _), (right, exponents) = product.tables
+    assert (right.shape, exponents.dtype) == ((1, 16, 16), np.uint32)
+    assert not np.shares_memory(left, right)
+    assert tiles._prepared(settings, task, 1, 4, 1 << 12, 3).tables[1] is None  # too much to keep
     for n in range(1, 200):
-        tiles._memory(plain, "left", (n,))
+        tiles._prepared(settings, task, n, 4, 16, 3)
     assert len(tiles._per_thread.__dict__) <= tiles._MOST_KEPT

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from fpsim.kernels.guard import HAS_STATUS
+from fpsim.kernels.status_register import HAS_STATUS
 from tests.ipu.frontends.torch.framework import Session, machine, torch
 from tests.processors import STATES, under
 
-pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="the processor has no x86 status register")
+pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that is known")
 
 OPTIONS = {"f32_denormals": "ieee", "seed": 3}
 torch.manual_seed(3)

@@ -10,12 +10,13 @@ from ipu.run.pages.sheet import write_sheet
 from ipu.run.responses import Dose, SitePair
 from ipu.run.restoring import FORWARD, PrecisionSite
 from ipu.run.ways import Way
+from tests.experiments.accessible import NARROW, faults, walk
 
 FP16 = Way.parse("fp16")
 ONE, OTHER = PrecisionSite("fc<1>", FORWARD), PrecisionSite("fc2", FORWARD)
 
 
-def test_an_ill_program(tmp_path):
+def test_an_ill_program(browser, tmp_path):
     remedy = TriedRemedy("Set eps", Way.parse("fp16+eps=1e-4"), 0.01, True)
     diagnosis = Diagnosis(
         FP16, 4, "ill", "The loss is NaN.", math.inf, [2.0, math.nan], [2.0, 1.0],
@@ -31,6 +32,7 @@ def test_an_ill_program(tmp_path):
                  "<code>fp16+eps=0.0001</code></td><td>1.0%</td><td>cures</td>", "+eps=1e-4</pre>",
                  "<svg"):
         assert part in text, part
+    assert (faults(browser, page), walk(browser, page, NARROW)) == ([], [])
 
 
 def test_a_healthy_program_has_no_tables(tmp_path):
