@@ -47,7 +47,7 @@ _FEW, _MANY = 4, 64
 _Key = tuple[str, str, str, str, str, int]
 
 
-class _Result(NamedTuple):
+class _SketchedLine(NamedTuple):
     """A line of a file, and its sketch."""
 
     line: DigestLine
@@ -222,7 +222,7 @@ def _check_unit(path: Path, lines: Iterable[DigestLine], unit: float) -> None:
         )
 
 
-def _by_key(path: str | Path) -> Iterator[tuple[_Key, list[_Result]]]:
+def _by_key(path: str | Path) -> Iterator[tuple[_Key, list[_SketchedLine]]]:
     """Results of one name and shape that follow each other, by what they are, without the format.
 
     How many there are is part of the key: where one run tells more of them, none matches.
@@ -230,20 +230,21 @@ def _by_key(path: str | Path) -> Iterator[tuple[_Key, list[_Result]]]:
     numbers: Counter[tuple[str, ...]] = Counter()
     lines = read_digests(Path(path))
     for what, group in groupby(lines, lambda x: (x.place, x.layer, x.direction, x.name)):
-        by_shape: dict[str, list[_Result]] = {}
+        by_shape: dict[str, list[_SketchedLine]] = {}
         for line in group:
             if not line.sketch:
                 raise ValueError(
                     f"{str(path)!r} has digests alone; write sketches too: --digest FILE --sketch"
                 )
-            by_shape.setdefault(line.shape, []).append(_Result(line, Sketch.read(line.sketch)))
+            result = _SketchedLine(line, Sketch.read(line.sketch))
+            by_shape.setdefault(line.shape, []).append(result)
         for shape, results in by_shape.items():
             of_shape = (*what, f"{len(results)} {shape}")
             numbers[of_shape] += 1
             yield (*of_shape, numbers[of_shape]), results
 
 
-def _in_order_of(here: Sequence[_Result], there: Sequence[_Result]) -> list[Sketch]:
+def _in_order_of(here: Sequence[_SketchedLine], there: Sequence[_SketchedLine]) -> list[Sketch]:
     """Sketches of another run, each the nearest to that of this one's result."""
     left = [result.sketch for result in there]
     nearest = []

@@ -110,14 +110,14 @@ def test_a_pair_of_which_one_run_failed_is_none(tmp_path):
 def test_what_is_no_question_is_refused(tmp_path):
     jobs = [SweepJob("swamping", seed, True, (("rate", rate),))
             for rate in (1, 2) for seed in range(5)]
-    for name, some, words in (
+    for name, of_sweep, words in (
         ("log-loss", jobs, "is of a training's losses; name a number of the table"),
         ("highest", jobs, "name a number of the table"),
         ("highest:accuracy", jobs[:5], "add --set KEY=A,B"),
         ("best:accuracy", jobs, "is not known; use progress"),
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
-            check_question(name, 0.1, some)
+            check_question(name, 0.1, of_sweep)
     with pytest.raises(ValueError, match="no number's title has it; they are: acc"):
         written(tmp_path, np.zeros(5), "highest:recall")
     with pytest.raises(ValueError, match="several numbers have it in their titles"):

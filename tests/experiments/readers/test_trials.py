@@ -129,8 +129,8 @@ def test_a_reference_that_does_not_train_judges_nothing(tmp_path):
 
 
 def test_runs_that_diverge_are_counted_and_not_averaged(tmp_path):
-    some = made_up(0.0, 0.001, wild=0.001, diverging={(1, pair) for pair in range(2)})
-    assert read(*page_of(tmp_path / "some", some)) == "cannot tell"
+    few = made_up(0.0, 0.001, wild=0.001, diverging={(1, pair) for pair in range(2)})
+    assert read(*page_of(tmp_path / "some", few)) == "cannot tell"
     most = made_up(0.0, 0.001, wild=0.001, diverging={(1, pair) for pair in range(12)})
     assert read(*page_of(tmp_path / "most", most)) == "worse"
 
