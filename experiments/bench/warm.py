@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fpsim.context import Context
-from fpsim.kernels.elementwise.tally import largest_magnitude
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
@@ -161,7 +160,6 @@ def _counts(device: Device, fmt: Format) -> None:
     _updates(device, fmt)
     _verbs(device)
     x = _values(device, fmt, (8,)).carrier
-    largest_magnitude(x.view(np.uint32))
     count_exponents(x)
     Updates().add("", fmt, x, x, x)
 

@@ -10,7 +10,7 @@ numbers stand. Under stochastic rounding that needs their results to be exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import sub
 from typing import NamedTuple
 
@@ -20,16 +20,20 @@ from numpy.typing import NDArray
 from fpsim.elementwise.apply import KernelCall
 from fpsim.elementwise.code_tables import CodeTable
 from fpsim.kernels.elementwise.sequence import COPY, PART, STEP, address_of, run_sequence
-from fpsim.kernels.elementwise.step import FLAGS_STICKY
+from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
+from fpsim.kernels.elementwise.tally import TALLIED, tally_numbers
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import FIELDS
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
+from fpsim.state.counts import Counts
+from fpsim.state.memory import flat_in_memory
+from fpsim.state.tallies import BINS, ValueTally, sampled_tally, stride_of, tally_of
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "RecordedJob",
-    "RecordedOperation", "RecordedProgram", "Recording", "are_apart",
+    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "JobTally",
+    "RecordedJob", "RecordedOperation", "RecordedProgram", "Recording", "are_apart",
 ]
 
 #: Kinds of operations: of one kernel; a function; sums and the largest number along axes; a cast
@@ -37,8 +41,6 @@ __all__ = [
 OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME, TABLE = (
     "operation", "function", "sum", "squares", "largest", "same", "table"
 )
-
-_NO_FLAGS = np.zeros(1, np.uint8)
 
 #: Layouts that are kept.
 _KEPT = 256
@@ -50,6 +52,7 @@ class RecordedOperation(NamedTuple):
     is_single    the result is one number.
     axes         of a sum or the largest number.
     table        where the results come from one.
+    counted      the name that it counts under; "" where operations are not counted, or this is not.
     """
 
     name: str
@@ -61,13 +64,37 @@ class RecordedOperation(NamedTuple):
     kind: str = OPERATION
     axes: tuple[int, ...] = ()
     table: CodeTable | None = None
+    counted: str = ""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What a single result counts: zeros, subnormals and elements of each flag."""
+        zeros, subnormals = tally_numbers(
+            flat_in_memory(self.result), np.float32(self.settings.format.smallest_normal)
+        )
+        return (zeros, subnormals, *[self.flags >> f & 1 for f in range(TALLIED - 2)])
+
+
+class LookedAt(NamedTuple):
+    """A result that is looked at when so many operations have run."""
+
+    n_operations: int
+    result: Carrier
 
 
 class Recording:
-    """Operations in order; see `RecordedProgram.of` and `fpsim.products.row_program`."""
+    """Operations in order; see `RecordedProgram.of` and `fpsim.products.row_program`.
 
-    def __init__(self) -> None:
+    counts   of the device, where operations are counted: until `close` is called all that counts
+             must belong to an operation that is noted behind it.
+    """
+
+    def __init__(self, counts: Counts | None = None) -> None:
+        self._counts = counts
+        if counts is not None:
+            self._tensor, counts.noted = counts.tensor, []
         self.operations: list[RecordedOperation] = []
+        self.looked_at: list[LookedAt] = []
         #: Whether all that ran is noted.
         self.is_whole = True
         #: Whether all of it are operations of one kernel.
@@ -81,7 +108,8 @@ class Recording:
         """An operation has run."""
         is_single = result.shape == ()
         self.operations.append(RecordedOperation(
-            name, settings, tuple(operands), result, flags, is_single, kind, axes, table
+            name, settings, tuple(operands), result, flags, is_single, kind, axes, table,
+            self._counted_as(settings, result),
         ))
         self.is_elementwise &= kind == OPERATION
         fits = settings.subnormals != ZERO_OR_NORMAL and result.dtype == np.float32
@@ -94,6 +122,27 @@ class Recording:
     def refuse(self) -> None:
         """Something else has run."""
         self.is_whole = False
+
+    def look(self, result: Carrier) -> None:
+        """This result is looked at now."""
+        self.looked_at.append(LookedAt(len(self.operations), result))
+
+    def close(self) -> None:
+        """Nothing more is noted."""
+        if self._counts is not None:
+            self.is_whole &= not self._counts.noted
+            self._counts.noted = None
+
+    def _counted_as(self, settings: Settings, result: Carrier) -> str:
+        """The name that the operation which has just run counted under."""
+        if self._counts is None or not self._counts.noted:
+            return ""
+        row, *others = self._counts.noted
+        self._counts.noted.clear()
+        is_its = row.size == result.size and row.format == settings.format
+        if others or not is_its or row.tensor != self._tensor:
+            self.is_whole = False
+        return row.operation
 
 
 class RecordedRow(NamedTuple):
@@ -140,22 +189,24 @@ class RecordedProgram:
 
     def __init__(
         self, operations: Sequence[RecordedOperation], rows: list[RecordedRow],
-        constants: list[float], n_inputs: int, results: list[int],
+        constants: list[float], n_inputs: int, results: list[int], looks: list[int],
+        single_looks: dict[int, Carrier],
     ) -> None:
         self.operations = operations
         self.n_draws = sum([o.settings.rounding.stochastic for o in operations])
         self._flags = np.array([o.flags if o.is_single else 0 for o in operations], np.int64)
         self._rows, self._n_inputs, self._results = rows, n_inputs, results
+        self._looks, self._single_looks = looks, single_looks
         self._constants = np.empty((max(1, len(constants)), STEP), np.float32)
         self._constants[:, 0] = constants or [0.0]
         for row in rows:
             if row.operands[0] < 0:  # loops take one number for a whole operand but the first
                 self._constants[-1 - row.operands[0]] = constants[-1 - row.operands[0]]
         #: What layouts depend on: two programs that differ in constants alone have the same ones.
-        self._kind = (n_inputs, *results, *[
+        self._kind = (n_inputs, *results, -1, *looks, *[
             (o.name, id(o.settings), *row.operands) for row in rows if (o := row.operation)
         ])
-        self._layouts: dict[tuple[int, ...], ProgramLayout] = {}
+        self._layouts: dict[tuple[int, tuple[int, ...]], ProgramLayout] = {}
 
     @classmethod
     def of(
@@ -183,7 +234,13 @@ class RecordedProgram:
         if any(id(carrier) not in values for carrier in outputs):
             return None
         results = [values[id(carrier)] for carrier in outputs]
-        return cls(recording.operations, rows, constants, len(inputs), results)
+        if any(x.result.shape != () and id(x.result) not in values for x in recording.looked_at):
+            return None
+        looks = [values.get(id(x.result), -1) for x in recording.looked_at]
+        single = {
+            k: x.result for k, x in enumerate(recording.looked_at) if x.result.shape == ()
+        }
+        return cls(recording.operations, rows, constants, len(inputs), results, looks, single)
 
     def run(self, jobs: Sequence[RecordedJob], seed: int) -> list[int]:
         """Compute the outputs of all jobs; the flags of each operation, together.
@@ -193,34 +250,79 @@ class RecordedProgram:
         flags = self._flags.copy()
         groups: dict[ProgramLayout, list[RecordedJob]] = {}
         for job in jobs:
-            groups.setdefault(self._layout(job), []).append(job)
+            groups.setdefault(self._layout(job, FLAGS_STICKY), []).append(job)
         for layout, group in groups.items():
             flags |= layout.run(group, self._constants, np.uint64(seed), len(flags))
         raised: list[int] = flags.tolist()
         return raised
 
-    def _layout(self, job: RecordedJob) -> ProgramLayout:
+    def count(self, jobs: Sequence[RecordedJob], seed: int) -> list[JobTally]:
+        """Compute the outputs of all jobs, none of which is an input; what each job counts."""
+        layout = self._layout(jobs[0], FLAGS_EACH)
+        tallies = layout.count(jobs, self._constants, np.uint64(seed), len(self.operations))
+        single = [i for i, operation in enumerate(self.operations) if operation.is_single]
+        numbers = [self.operations[i].numbers for i in single]
+        alone = {k: tally_of(x) for k, x in self._single_looks.items()}
+        for job in tallies:
+            if single:
+                job.numbers[single] = numbers
+            for k, tally in alone.items():
+                job.looks[k] = tally
+        return tallies
+
+    def _layout(self, job: RecordedJob, level: int) -> ProgramLayout:
         where = {address: i for i, address in enumerate(job.inputs)}
         replaced = tuple([where.get(address, -1) for address in job.outputs])
-        layout = self._layouts.get(replaced)
+        layout = self._layouts.get((level, replaced))
         if layout is None:
-            key = self._kind, self.n_draws, len(self.operations), replaced
+            key = self._kind, self.n_draws, len(self.operations), replaced, level
             layout = _LAYOUTS.get(key)
             if layout is None:
                 layout = ProgramLayout(
-                    self.operations, self._rows, self._n_inputs, self._results, replaced
+                    self.operations, self._rows, self._n_inputs, self._results, replaced,
+                    self._looks, level,
                 )
                 if len(_LAYOUTS) >= _KEPT:
                     _LAYOUTS.clear()
                 _LAYOUTS[key] = layout
-            self._layouts[replaced] = layout
+            self._layouts[level, replaced] = layout
         return layout
+
+
+class JobTally(NamedTuple):
+    """What a job counts: numbers of each operation, and what the results show that are looked at.
+
+    numbers   zeros, subnormals and elements of each flag, by operation.
+    """
+
+    numbers: NDArray[np.int64]
+    looks: list[ValueTally]
+
+
+class _Counting(NamedTuple):
+    """What `run_sequence` counts into."""
+
+    strides: NDArray[np.int64]
+    smallest: NDArray[np.float32]
+    slots: NDArray[np.int64]
+    room: NDArray[np.int64]
+    tallies: NDArray[np.int64]
+    fields: NDArray[np.int64]
+    largest: NDArray[np.int64]
+
+
+_NOT_COUNTED = _Counting(
+    np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.int64), np.zeros(0, np.int64),
+    *(np.zeros((0, 0, 0), np.int64) for _ in range(3)),
+)
 
 
 class ProgramLayout:
     """Where the values of a program are: in arrays, or in rooms for a block.
 
     replaced   of each output, the input whose memory it has; else -1.
+    looks      values that are looked at.
+    level      how flags are told: FLAGS_EACH where operations are counted.
 
     Slots are the inputs, the outputs, the rooms, then the constants. A value that becomes an output
     goes there as soon as nothing reads the input that it replaces, else it is copied at the end.
@@ -228,7 +330,7 @@ class ProgramLayout:
 
     def __init__(
         self, operations: Sequence[RecordedOperation], rows: list[RecordedRow], n_inputs: int,
-        results: list[int], replaced: tuple[int, ...],
+        results: list[int], replaced: tuple[int, ...], looks: Sequence[int], level: int,
     ) -> None:
         reads = {value: o for o, row in enumerate(rows) for value in row.operands}
         slots = dict(enumerate(range(n_inputs)))
@@ -267,7 +369,15 @@ class ProgramLayout:
         #: Kept alive, since layouts are found by the identity of their settings.
         self._settings = [operation.settings for operation in operations]
         self._n_rooms = max(n_rooms, 1)
+        self._level, self._n_looks = level, len(looks)
         self._compile(operations, n_arrays)
+        #: Of each row the place among the values that are looked at, and where it is another's.
+        places = {value: k for k, value in reversed(list(enumerate(looks))) if value >= 0}
+        self._slots = np.array(
+            [places.get(row.result, -1) if row.operation else -1 for row, *_ in self._table],
+            np.int64,
+        )
+        self._first_looks = [places.get(value, k) for k, value in enumerate(looks)]
 
     def _compile(self, operations: Sequence[RecordedOperation], n_arrays: int) -> None:
         """The loops of the operations, their constants, and the numbers that they draw by."""
@@ -280,6 +390,8 @@ class ProgramLayout:
         places = {id(operation): i for i, operation in enumerate(operations)}
         #: Of each row its operation, and the draw that it takes; -1 for none.
         self._operations = np.full(n, -1, np.int64)
+        #: The smallest normal number of its format.
+        self._smallest = np.zeros(n, np.float32)
         self._draws = np.full(n, -1, np.int64)
         self._calls = []  # keeps the loops alive
         for o, (row, operands, slot) in enumerate(self._table):
@@ -288,7 +400,8 @@ class ProgramLayout:
             address, is_wide = COPY, False
             if row.operation is not None:
                 name, settings = row.operation.name, row.operation.settings
-                call = KernelCall(name, settings, 4, FLAGS_STICKY, supplied=False)
+                call = KernelCall(name, settings, 4, self._level, supplied=False)
+                self._smallest[o] = settings.format.smallest_normal
                 self._calls.append(call)
                 is_wide = call.constants.dtype == np.uint64
                 (self._wide if is_wide else self._narrow)[o] = call.constants
@@ -302,6 +415,56 @@ class ProgramLayout:
         n_operations: int,
     ) -> NDArray[np.int64]:
         """The flags of each operation."""
+        flags = np.zeros(n_operations, np.int64)
+        for raised, _ in self._run(jobs, constants, seed, lambda: _NOT_COUNTED):
+            np.bitwise_or.at(flags, self._operations[self._operations >= 0],
+                             raised[self._operations >= 0])
+        return flags
+
+    def count(
+        self, jobs: Sequence[RecordedJob], constants: NDArray[np.float32], seed: np.uint64,
+        n_operations: int,
+    ) -> list[JobTally]:
+        """What each job counts."""
+        strides = [stride_of(job.size) for job in jobs]
+
+        def counting() -> _Counting:
+            return _Counting(
+                np.array(strides, np.int64), self._smallest, self._slots,
+                np.empty(TALLIED - 2, np.int64),
+                np.zeros((len(jobs), len(self._rows), TALLIED), np.int64),
+                np.zeros((len(jobs), self._n_looks, BINS), np.int64),
+                np.zeros((len(jobs), self._n_looks, 2), np.int64),
+            )
+
+        parts = [part for _, part in self._run(jobs, constants, seed, counting)]
+        numbers = np.zeros((len(jobs), n_operations, TALLIED), np.int64)
+        is_operation = self._operations >= 0
+        tallies = np.sum([p.tallies for p in parts], axis=0)
+        numbers[:, self._operations[is_operation]] = tallies[:, is_operation]
+        fields = np.sum([p.fields for p in parts], axis=0)
+        most = np.max([p.largest for p in parts], axis=0).tolist()
+        zeros = self._zeros_of_looks(numbers)
+        return [
+            JobTally(numbers[t], [
+                sampled_tally(int(zeros[t, k]), most[t][k][0], most[t][k][1], fields[t, k], stride)
+                for k in self._first_looks
+            ]) for t, stride in enumerate(strides)
+        ]
+
+    def _zeros_of_looks(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Zeros among the values that are looked at, by job."""
+        zeros = np.zeros((len(numbers), self._n_looks), np.int64)
+        for slot, operation in zip(self._slots, self._operations, strict=True):
+            if slot >= 0:
+                zeros[:, slot] = numbers[:, operation, 0]
+        return zeros
+
+    def _run(
+        self, jobs: Sequence[RecordedJob], constants: NDArray[np.float32], seed: np.uint64,
+        counting: Callable[[], _Counting],
+    ) -> list[tuple[NDArray[np.int64], _Counting]]:
+        """The flags of each row, and what it counts, of each thread."""
         table = np.array([job.inputs + job.outputs for job in jobs], np.int64)
         drawn = np.zeros((len(jobs), max(1, int(self._draws.max()) + 2)), np.uint64)
         for t, job in enumerate(jobs):
@@ -314,24 +477,21 @@ class ProgramLayout:
                 for t, job in enumerate(jobs) for a in range(0, job.size, PART)
             ], np.int64,
         )
-        results: list[NDArray[np.int64]] = []
+        results: list[tuple[NDArray[np.int64], _Counting]] = []
 
         def work(begin: int, end: int) -> int:
-            raised = np.zeros(len(self._rows), np.int64)
+            raised, counted = np.zeros(len(self._rows), np.int64), counting()
             rooms = np.empty((self._n_rooms, STEP), np.float32)
+            marks = np.empty(STEP if self._level == FLAGS_EACH else 1, np.uint8)
             run_sequence(
                 self._rows, self._narrow, self._wide, constants, table, parts, firsts, numbers,
-                seed, rooms, _NO_FLAGS, NO_WORDS, raised, begin, end,
+                seed, rooms, marks, NO_WORDS, raised, counted, begin, end,
             )
-            results.append(raised)
+            results.append((raised, counted))
             return 0
 
         run_blocks(work, 0, len(parts), 2)
-        flags = np.zeros(n_operations, np.int64)
-        for raised in results:
-            np.bitwise_or.at(flags, self._operations[self._operations >= 0],
-                             raised[self._operations >= 0])
-        return flags
+        return results
 
 
 #: Layouts by what they depend on.

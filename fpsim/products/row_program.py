@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,8 @@ from fpsim.kernels.by_operation.spread_sums import spread_sums
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.elementwise.look_up import look_up
 from fpsim.kernels.elementwise.sequence import address_of
-from fpsim.kernels.elementwise.step import FLAGS_STICKY
+from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
+from fpsim.kernels.elementwise.tally import TALLIED
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.kernels.rounding.rule import FIELDS
 from fpsim.products.native_spread_sums import sum_rooms
@@ -88,6 +90,7 @@ class _RowStep(NamedTuple):
     operands     values; -1 - c is constant c.
     settings     whose flags it raises.
     draw         its number among the operations that round stochastically; -1 for none.
+    counted      the name that its results count under; "" where they do not.
     """
 
     what: int
@@ -99,6 +102,7 @@ class _RowStep(NamedTuple):
     draw: int = -1
     function: FunctionSteps | None = None
     table: CodeTable | None = None
+    counted: str = ""
 
 
 def lies(shape: Shape, result: Shape) -> str:
@@ -160,8 +164,8 @@ class _RowBuilder:
         self.readings: dict[tuple[int, str], int] = {}
         self.steps: list[_RowStep] = []
         self.constants: list[float] = []
-        #: Flags of operations on single numbers.
-        self.single_flags: list[tuple[Settings, int]] = []
+        #: Operations on single numbers, and how many steps there are before each.
+        self.single: list[tuple[int, RecordedOperation]] = []
         self._n_values = self.n_draws = 0
         self._checked: set[int] = set()
         self._spread: dict[int, int] = {}
@@ -238,7 +242,7 @@ class _RowBuilder:
             x.shape == () and self.value_of(x) is None for x in operation.operands
         )
         if is_constant and operation.kind in (OPERATION, FUNCTION):
-            self.single_flags.append((operation.settings, operation.flags))
+            self.single.append((len(self.steps), operation))
             return
         if operation.kind == SAME:
             self._check(operation.operands[0])
@@ -251,7 +255,10 @@ class _RowBuilder:
                 raise _UnfitError
             what = _SUMS.get(operation.kind, row_steps.LARGEST)
             value = self._new(True)
-            self._append(_RowStep(what, (x,), value.number, True, settings=operation.settings))
+            self._append(_RowStep(
+                what, (x,), value.number, True, settings=operation.settings,
+                counted=operation.counted,
+            ))
             self._put(result, value)
             return
         by_row = result.size != self.geometry.size
@@ -268,7 +275,7 @@ class _RowBuilder:
             what = row_steps.TABLE if operation.kind == TABLE else row_steps.OPERATION
             self._append(_RowStep(
                 what, operands, value.number, by_row, operation.name, settings, draw,
-                table=operation.table,
+                table=operation.table, counted=operation.counted,
             ))
         self._put(result, value)
 
@@ -283,13 +290,15 @@ class _RowBuilder:
         table, settings = function.table, operation.settings
         if table is not None and draw < 0:
             self._append(_RowStep(
-                row_steps.TABLE, operands, number, by_row, name, settings, table=table
+                row_steps.TABLE, operands, number, by_row, name, settings, table=table,
+                counted=operation.counted,
             ))
             return
         what = row_steps.FUNCTION if table is None else row_steps.WIDE_TABLE
         self._append(_RowStep(what, operands, -1, by_row, name, function=function, table=table))
         self._append(_RowStep(
-            row_steps.ROUND, (), number, by_row, "convert", function.conversion, draw
+            row_steps.ROUND, (), number, by_row, "convert", function.conversion, draw,
+            counted=operation.counted,
         ))
 
     def _source(self, carrier: Carrier) -> int:
@@ -319,11 +328,20 @@ class _RowBuilder:
             self._append(_RowStep(row_steps.CHECK, (value.number,), -1, value.by_row))
 
 
+class CountedStep(NamedTuple):
+    """What the results of an operation count: its name, their number, and `TALLIED` numbers."""
+
+    name: str
+    results: int
+    numbers: tuple[int, ...]
+
+
 class RowResults(NamedTuple):
-    """Results of a program, and the flags under each settings."""
+    """Results of a program, the flags under each settings, and what counted, in order."""
 
     results: list[Carrier]
     flags: dict[int, tuple[Settings, int]]
+    counted: list[CountedStep]
 
 
 class RowProgram:
@@ -334,7 +352,13 @@ class RowProgram:
 
     def __init__(self, builder: _RowBuilder, results: Sequence[int]) -> None:
         self.n_draws, self.geometry = builder.n_draws, builder.geometry
-        self._single_flags = builder.single_flags
+        self._single_flags = [(o.settings, o.flags) for _, o in builder.single]
+        #: What operations on single numbers count, and how many steps there are before each.
+        self._single = [
+            (n, CountedStep(o.counted, 1, o.numbers)) for n, o in builder.single if o.counted
+        ]
+        self._steps = builder.steps
+        self._is_counted = any(step.counted for step in builder.steps)
         self._readings = list(builder.readings)
         self._results = results
         self._tile = max(1, min(self.geometry.rows, _TILE // self.geometry.columns))
@@ -403,8 +427,12 @@ class RowProgram:
         self._kernels = table_of_steps, narrow, wide, words, reals
         self._draws = np.array([step.draw for step in steps], np.int64)
         self._settings = [step.settings for step in steps]
+        self._smallest = np.array(
+            [_smallest_of(step) for step in steps] if self._is_counted else (), np.float32
+        )
         #: Kernels and tables stay in memory.
-        self._step_kernels = [_kernel_of(step) for step in steps]
+        level = FLAGS_EACH if self._is_counted else FLAGS_STICKY
+        self._step_kernels = [_kernel_of(step, level) for step in steps]
         for o, (step, kernel) in enumerate(zip(steps, self._step_kernels, strict=True)):
             is_wide = kernel.constants is not None and kernel.constants.dtype == np.uint64
             if kernel.constants is not None:
@@ -440,23 +468,39 @@ class RowProgram:
         drawn[: self.n_draws] = numbers
         kernels, word = (*self._kernels, drawn[self._draws]), np.uint64(seed)
         raised: list[NDArray[np.int64]] = []
+        tallies: list[NDArray[np.int64]] = []
         pool = _pool(self._n_rooms, tile, columns)
 
         def work(begin: int, end: int) -> int:
             room, rooms = pool.pop() if pool else _rooms(self._n_rooms, tile, columns)
             flags = np.zeros(len(self._settings), np.int64)
+            tally = np.zeros((len(self._settings), TALLIED), np.int64)
+            counting = self._smallest, np.empty(TALLIED - 2, np.int64), tally
             outcome: int = row_steps.run_rows(
                 kernels, word, (starts, self._steps_of, room, self._constants), rooms, columns,
-                tile, flags, begin, end,
+                tile, flags, counting, begin, end,
             )
             raised.append(flags)
+            tallies.append(tally)
             pool.append((room, rooms))
             return outcome
 
         smallest = -(-_SMALLEST // columns)
         if run_blocks(work, 0, self.geometry.rows, smallest, tile) < 0:
             return None
-        return RowResults(results, self._flags(raised))
+        return RowResults(results, self._flags(raised), self._counted(tallies))
+
+    def _counted(self, tallies: Sequence[NDArray[np.int64]]) -> list[CountedStep]:
+        """What each operation counts, in order."""
+        if not self._is_counted:
+            return []
+        rows, total = [*self._single], np.sum(tallies, axis=0).tolist()
+        for o, (step, numbers) in enumerate(zip(self._steps, total, strict=True)):
+            if step.counted:
+                size = self.geometry.rows if step.by_row else self.geometry.size
+                rows.append((o, CountedStep(step.counted, size, tuple(numbers))))
+        # Of one place those of single numbers come first, as they ran before the step behind.
+        return [row for _, row in sorted(rows, key=itemgetter(0))]
 
     def _flags(self, raised: Sequence[NDArray[np.int64]]) -> dict[int, tuple[Settings, int]]:
         together: dict[int, tuple[Settings, int]] = {}
@@ -511,7 +555,13 @@ class _StepKernel(NamedTuple):
     marks: NDArray[np.uint8] = _NO_MARKS
 
 
-def _kernel_of(step: _RowStep) -> _StepKernel:
+def _smallest_of(step: _RowStep) -> float:
+    """The smallest normal number of the format of what a step counts; -1 where it does not."""
+    counts = step.counted and step.settings is not None
+    return step.settings.format.smallest_normal if counts else -1.0  # type: ignore[union-attr]
+
+
+def _kernel_of(step: _RowStep, level: int) -> _StepKernel:
     if step.table is not None:
         shift, values, marks = step.table
         end = step.function.kernel.end if step.function is not None else 0.0
@@ -536,7 +586,7 @@ def _kernel_of(step: _RowStep) -> _StepKernel:
         return _StepKernel(words=(int(least.view(np.uint32)),))
     is_from_wide = step.what == row_steps.ROUND
     size = 8 if is_from_wide else 4
-    call = KernelCall(step.name, step.settings, size, FLAGS_STICKY, supplied=False)
+    call = KernelCall(step.name, step.settings, size, level, supplied=False)
     is_wide = call.constants.dtype == np.uint64
     address = address_of(call.loop, is_wide=is_wide, is_from_wide=is_from_wide)
     return _StepKernel(address, call, call.constants)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,15 @@ __all__ = ["Counts"]
 
 #: Of the flags, from the lowest bit on.
 _NAMES = [str(f.name) for f in sorted(Flags)]
+
+
+class CountedResults(NamedTuple):
+    """Results that counted under a name; those of no format have none."""
+
+    tensor: str
+    operation: str
+    size: int
+    format: Format | None
 
 
 class Counts(dict[tuple[str, str], Counter[str]]):
@@ -42,29 +52,50 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         #: Elements by tensor, operation and flag, in order of time, since a reader emptied it;
         #: None: nobody reads it.
         self.raised: Counter[tuple[str, str, str]] | None = None
+        #: What counted since a recording asked, whether or not counting is on; None: none asks.
+        self.noted: list[CountedResults] | None = None
 
     def add(
         self, operation: str, values: NDArray[Any] | None, marks: NDArray[np.uint8], fmt: Format
     ) -> None:
         """Count one operation's results (`values`, if they are of the format) and their flags."""
+        if self.noted is not None:
+            self.noted.append(CountedResults(
+                self.tensor, operation, marks.size, None if values is None else fmt
+            ))
+        if not self.is_on:
+            return
+        small = None
+        if values is not None:
+            smallest = fmt.carrier.type(fmt.smallest_normal)
+            small = tally_numbers(flat_in_memory(values), smallest)
+        numbers = np.empty(len(_NAMES), np.int64)
+        tally_flags(flat_in_memory(marks), numbers)
+        self.add_numbers(operation, marks.size, small, numbers.tolist())
+
+    def add_numbers(
+        self, operation: str, results: int, small: tuple[int, int] | None, flags: Sequence[int]
+    ) -> None:
+        """Count results: so many zeros and subnormals among them, and elements of each flag."""
         if not self.is_on:
             return
         key = (self.tensor, operation)
         row = self.get(key)
         if row is None:
             row = self[key] = Counter()
-        row["results"] += marks.size
-        if values is not None:
-            smallest = fmt.carrier.type(fmt.smallest_normal)
-            zeros, subnormals = tally_numbers(flat_in_memory(values), smallest)
-            row["zeros"] += zeros
-            row["subnormals"] += subnormals
-        numbers = np.empty(len(_NAMES), np.int64)
-        tally_flags(flat_in_memory(marks), numbers)
-        for name, n in zip(_NAMES, numbers.tolist(), strict=True):
-            row[name] += n
-            if n and self.raised is not None:
-                self.raised[self.tensor, operation, name] += n
+        row["results"] += results
+        if small is not None:
+            row["zeros"] += small[0]
+            row["subnormals"] += small[1]
+        if len(row) <= len(_NAMES):  # all counters stand in it, those of flags behind the others
+            row.update(dict.fromkeys(_NAMES, 0))
+        if not any(flags):
+            return
+        for name, n in zip(_NAMES, flags, strict=True):
+            if n:
+                row[name] += n
+                if self.raised is not None:
+                    self.raised[self.tensor, operation, name] += n
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

@@ -2,8 +2,8 @@
 
 A rule that is marked runs as it is written when it first meets shapes, formats and options; what it
 asks of the device is noted (`fpsim.elementwise.recording`). Calls alike then run what was noted
-(`fpsim.products.row_program`): values, flags, cycles and random bits are those of the rule. Where
-operations are counted or may trap the rule runs, and wherever data need more than the kernels have.
+(`fpsim.products.row_program`): values, flags, counts, cycles and random bits are those of the rule.
+Where operations may trap the rule runs, and wherever data need more than the kernels have.
 
 Source    docs/semantics.md §2 (numbering), §6 (roundings of primitives).
 """
@@ -74,12 +74,12 @@ class _RuleSignature:
 def may_join(device: Device) -> bool:
     """Whether operations on a device may run in one call: nothing looks at each of them.
 
-    That is so where nothing is counted and nothing may trap, with random bits of Philox, on devices
-    of this kind, and while operations are not noted.
+    That is so where nothing may trap, with random bits of Philox, on devices of this kind, and
+    while operations are not noted. What counts is told behind the call.
     """
     control = device.control
     return (
-        device.in_one_call and device.counts is None and device.recording is None
+        device.in_one_call and device.recording is None
         and not (control.inv or control.div0 or control.oflo)
         and device.source.seed is not None and type(device) is Device
     )
@@ -99,7 +99,7 @@ class RowPrograms:
         device = self._device()
         assert device is not None
         arrays: list[Array] = []
-        key: list[Any] = [rule]
+        key: list[Any] = [rule, device.counts is not None]
         if device.clock.first or not _flatten((arguments, options), arrays, [], key):
             return rule(device, *arguments, **options)
         if device.control is not self._control:
@@ -174,11 +174,12 @@ def _recorded(
     ]
     others = dict(zip(map(id, arrays), whole, strict=True))
     cycles, k = device.vector_cycles, device.clock.k
-    device.recording = recording = Recording()
+    device.recording = recording = Recording(device.counts)
     try:
         result = rule(device, *_exchanged(arguments, others), **_exchanged(options, others))
     finally:
         device.recording = None
+        recording.close()
     outputs: dict[int, Carrier] = {}
     results = _template(result, whole, outputs)
     program = None
@@ -234,6 +235,9 @@ def _run(device: Device, program: _RuleProgram, arrays: Sequence[Array]) -> tupl
     device.vector_cycles += program.cycles
     for settings, flags in outcome.flags.values():
         device.context(settings.format).core.raise_flags(flags)
+    if device.counts is not None:
+        for name, size, (zeros, subnormals, *raised) in outcome.counted:
+            device.counts.add_numbers(name, size, (zeros, subnormals), raised)
     return (_filled(device, program.results, outcome.results, arrays),)
 
 

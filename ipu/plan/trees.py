@@ -55,6 +55,8 @@ def sum_in_one_call(
     devices = [numbering.device for numbering in numberings]
     if not all(map(may_join, devices)) or any(x.of_replica is None for x in numberings):
         return None
+    if any(device.counts is not None for device in devices):
+        return None
     cores = [device.context(first.format).core for device in devices]
     settings = cores[0].settings
     if not has_tree_sums(settings) or any(

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.kernels.elementwise.tally import largest_magnitude
 from fpsim.records.formats import Format
-from fpsim.state.memory import flat_in_memory
+from fpsim.state.tallies import ValueTally, tally_of
 
 __all__ = [
     "ABSORBED", "CONSTANT", "DIVISION", "INFINITY", "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth",
@@ -158,6 +157,10 @@ class Births:
             carrier = getattr(carrier, "base", None)
         return {}
 
+    def has_origins(self, array: Array) -> bool:
+        """Whether elements of an array come from births."""
+        return bool(self.of(array))
+
     def note(self, array: Array, origins: Origins) -> None:
         """The elements of an array come from these births."""
         carrier = array.carrier
@@ -213,21 +216,68 @@ class Births:
 
     def see(
         self, operation: str, where: tuple[str, str, int], array: Array,
-        operands: Sequence[Array], flags: Mapping[str, int],
+        operands: Sequence[Array], flags: Mapping[str, int], tally: ValueTally | None = None,
     ) -> None:
         """An operation has this result, of these operands, and raised flags on so many elements.
 
         where    layer, direction and step.
+        tally    of the result; None: it is made where it is needed.
         """
         inherited = [self.of(x) for x in operands]
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
-        result = _Result(self, operation, where, array, operands, inherited, flags)
+        if not is_sum or where[1] == "backward":
+            origins = self._origins_of_usual(
+                operation, where, array, operands, inherited, flags, tally
+            )
+            if origins is not None:
+                self.note(array, origins)
+                return
+        result = _Result(self, operation, where, array, operands, inherited, flags, tally)
         origins = result.origins()
         if is_sum and where[1] != "backward":
             origins |= result.absorbed()
         self.note(array, origins)
+
+    def _origins_of_usual(
+        self, operation: str, where: tuple[str, str, int], array: Array,
+        operands: Sequence[Array], inherited: Sequence[Origins], flags: Mapping[str, int],
+        tally: ValueTally | None,
+    ) -> dict[str, Birth] | None:
+        """Of results that are usual numbers, as `_Result` has them; None where one has to look.
+
+        Nothing is born in them but zeros, and no operand has anything but zeros and lost terms.
+        """
+        if not _is_usual(array, flags, tally):
+            return None
+        assert tally is not None
+        origins: dict[str, Birth] = {}
+        zeros: list[Birth] = []
+        for x, before in zip(operands, inherited, strict=True):
+            for kind, birth in before.items():
+                if kind == ZERO:
+                    zeros.append(birth)
+                elif kind != ABSORBED or _is_killer(operation):
+                    return None
+                elif x.shape == array.shape or _fits(x.shape, array.shape):
+                    origins[ABSORBED] = birth
+        zero = self._zero(operation, where, array, tally.zeros, flags, _oldest(zeros))
+        if zero is not None:
+            origins[ZERO] = zero
+        return origins
+
+    def _zero(
+        self, operation: str, where: tuple[str, str, int], array: Array, zeros: int,
+        flags: Mapping[str, int], before: Birth | None,
+    ) -> Birth | None:
+        """A zero that was flushed here, or that an operand brought; of so many in the result."""
+        if not zeros:
+            return None
+        n = min(flags.get("UNDERFLOW", 0), zeros)
+        if not n or (before is not None and before.kind == CONSTANT):
+            return before
+        return self._born(ZERO, where, operation, array.format, n, array.size, (), "")
 
     def ended(self, step: int, origins: Origins | None = None) -> None:
         """A loss is not finite; the first is the symptom whose cause is sought."""
@@ -262,6 +312,32 @@ def _base(operation: str) -> str:
     return (parts[1] if len(parts) > 1 else parts[0]).rstrip("_")
 
 
+#: Flags with which numbers are born, if they are no zeros.
+_BEARING = ("OVERFLOW", "DIVBYZERO", "INVALID")
+
+
+def _is_usual(array: Array, flags: Mapping[str, int], tally: ValueTally | None) -> bool:
+    """Whether a result is numbers below the largest, and no flag tells of another one inside."""
+    if tally is None or array.carrier.dtype != np.float32:
+        return False
+    if flags and any(name in flags for name in _BEARING):
+        return False
+    return tally.is_below_largest(array.format)
+
+
+def _is_killer(operation: str) -> bool:
+    """Whether numbers beyond the largest die in an operation, as its limits do."""
+    name = _base(operation)
+    return "backward" not in name and any(word in name for word in _KILLERS)
+
+
+def _oldest(births: Sequence[Birth]) -> Birth | None:
+    """The first of some births; a constant before others."""
+    if len(births) < 2:
+        return births[0] if births else None
+    return min(births, key=lambda b: (b.kind != CONSTANT, b.number))
+
+
 @dataclass
 class _Result:
     """One result beside its operands."""
@@ -273,19 +349,38 @@ class _Result:
     operands: Sequence[Array]
     inherited: Sequence[Origins]
     flags: Mapping[str, int]
+    tally: ValueTally | None
 
     def __post_init__(self) -> None:
         self.values: NDArray[Any] = np.asarray(self.array.carrier)
         self.fmt = self.array.format
-        self.alike = [
-            x.carrier for x in self.operands
-            if _fits(np.shape(x.carrier), self.values.shape)
-        ]
+        if self.values.dtype != np.float32:
+            self.tally = None  # which is of binary32
+        elif self.tally is None:
+            self.tally = tally_of(self.values)
 
     def origins(self) -> dict[str, Birth]:
         """What its elements come from: births here, or those of operands."""
         origins: dict[str, Birth] = {}
-        division, is_usual = self._division(), _is_usual(self.values, self.fmt)
+        division, is_usual = self._division(), self._is_usual()
+        kinds = set[str]().union(*self.inherited)
+        if not is_usual or not kinds.isdisjoint(_TESTS):
+            self._carried_on(origins, division, is_usual=is_usual)
+        self._hidden_overflow(origins)
+        if ABSORBED in kinds:
+            self._lost_terms(origins)
+        zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
+        zero = self.births._zero(
+            self.operation, self.where, self.array, zeros, self.flags, self._before(ZERO)
+        )
+        if zero is not None:
+            origins[ZERO] = zero
+        return origins
+
+    def _carried_on(
+        self, origins: dict[str, Birth], division: Birth | None, *, is_usual: bool
+    ) -> None:
+        """NaN, infinities and saturated numbers, born here or in operands."""
         for kind, is_of in _TESTS.items():
             before = self._before(kind)
             n, mask = 0, _NOWHERE
@@ -306,10 +401,6 @@ class _Result:
                 )
             elif before is not None:
                 origins[kind] = before
-        self._hidden_overflow(origins)
-        self._lost_terms(origins)
-        zero = self._zero()
-        return origins | ({ZERO: zero} if zero else {})
 
     def absorbed(self) -> dict[str, Birth]:
         """Terms of a sum that left the other one as it was.
@@ -317,12 +408,15 @@ class _Result:
         One number that is added to all elements counts where they are its last sums: one that
         keeps a divisor from zero may vanish beside it, each time beside another one.
         """
-        if len(self.alike) != 2:
+        alike = [
+            x.carrier for x in self.operands if _fits(np.shape(x.carrier), self.values.shape)
+        ]
+        if len(alike) != 2:
             return {}
-        x, y = (np.broadcast_to(v, self.values.shape) for v in self.alike)
+        x, y = (np.broadcast_to(v, self.values.shape) for v in alike)
         inside = np.isfinite(self.values) & (np.abs(self.values) < float(self.fmt.max))
         terms = inside & (x != 0) & (y != 0)
-        if 1 in map(np.size, self.alike):
+        if 1 in map(np.size, alike):
             before = self.births.replace_sum(self.operation, self.where, self.values)
             if before is None or before.shape != self.values.shape:
                 return {}
@@ -336,24 +430,26 @@ class _Result:
 
     # Parts ------------------------------------------------------------------------------------
 
+    def _is_usual(self) -> bool:
+        """Whether all values are known to be numbers smaller than the largest one."""
+        return self.tally is not None and self.tally.is_below_largest(self.fmt)
+
     def _lost_terms(self, origins: dict[str, Birth]) -> None:
         """Terms that a mask absorbed die with it; else the result has them from operands."""
         for x, before in zip(self.operands, self.inherited, strict=True):
             birth = before.get(ABSORBED)
             if birth is None or not _fits(np.shape(x.carrier), self.values.shape):
                 continue
-            sizes = np.abs(x.carrier)
-            large = sizes >= 0.5 * np.max(sizes, initial=0)
-            if self._is_killer() and not self.values[large & (x.carrier < 0)].any() and (
-                not (large & (x.carrier > 0)).any()
-            ):
+            if _is_killer(self.operation) and self._is_masked(x.carrier):
                 birth.deaths[self.operation] += 1
             else:
                 origins[ABSORBED] = birth
 
-    def _is_killer(self) -> bool:
-        name = _base(self.operation)
-        return "backward" not in name and any(word in name for word in _KILLERS)
+    def _is_masked(self, x: NDArray[Any]) -> bool:
+        """Whether the largest numbers of an operand are negative, and zeros in the result."""
+        sizes = np.abs(x)
+        large = sizes >= 0.5 * np.max(sizes, initial=0)
+        return not self.values[large & (x < 0)].any() and not (large & (x > 0)).any()
 
     def _division(self) -> Birth | None:
         n = self.flags.get("DIVBYZERO", 0)
@@ -387,8 +483,7 @@ class _Result:
 
     def _before(self, kind: str) -> Birth | None:
         """The birth of this kind among those of the operands; a constant before others."""
-        rows = [origins[kind] for origins in self.inherited if kind in origins]
-        return min(rows, key=lambda b: (b.kind != CONSTANT, b.number), default=None)
+        return _oldest([origins[kind] for origins in self.inherited if kind in origins])
 
     def _causes(self, kind: str) -> tuple[Birth, ...]:
         kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)
@@ -410,7 +505,7 @@ class _Result:
             birth.deaths[self.operation] += 1
             return
         is_one_sided = any(word in _base(self.operation) for word in _ONE_SIDED)
-        if self._is_killer() and (not is_one_sided or self._is_negative()):
+        if _is_killer(self.operation) and (not is_one_sided or self._is_negative()):
             birth.deaths[self.operation] += 1
         else:
             birth.spread += 1
@@ -433,29 +528,6 @@ class _Result:
             bool(is_of(np.asarray(x.carrier), x.format).any())
             for x in self.operands for is_of in _TESTS.values()
         )
-
-    def _zero(self) -> Birth | None:
-        """A zero that was flushed here, or that an operand brought."""
-        zeros = int(np.count_nonzero(self.values == 0))
-        if not zeros:
-            return None
-        before, n = self._before(ZERO), min(self.flags.get("UNDERFLOW", 0), zeros)
-        if before is not None and before.kind == CONSTANT:
-            return before
-        if n:
-            return self.births._born(
-                ZERO, self.where, self.operation, self.fmt, n, self.values.size,
-                (), "",
-            )
-        return before
-
-
-def _is_usual(values: NDArray[Any], fmt: Format) -> bool:
-    """Whether all values are known to be numbers smaller than the largest one."""
-    if values.dtype != np.float32:
-        return False
-    largest = largest_magnitude(flat_in_memory(values).view(np.uint32))
-    return bool(largest < int(np.float32(fmt.max).view(np.uint32)))
 
 
 def _fits(shape: tuple[int, ...], result: tuple[int, ...]) -> bool:

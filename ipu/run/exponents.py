@@ -13,37 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.elementwise.tally import count_fields
 from fpsim.records.formats import Format
-from fpsim.state.memory import flat_in_memory
-from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
+from fpsim.state.processor import usual_arithmetic_in
+from fpsim.state.tallies import tally_of
 
 __all__ = ["Exponents", "Histogram", "count_exponents"]
 
 _BIAS = 127
-#: Biased exponents of binary32; the first bin holds zeros, the last infinities and NaN.
-_BINS = 256
-#: Values of an array that are counted; of a larger one, every so many-th.
-_SAMPLE = 1 << 14
 
 
-@usual_arithmetic
 def count_exponents(values: NDArray[Any]) -> NDArray[np.int64]:
     """How many values have each of the 256 biased exponents; of large arrays an estimate.
 
-    >>> counts = count_exponents(np.arange(100_000, dtype=np.float32))
-    >>> int(counts.sum()) // 1000, int(np.flatnonzero(counts)[-1]) - 127
-    (100, 16)
+    >>> counts = count_exponents(np.float32([1.5, 0.0, 0.75]))
+    >>> [int(e) - 127 for e in np.flatnonzero(counts[1:]) + 1], int(counts[0])
+    ([-1, 0], 1)
     """
-    stride = max(1, -(-values.size // _SAMPLE) | 1)
-    flat = flat_in_memory(values.astype(np.float32, copy=False))
-    counts = np.zeros(_BINS, np.int64)
-    largest = count_fields(flat.view(np.uint32), stride, counts)
-    # The last value stands for fewer, but never for none.
-    counts *= stride
-    if largest >= 0 and not counts[largest]:
-        counts[largest] += 1
-    return counts
+    return tally_of(values).exponents
 
 
 class Histogram(NamedTuple):
@@ -86,10 +72,13 @@ class Exponents:
 
     def add(self, name: Hashable, fmt: Format, values: NDArray[Any]) -> None:
         """Count values that are held in binary32."""
-        counts = count_exponents(values)
+        self.add_counts(name, fmt, count_exponents(values))
+
+    def add_counts(self, name: Hashable, fmt: Format, counts: NDArray[np.int64]) -> None:
+        """Count values of which so many have each biased exponent."""
         sums = self._sums.get((name, fmt))
         if sums is None:
-            self._sums[name, fmt] = counts
+            self._sums[name, fmt] = counts.copy()
         else:
             sums += counts
 

@@ -7,7 +7,6 @@ random bits, or changes a value, so a run that is recorded has the same bits as 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from fpsim.array import Array
 from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 from fpsim.state.processor import usual_arithmetic_in
+from fpsim.state.tallies import ValueTally, tally_of
 from ipu.run.account import split_name
 from ipu.run.births import Births, Origins
 from ipu.run.exponents import Exponents, Histogram
@@ -68,28 +68,30 @@ class Recorder:
         self._losses: dict[int, list[float]] = {}
         self._first: dict[str, dict[str, Any]] = {}
 
-    def result(self, name: str, array: Array) -> None:
-        """The result of an operation of a layer and direction."""
-        self.results.add(name, array.format, array.carrier)
+    def result(self, name: str, array: Array, tally: ValueTally | None = None) -> None:
+        """The result of an operation of a layer and direction, and its tally, if there is one."""
+        tally = tally_of(array.carrier) if tally is None else tally
+        self.results.add_counts(name, array.format, tally.exponents)
 
     def operation(
-        self, step: int, name: str, operation: str, array: Array, operands: Sequence[Array]
+        self, step: int, name: str, operation: str, array: Array, operands: Sequence[Array],
+        tally: ValueTally | None = None,
     ) -> None:
         """An operation of a layer and direction is done; the flags since the last one are its."""
         counts = self.counts
         if counts is None or counts.raised is None or not counts.is_on:
             return
-        flags: Counter[str] = Counter()
+        flags: dict[str, int] = {}
         for (tensor, verb, flag), n in counts.raised.items():
             if flag in _EXCEPTIONS and flag not in self._first:
                 self._note_first(flag, step, tensor, verb, n, self.births.line())
             if tensor == counts.tensor:
-                flags[flag] += n
+                flags[flag] = flags.get(flag, 0) + n
             else:
                 self.births.untold(verb, (*split_name(tensor), step), flag, n)
         if counts.raised:
             counts.raised.clear()
-        self.births.see(operation, (*split_name(name), step), array, operands, flags)
+        self.births.see(operation, (*split_name(name), step), array, operands, flags, tally)
 
     def _note_first(
         self, flag: str, step: int, tensor: str, verb: str, n: int, line: str = ""
@@ -112,8 +114,7 @@ class Recorder:
         after: NDArray[Any],
     ) -> None:
         """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
-        self.updates.add(layer, fmt, before, term, after)
-        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (term, before)]
+        sizes = self.updates.add(layer, fmt, before, term, after)
         if sizes[1]:
             step = self.births.where()[2]
             self.jumps[step] = max(self.jumps.get(step, 0.0), sizes[0] / sizes[1])

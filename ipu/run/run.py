@@ -20,6 +20,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format, find_number_format
+from fpsim.state.tallies import ValueTally, tally_of
 from ipu.feed.pace import Feeding
 from ipu.learn.policy import LayerPolicies
 from ipu.machine.control import FpSts, dump
@@ -176,6 +177,11 @@ class Run(ABC):
         """Whether results are asked for, by the recorder or by others."""
         return self.is_counting or bool(self._watchers)
 
+    @property
+    def is_only_counting(self) -> bool:
+        """Whether results are asked for by the recorder alone, to which their tallies will do."""
+        return self.is_counting and not self._watchers
+
     def watch(self, see: Callable[[OperationEvent], object]) -> None:
         """Call `see` with the result of every operation that is computed from now on.
 
@@ -231,15 +237,18 @@ class Run(ABC):
         return ""
 
     def result(
-        self, name: str, operation: str, array: Array, operands: Sequence[Array] = ()
+        self, name: str, operation: str, array: Array, operands: Sequence[Array] = (),
+        tally: ValueTally | None = None,
     ) -> None:
         """An operation has this result, of these operands.
 
         name    of its layer and direction, as the device counts them.
+        tally   of the result; None: it is made. Where there is one nobody else watches.
         """
         if self.is_counting:
-            self.recorder.result(name, array)
-            self.recorder.operation(self.place.step, name, operation, array, operands)
+            tally = tally_of(array.carrier) if tally is None else tally
+            self.recorder.result(name, array, tally)
+            self.recorder.operation(self.place.step, name, operation, array, operands, tally)
         if self._watchers:
             event = OperationEvent(
                 operation, *split_name(name), self.place, array, tuple(operands)

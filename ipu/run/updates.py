@@ -17,6 +17,7 @@ from fpsim.kernels.elementwise.tally import tally_moves
 from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic_in
+from fpsim.state.tallies import largest_of, tally_of
 from ipu.run.exponents import Exponents, Histogram
 
 __all__ = ["Updates"]
@@ -47,13 +48,14 @@ class Updates:
     def add(
         self, layer: str, fmt: Format, before: NDArray[Any], term: NDArray[Any],
         after: NDArray[Any],
-    ) -> None:
-        """One addition of a term to a parameter of this format.
+    ) -> tuple[float, float]:
+        """One addition of a term to a parameter of this format; the largest sizes of both.
 
         Shapes    before and after have one shape, to which the term broadcasts.
         """
         term = np.broadcast_to(np.asarray(term, np.float32), before.shape)
-        self._exponents.add(layer, fmt, term)
+        tally = tally_of(term)
+        self._exponents.add_counts(layer, fmt, tally.exponents)
         sizes = self._in_ulps.get(layer)
         if sizes is None:
             sizes = self._in_ulps[layer] = np.zeros(2 * _REACH + 1, np.int64)
@@ -63,6 +65,7 @@ class Updates:
         moves, swallowed = tally_moves(*words, fmt.emin + _BIAS, fmt.precision - 1, sizes)
         self._nonzero[layer] = self._nonzero.get(layer, 0) + moves
         self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed
+        return tally.most, largest_of(words[0])
 
     def histograms(self) -> list[Histogram]:
         """Exponents of the updates of each layer."""

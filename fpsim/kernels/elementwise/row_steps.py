@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.enclosures import IN_DOUBT
+from fpsim.kernels.elementwise.tally import add_tally
 
 __all__ = [
     "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "TABLE",
@@ -174,12 +175,11 @@ def _function(o, kernels, x, wide_room, doubts):
 
 
 @njit(**INLINE)
-def _look_up(o, kernels, x, out, marks):
+def _look_up(o, kernels, x, out, marks, by_element):
     """Values of all numbers from a table of codes in the type of the result; the marks, joined."""
     steps, shift = kernels[0], np.uint32(kernels[3][o, 0])
     values = carray(_at(steps[o, 8], out[0]), (steps[o, 9],))
     all_marks = carray(_at(steps[o, 10], np.uint8(0)), (steps[o, 9],))
-    by_element = steps[o, 0] < 0  # never
     return _call(steps[o, 1], (
         x.view(np.uint32), shift, values, all_marks, out, marks, by_element,
     ))
@@ -209,8 +209,11 @@ def _operation(o, kernels, x, y, z, out, element_flags, no_words, at, seed):
 
 
 @njit(**INLINE)
-def _step(o, kernels, seed, memory, rooms, first, rows, columns):
-    """Step o on some rows from the first on; its flags, or -1 without a result."""
+def _step(o, kernels, seed, memory, rooms, first, rows, columns, by_element):
+    """Step o on some rows from the first on; its flags, or -1 without a result.
+
+    by_element: operations leave the flags of each element among the doubts.
+    """
     steps, (wide_room, doubts, no_words, sums) = kernels[0], rooms
     what, full = steps[o, 0], rows * columns
     if what in (SPREAD, SUM, SQUARES, LARGEST):
@@ -224,11 +227,11 @@ def _step(o, kernels, seed, memory, rooms, first, rows, columns):
     if what == FUNCTION:
         return 0 if _function(o, kernels, x, wide_room, doubts) else -1
     if what == WIDE_TABLE:
-        marks = _look_up(o, kernels, x, wide_room[:m], doubts)
+        marks = _look_up(o, kernels, x, wide_room[:m], doubts, False)
         return 0 if not marks or _is_within(x, kernels[4][o, 1]) else -1
     out = _block(steps[o, 6], first, m, memory)
     if what == TABLE:
-        return _look_up(o, kernels, x, out, doubts)
+        return _look_up(o, kernels, x, out, doubts, by_element)
     if what == ROUND:
         w = wide_room[:m]
         return _operation(o, kernels, w, w, w, out, doubts, no_words, at, seed)
@@ -239,8 +242,20 @@ def _step(o, kernels, seed, memory, rooms, first, rows, columns):
     return _operation(o, kernels, x, y, z, out, doubts, no_words, at, seed)
 
 
+@njit(**INLINE)
+def _tally(o, kernels, memory, rooms, first, rows, columns, counting):
+    """The results of a step are counted, if those of an operation."""
+    smallest, few, tallies = counting
+    if smallest[o] < 0:
+        return
+    steps, (_, doubts, _, sums) = kernels[0], rooms
+    m = rows if steps[o, 7] else rows * columns
+    marks = sums[3] if steps[o, 0] in (SUM, SQUARES) else doubts
+    add_tally(_block(steps[o, 6], first, m, memory), marks[:m], smallest[o], few, tallies[o])
+
+
 @compiled
-def run_rows(kernels, seed, memory, rooms, columns, tile, flags, begin, end):
+def run_rows(kernels, seed, memory, rooms, columns, tile, flags, counting, begin, end):
     """0 where rows begin … end - 1 have passed all steps, and flags[o] |= those of step o; else -1.
 
     kernels    steps: of each what it is; the address of its kernel; whether the constants of that
@@ -252,12 +267,17 @@ def run_rows(kernels, seed, memory, rooms, columns, tile, flags, begin, end):
                between steps; constants. Slots are counted in that order.
     rooms      of numbers of `tile` rows: binary64 values, doubts; words that are none; and those of
                `fpsim.kernels.by_operation.spread_sums`: axes of outputs and summands, sums, marks.
+    counting   of each step the smallest normal number of its format, below 0 where it does not
+               count, or none at all; room for numbers of flags; tallies of the steps.
     """
+    is_counting = counting[0].shape[0] > 0
     for first in range(begin, end, tile):
         rows = min(tile, end - first)
         for o in range(kernels[0].shape[0]):
-            raised = _step(o, kernels, seed, memory, rooms, first, rows, columns)
+            raised = _step(o, kernels, seed, memory, rooms, first, rows, columns, is_counting)
             if raised < 0:
                 return -1
             flags[o] |= raised
+            if is_counting:
+                _tally(o, kernels, memory, rooms, first, rows, columns, counting)
     return 0

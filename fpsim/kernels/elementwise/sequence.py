@@ -17,6 +17,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.elementwise.tally import add_tally, tally_values
 
 __all__ = ["COPY", "PART", "STEP", "address_of", "call_loop", "numbers_at", "run_sequence"]
 
@@ -98,10 +99,26 @@ def _operand(slot, t, b, m, table, rooms, constants):
     return constants[slot - n_arrays - n_rooms, :1]
 
 
+@njit(**INLINE)
+def _tally(o, out, marks, t, b, counting):
+    """A block of results is counted, if operations are; its exponents, where they are asked for."""
+    strides, smallest, slots, few, tallies, fields, largest = counting
+    if strides.shape[0] == 0:
+        return
+    add_tally(out, marks, smallest[o], few, tallies[t, o])
+    w = slots[o]
+    if w >= 0:
+        _, _, most, number = tally_values(
+            out.view(np.uint32), np.uint32(0), b, strides[t], fields[t, w]
+        )
+        largest[t, w, 0] = max(largest[t, w, 0], most)
+        largest[t, w, 1] = max(largest[t, w, 1], number)
+
+
 @compiled
 def run_sequence(
     rows, narrow, wide, constants, table, parts, firsts, numbers, seed, rooms, element_flags, words,
-    flags, begin, end,
+    flags, counting, begin, end,
 ):
     """The operations of parts begin … end - 1; flags[o] |= those of operation o.
 
@@ -113,6 +130,10 @@ def run_sequence(
     parts      tensor, first element and end of each part.
     firsts     index of each tensor's first element in the whole operation.
     numbers    of each tensor's operations, for random bits.
+    counting   of each tensor the stride of its samples, none where operations are not counted; of
+               each operation the format's smallest normal number and its slot among those whose
+               results are looked at, -1 for none; room for numbers of flags; tallies of each tensor
+               and operation; exponents, and bits of the largest magnitudes, by tensor and slot.
     """
     for p in range(begin, end):
         t, first = parts[p, 0], firsts[parts[p, 0]]
@@ -140,3 +161,4 @@ def run_sequence(
                         rows[o, 0], x, y, z, out, element_flags, words, narrow[o], at, seed,
                         numbers[t, o], False,
                     )
+                _tally(o, out, element_flags[:m], t, b, counting)

@@ -6,12 +6,14 @@ import numpy as np
 
 from fpsim.kernels.compiling import compiled
 
-__all__ = ["count_fields", "largest_magnitude", "tally_flags", "tally_moves", "tally_numbers"]
+__all__ = ["TALLIED", "add_tally", "tally_flags", "tally_moves", "tally_numbers", "tally_values"]
 
 #: Elements that are counted in bytes.
 _BYTES = 128
 #: Flags of IEEE 754.
 _FLAGS = 5
+#: Numbers of a tally: zeros, subnormals, and each flag.
+TALLIED = 2 + _FLAGS
 
 #: Bits of a binary32 number without its sign, and those of infinity.
 _MAGNITUDE, _INFINITY, _FRACTION = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000), np.uint32(23)
@@ -51,27 +53,43 @@ def tally_numbers(values, smallest):
 
 
 @compiled
-def count_fields(bits, stride, counts):
-    """counts[e] += 1 for each binary32 number of every stride-th with exponent field e.
+def add_tally(values, marks, smallest, few, tally):
+    """Add to a tally: zeros, other numbers below the smallest, and how many marks have each flag.
 
-    Returns the largest exponent field of all that are not NaN.
+    few    room for a number of each flag.
     """
-    n, largest = bits.shape[0], np.uint32(0)
-    for i in range(n):
-        magnitude = bits[i] & _MAGNITUDE
-        largest = max(largest, np.uint32(0) if magnitude > _INFINITY else magnitude)
-    for i in range(0, n, stride):
-        counts[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
-    return np.int64(largest >> _FRACTION) if largest > 0 else np.int64(-1)
+    zeros, subnormals = tally_numbers(values, smallest)
+    tally_flags(marks, few)
+    tally[0] += zeros
+    tally[1] += subnormals
+    for f in range(_FLAGS):
+        tally[2 + f] += few[f]
 
 
 @compiled
-def largest_magnitude(bits):
-    """Bits of the largest binary32 magnitude; above those of infinity where there is a NaN."""
-    largest = np.uint32(0)
-    for word in bits:
-        largest = max(largest, word & _MAGNITUDE)
-    return np.int64(largest)
+def tally_values(bits, smallest, first, stride, fields):
+    """Zeros, other magnitudes below the bits `smallest`, and the bits of the largest magnitude.
+
+    fields[e] += 1 for each element i with exponent field e of those where first + i is a multiple
+    of the stride. The bits are of binary32 numbers; the largest magnitude is returned twice, of all
+    and of those that are no NaN.
+    """
+    zeros = small = most = np.uint32(0)
+    n = bits.shape[0]
+    for i in range(n):
+        magnitude = bits[i] & _MAGNITUDE
+        zeros = np.uint32(zeros + np.uint32(magnitude == np.uint32(0)))
+        small = np.uint32(small + np.uint32(magnitude < smallest))
+        most = max(most, magnitude)
+    number = most
+    if most > _INFINITY:
+        number = np.uint32(0)
+        for i in range(n):
+            magnitude = bits[i] & _MAGNITUDE
+            number = max(number, np.uint32(0) if magnitude > _INFINITY else magnitude)
+    for i in range((stride - first % stride) % stride, n, stride):
+        fields[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
+    return np.int64(zeros), np.int64(small) - np.int64(zeros), np.int64(most), np.int64(number)
 
 
 @compiled

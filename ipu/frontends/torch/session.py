@@ -21,11 +21,13 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import fpsim
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from fpsim.records.units import MatrixUnit
+from fpsim.state.tallies import ValueTally
 from ipu.frontends.torch import errors
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.cache import caching
@@ -522,9 +524,15 @@ class Session(Run):
         """FILE:LINE of the program, "" in the backward pass of a compiled one."""
         return errors.user_line()
 
-    def note_result(self, array: Array, operands: Sequence[Array]) -> None:
+    def note_result(
+        self, array: Array, operands: Sequence[Array], tally: ValueTally | None = None
+    ) -> None:
         """The operation that runs now has this result, of these operands."""
-        self.result(self.device.tensor, self._operation, array, operands)
+        self.result(self.device.tensor, self._operation, array, operands, tally)
+
+    def note_exponents(self, fmt: Format, exponents: NDArray[np.int64]) -> None:
+        """Results of operations that run now, in a format, have these exponents."""
+        self.recorder.results.add_counts(self.device.tensor, fmt, exponents)
 
     def shadow(self, steps: int = 1) -> Shadow:
         """Carry the values in binary64 beside all tensors of the next steps; it moves no bit.

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -29,6 +31,7 @@ from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier
 from fpsim.state.memory import memory_address
 from fpsim.state.processor import usual_arithmetic
+from fpsim.state.tallies import ValueTally
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.changing import Changer
@@ -38,8 +41,10 @@ from ipu.frontends.torch.observing import WeightObserver
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, TensorMap, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
+from ipu.ops.updates.observed import UNOBSERVED, Observed
 from ipu.ops.updates.together import Changed, UpdateRequest, together_on
 from ipu.run.account import Account
+from ipu.run.recorder import Recorder
 
 __all__ = ["LISTS", "StepRows"]
 
@@ -80,8 +85,16 @@ class Stepping(Protocol):
     capture: StepRecording | None
     is_by_operation: bool
 
+    @property
+    def is_only_counting(self) -> bool: ...
+    @property
+    def recorder(self) -> Recorder: ...
     def call(self, operation: str) -> Call: ...
     def failed(self) -> None: ...
+    def note_result(
+        self, array: Array, operands: Sequence[Array], tally: ValueTally | None = None
+    ) -> None: ...
+    def note_exponents(self, fmt: Format, exponents: NDArray[np.int64]) -> None: ...
 
 
 class _Held(NamedTuple):
@@ -257,6 +270,16 @@ class StepRows:
         call, line = self._program.call(operation), ""
         if (together := together_on(self._memory.device)) is not None:
             together.forget()  # what a step that was stopped has left
+
+        def alone(i: int, turn: _Turn) -> None:
+            call = self._program.call(operation)
+            try:
+                updated = self._updated(row, call, turn, numbers)
+            except Exception as error:
+                self._stopped(error, operation, call)
+                raise
+            self._take(lists, i, turn, updated)
+
         with _disable_current_modes():
             for i, (parameter, gradient) in enumerate(
                 zip(arguments["params"], arguments["grads"], strict=True)
@@ -268,18 +291,12 @@ class StepRows:
                     line = line or call.line
                     account.constant(call.layer, call.direction, fmt, value, change, line)
                 if updated is None:
-                    self._finish(lists, waiting)
-                    call = self._program.call(operation)
-                    try:
-                        updated = self._updated(row, call, turn, numbers)
-                    except Exception as error:
-                        self._stopped(error, operation, call)
-                        raise
-                    self._take(lists, i, turn, updated)
+                    self._finish(lists, waiting, alone)
+                    alone(i, turn)
                 else:
                     waiting.append((i, turn, updated))
                 account.add("machine", operation, parameter.numel())
-            self._finish(lists, waiting)
+            self._finish(lists, waiting, alone)
 
     def _turn(
         self, call: Call, parameter: Any, gradient: Any, names: Sequence[str],
@@ -334,27 +351,41 @@ class StepRows:
         self, row: UpdateRow, call: Call, turn: _Turn, numbers: Mapping[str, Any]
     ) -> tuple[Updated, Changed] | None:
         """An update that is computed with the others, in the memory of the tensors; or None."""
-        together = together_on(call.device)
-        if (
-            together is None or self._memory.watch is not None or self._is_told(turn.parameter)
-            or turn.parameter.dtype in HALVES
-        ):
+        together, program = together_on(call.device), self._program
+        is_seen = self._memory.watch is not None and not program.is_only_counting
+        if together is None or is_seen or turn.parameter.dtype in HALVES:
             return None
+        observed = UNOBSERVED
+        if self._memory.watch is not None:
+            moved = partial(program.observer.note_move, turn.parameter)
+            observed = Observed(
+                program.note_result, program.note_exponents, program.recorder.births.has_origins,
+                call.note_constant, moved if self._is_told(turn.parameter) else None,
+            )
         request = UpdateRequest(
-            row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant
+            row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant,
+            observed=observed,
         )
         return together.add(request, turn.places)
 
-    def _finish(self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]]) -> None:
-        """Compute what waits; parameters take their steps."""
+    def _finish(
+        self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]],
+        alone: Callable[[int, _Turn], None],
+    ) -> None:
+        """Compute what waits, one after the other if it must be; parameters take their steps."""
         if not waiting:
             return
         together = together_on(waiting[0][1].w.context.device)
         assert together is not None
-        together.run()
+        is_computed = together.run()
         written: list[torch.Tensor] = []
         for i, turn, updated in waiting:
-            self._take(lists, i, turn, updated, written)
+            if not is_computed:
+                alone(i, turn)
+            elif self._memory.watch is None:
+                self._take(lists, i, turn, updated, written)
+            else:
+                self._take(lists, i, turn, updated)
         increment_version(written)  # torch is told that their values have changed
         waiting.clear()
 

@@ -13,6 +13,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -27,6 +28,7 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.ops.saved import Packed
 from ipu.ops.updates import UPDATES, Updated
+from ipu.ops.updates.observed import UNOBSERVED, Observed
 from ipu.ops.updates.together import Together, UpdateRequest, together_on
 
 __all__ = [
@@ -197,19 +199,19 @@ class Optimizer(ABC):
     ) -> dict[str, tuple[Array, ...]]:
         after = dict(slots)
         new, updates = [], []
-        together = self._together(pairs) if observe is None else None
-        draws = together is not None and together.draws()
+        together = self._together(pairs)
+        is_named = together is not None and together.names()
+        observed = UNOBSERVED if observe is None else Observed(change=True)
         for gradient, variable in pairs:
             before = slots.get(variable.name, ())
             if together is None:
                 step, values = self._step(gradient, variable, before, rate)
-            elif draws:
-                with updating(variable):
-                    step = self._joined(together, gradient, variable, before, rate)
-                values = step.values
             else:
-                step = self._joined(together, gradient, variable, before, rate)
+                with updating(variable) if is_named else nullcontext():
+                    step = self._joined(together, gradient, variable, before, rate, observed)
                 values = step.values
+                if variable.device.counts is not None:
+                    together.run()  # counts stay in the order of all operations
             after[variable.name] = step.slots
             new.append((variable, values))
             if observe is not None:
@@ -233,7 +235,7 @@ class Optimizer(ABC):
 
     def _joined(
         self, together: Together, gradient: Array, variable: Variable, slots: tuple[Array, ...],
-        rate: float,
+        rate: float, observed: Observed,
     ) -> Step:
         """A step whose values are there after `together.run`."""
         raise NotImplementedError
@@ -327,19 +329,23 @@ class TableOptimizer(Optimizer):
 
     def _joined(
         self, together: Together, gradient: Array, variable: Variable, slots: tuple[Array, ...],
-        rate: float,
+        rate: float, observed: Observed,
     ) -> Step:
         device, w = variable.device, variable.array
         if isinstance(gradient, Packed):
             gradient = gradient.array()
         asked = self.asked(device, gradient, slots, rate)
         row = UPDATES[asked.row]
-        joined = together.add(UpdateRequest(row, w, gradient, asked.slots, asked.numbers))
+        joined = together.add(UpdateRequest(
+            row, w, gradient, asked.slots, asked.numbers, observed=observed
+        ))
         if joined is None:
             return Step.of(
                 row(device, w, gradient, asked.slots, **asked.numbers), asked.more()
             )
         value, after, *_ = joined[0]
+        if observed.change:
+            return Step.of(joined[0], asked.more())
         # Nobody observes the change: it stays where it was computed.
         return Step(value, value, value, (*after, *asked.more()))
 

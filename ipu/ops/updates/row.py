@@ -16,7 +16,7 @@ from fpsim.records.evidence import Evidence
 from fpsim.records.formats import BINARY32, Format
 from ipu.machine.device import Device
 
-__all__ = ["ALONE", "Around", "Number", "Slots", "UpdateRow", "Updated", "Verbs", "widest"]
+__all__ = ["ALONE", "Around", "Moved", "Number", "Slots", "UpdateRow", "Updated", "Verbs", "widest"]
 
 #: A value of the update's format, or a number that becomes a constant of it.
 Number = Any

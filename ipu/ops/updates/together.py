@@ -6,6 +6,10 @@ numbers among the slots tell one such program from another. It then runs on all 
 holds for: values, flags, cycles and the numbers of operations are those of one update after the
 other. What is not of that kind is left to its caller.
 
+Where operations are counted, results have memory of their own; counts and observers are told behind
+the call (`ipu.ops.updates.observed`). Where one would have to look closer, at what is not finite or
+overflowed, the updates are left to the caller too.
+
 Source    docs/semantics.md §2 (numbering), §6 (updates).
 """
 
@@ -19,12 +23,27 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
+from fpsim.elementwise.recording import (
+    JobTally,
+    RecordedJob,
+    RecordedProgram,
+    Recording,
+    are_apart,
+)
 from fpsim.records.formats import Format
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
+from fpsim.state.counts import Counts
 from fpsim.state.memory import memory_address
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
+from ipu.ops.updates.observed import (
+    UNOBSERVED,
+    CountedUpdate,
+    Observed,
+    ShownUpdate,
+    ToldEvents,
+    tell_all,
+)
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
 __all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
@@ -47,12 +66,18 @@ class _Equation(NamedTuple):
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
              number that it is then.
-    changed  constants that did not fit.
+    changed  constants that did not fit, where nobody is told of them in their place.
+    told     of where operations are counted.
+    outputs  of each the slot whose memory it may have, the variable's is 0; None for none.
+    change   the output that is the change of the variable, and the direction of that; -1 for none.
     """
 
     program: RecordedProgram
     slots: tuple[int | Carrier | None, ...]
     changed: Changed
+    told: ToldEvents = ToldEvents()
+    outputs: tuple[int | None, ...] = ()
+    change: tuple[int, int] = (-1, -1)
 
 
 class UpdateRequest(NamedTuple):
@@ -60,6 +85,7 @@ class UpdateRequest(NamedTuple):
 
     fmt         of every operation, as in `Around`.
     constant    makes constants; None: to nearest.
+    observed    by whom, where operations are counted.
     """
 
     row: UpdateRow
@@ -69,11 +95,17 @@ class UpdateRequest(NamedTuple):
     numbers: Mapping[str, Number]
     fmt: Format | None = None
     constant: Constant | None = None
+    observed: Observed = UNOBSERVED
+
+    @property
+    def arrays(self) -> tuple[Array | None, ...]:
+        """The variable, the gradient and the slots."""
+        return (self.w, self.g, *self.slots)
 
     def key_of_arrays(self) -> tuple[Any, ...]:
-        """Formats of the arrays, and the single numbers among them."""
-        key: list[Any] = [id(self.fmt)]
-        for x in (self.w, self.g, *self.slots):
+        """Formats of the arrays, the single numbers among them, and what is told of."""
+        key: list[Any] = [id(self.fmt), self.observed.key]
+        for x in self.arrays:
             if x is None:
                 key.append(None)
                 continue
@@ -95,6 +127,50 @@ class UpdateRequest(NamedTuple):
             else:  # the text tells -0.0 from 0.0, and True from 1
                 key += [name, repr(number)]
         return tuple(key)
+
+
+def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
+    """The flags of each operation of a program's jobs."""
+    numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
+    return [sum([(n > 0) << f for f, n in enumerate(row)]) for row in numbers.tolist()]
+
+
+def _memory(into: Sequence[Carrier | None], slot: int | None, shape: Shape) -> Carrier:
+    """Memory of a slot, or new memory."""
+    memory = None if slot is None or slot >= len(into) else into[slot]
+    return np.empty(shape, np.float32) if memory is None else memory
+
+
+class _Outputs:
+    """Results of a program, and the slots whose memory they may have; None for none."""
+
+    def __init__(self, fmt: Format) -> None:
+        self._format, self.have_format = fmt, True
+        self.carriers: list[Carrier] = []
+        self.homes: list[int | None] = []
+
+    def in_place(self, array: Array, home: int) -> int:
+        """The number of a result that a slot, or the variable, becomes."""
+        self.have_format &= array.format == self._format
+        self.carriers.append(array.carrier)
+        self.homes.append(home)
+        return len(self.carriers) - 1
+
+    def add(self, array: Array) -> int:
+        """The number of a result that is only read."""
+        for k, carrier in enumerate(self.carriers):
+            if carrier is array.carrier:
+                return k
+        self.carriers.append(array.carrier)
+        self.homes.append(None)
+        return len(self.carriers) - 1
+
+    def shown(self, array: Array | None) -> int:
+        """The same of a result in the variable's format and shape; -1 where there is none."""
+        if array is None:
+            return -1
+        self.have_format &= array.format == self._format and array.shape != ()
+        return self.add(array)
 
 
 class Together:
@@ -120,6 +196,8 @@ class Together:
         #: How often a row was refused, one time after the other.
         self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
+        #: Where operations are counted: what is told of each job, in the order of all.
+        self._counted: list[CountedUpdate] = []
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: Single numbers, and the memory that they are written to.
@@ -127,10 +205,10 @@ class Together:
         #: Numbers that wait, and their key: those of many tensors are one mapping.
         self._numbers: tuple[Mapping[str, Number] | None, tuple[Any, ...] | None] = None, None
 
-    def draws(self) -> bool:
-        """Whether operations may take random bits, so that their numbers count."""
+    def names(self) -> bool:
+        """Whether an update has to be named: operations take random bits there, or count."""
         device = self._device()
-        return device is not None and device.control.esr
+        return device is not None and (device.control.esr or device.counts is not None)
 
     def add(
         self, request: UpdateRequest, into: Sequence[Carrier | None] = ()
@@ -141,31 +219,30 @@ class Together:
         nothing has happened then.
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
-                The numbers of a request stay what they are until `run`.
+                The numbers of a request stay what they are until `run`. Where operations are
+                counted all memory is new.
         """
         device = self._device()
         assert device is not None
         equation = self._equation(device, request)
         if equation is None:
             return None
-        w, g, slots = request.w, request.g, request.slots
-        shape, inputs = w.carrier.shape, [w.carrier, g.carrier]
-        for x in slots:
-            if x is not None and x.carrier.shape != ():
-                inputs += (x.carrier,)
-        arrays, after, singles = list(inputs), [], []
+        if device.counts is not None:
+            into = ()
+        w, slots, shape = request.w, request.slots, request.w.carrier.shape
+        inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
+        outputs = [_memory(into, home, shape) for home in equation.outputs]
+        after, singles = [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if isinstance(output, int):
-                memory = into[i] if i < len(into) else None
-                arrays.append(np.empty(shape, np.float32) if memory is None else memory)
-                before = Array(arrays[-1], w.context)
+                before = Array(outputs[output], w.context)
             elif output is not None and before is not None:
-                memory = into[i] if i < len(into) else None
-                single = np.empty((), np.float32) if memory is None else memory
+                single = _memory(into, i, ())
                 singles.append((single, output))
                 before = Array(single, before.context)
             after.append(before)
+        arrays = inputs + outputs
         starts: list[int] = []
         for carrier in arrays:
             if carrier.shape != shape or not carrier.flags.c_contiguous:
@@ -177,38 +254,88 @@ class Together:
             return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
-        self._waiting.setdefault(id(program), (program, []))[1].append(job)
+        jobs = self._waiting.setdefault(id(program), (program, []))[1]
+        if device.counts is not None:
+            self._count(device.counts, request, equation, outputs, len(jobs))
+        jobs.append(job)
         self._arrays += arrays
         self._singles += singles
-        return Updated(after[0], tuple(after[1:])), changed
+        change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
+        return Updated(after[0], tuple(after[1:]), *change), changed
+
+    def _count(
+        self, counts: Counts, request: UpdateRequest, equation: _Equation,
+        outputs: Sequence[Carrier], number: int,
+    ) -> None:
+        """An update that will be counted waits with the flags that were raised before it."""
+        self._counted.append(CountedUpdate(
+            equation.program, equation.told, request.observed, request.arrays, outputs,
+            request.w.shape, number, counts.tensor, dict(counts.raised or {}),
+        ))
+        if counts.raised:
+            counts.raised.clear()
 
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""
-        self._waiting, self._arrays, self._singles = {}, [], []
+        self._waiting, self._arrays, self._singles, self._counted = {}, [], [], []
         self._numbers = None, None
 
-    def run(self) -> None:
-        """Compute what waits; raise its flags and count its cycles."""
-        waiting, self._waiting = self._waiting, {}
+    def run(self) -> bool:
+        """Compute what waits; raise its flags and count its cycles.
+
+        False, and nothing has happened, where an observer has to see the operations as they run.
+        """
         device = self._device()
         assert device is not None
-        for program, jobs in waiting.values():
-            flags = program.run(jobs, device.source.seed or 0)
-            sizes = Counter([job.size for job in jobs])
-            for operation, raised in zip(program.operations, flags, strict=True):
-                core = device.context(operation.settings.format).core
-                if raised:
-                    core.raise_flags(raised)
-                assert core.loops is not None
-                cycles, elements = core.loops[operation.name]
-                if operation.is_single:
-                    device.vector_cycles += cycles * len(jobs)
-                    continue
-                for size, times in sizes.items():
-                    device.vector_cycles += times * cycles * -(-size // elements)
+        seed, waiting = device.source.seed or 0, list(self._waiting.values())
+        if device.counts is not None:
+            tallies = [program.count(jobs, seed) for program, jobs in waiting]
+            raised = list(map(_flags_of, tallies))
+            if not self._tell(device, device.counts, tallies):
+                device.clock.give_back(sum([p.n_draws * len(jobs) for p, jobs in waiting]))
+                self.forget()
+                return False
+        else:
+            raised = [program.run(jobs, seed) for program, jobs in waiting]
+        for (program, jobs), flags in zip(waiting, raised, strict=True):
+            self._account(device, program, jobs, flags)
         for memory, number in self._singles:
             memory[...] = number
         self.forget()
+        return True
+
+    def _tell(
+        self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]
+    ) -> bool:
+        """Count what ran, and tell the observers; False where one has to see it as it runs."""
+        of_programs = dict(zip(self._waiting, tallies, strict=True))
+        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._counted]
+        if all(update.is_plain(tally) for update, tally in updates):
+            tell_all(device, counts, updates)
+            return True
+        if counts.raised is not None:
+            for update in self._counted:
+                counts.raised.update(update.pending)
+        return False
+
+    @staticmethod
+    def _account(
+        device: Device, program: RecordedProgram, jobs: Sequence[RecordedJob],
+        flags: Sequence[int],
+    ) -> None:
+        """Raise the flags of a program's operations, and count their cycles."""
+        sizes = Counter([job.size for job in jobs])
+        for operation, raised in zip(program.operations, flags, strict=True):
+            core = device.context(operation.settings.format).core
+            if raised:
+                core.raise_flags(raised)
+            assert core.loops is not None
+            cycles, elements = core.loops[operation.name]
+            if operation.is_single:
+                device.vector_cycles += cycles * len(jobs)
+                continue
+            for size, times in sizes.items():
+                device.vector_cycles += times * cycles * -(-size // elements)
 
     # Programs -------------------------------------------------------------------------------
 
@@ -225,7 +352,7 @@ class Together:
         carrier = request.w.carrier
         if of_numbers is None or carrier.shape == () or carrier.size == 0:
             return None
-        key = (*of_numbers, *request.key_of_arrays())
+        key = (*of_numbers, device.counts is not None, *request.key_of_arrays())
         if key not in self._equations:
             name = request.row.name
             if self._refused[name] >= _TRIES:
@@ -247,20 +374,42 @@ class Together:
             if request.constant is None:
                 return twin.context(fmt).constant(value)
             rounded, change = request.constant(value, fmt)
-            if change:
+            if change and request.observed.watch is None:
                 changed.append((fmt, float(value), change))
+            elif change:
+                shown.constant(fmt, float(value), change, rounded)
             return rounded
 
-        twin.recording = recording = Recording()
+        twin.recording = recording = Recording(twin.counts)
+        shown = ShownUpdate(recording)
+        observed = request.observed
         try:
-            around = Around(constant, format=request.fmt)
+            around = Around(
+                constant, None if observed.watch is None else shown.watch,
+                None if observed.moved is None else shown.move, request.fmt,
+            )
             updated = request.row(twin, w, g, slots, around, **request.numbers)
         except (ArithmeticError, TypeError, ValueError):
             return None  # the caller meets it in the usual way
         finally:
             twin.recording = None
-        inputs = [x.carrier for x in (w, g, *slots) if x is not None and x.shape != ()]
-        outputs: list[Carrier] = []
+            recording.close()
+        return self._program(request, recording, (w, g, *slots), updated, shown, tuple(changed))
+
+    @staticmethod
+    def _program(
+        request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
+        updated: Updated, shown: ShownUpdate, changed: Changed,
+    ) -> _Equation | None:
+        """The equation of a recording on samples; None where it is no program."""
+        w, _, *slots = samples
+        assert w is not None
+        references = {
+            **{id(x.carrier): i for i, x in enumerate(samples) if x is not None},
+            **{id(o.result): -1 - k for k, o in enumerate(recording.operations)
+               if not o.is_single},
+        }
+        outputs = _Outputs(w.format)
         places: list[int | Carrier | None] = []
         for i, array in enumerate((updated.value, *updated.slots)):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
@@ -268,15 +417,23 @@ class Together:
                 places.append(None)
             elif array is None:
                 return None
-            elif array.shape == ():
-                places.append(array.carrier)
             else:
-                if array.format != w.format:
-                    return None
-                places.append(len(outputs))
-                outputs.append(array.carrier)
-        program = RecordedProgram.of(recording, inputs, outputs)
-        return None if program is None else _Equation(program, tuple(places), tuple(changed))
+                is_single = array.shape == ()
+                places.append(array.carrier if is_single else outputs.in_place(array, i))
+        change = (-1, -1)
+        if request.observed.change:
+            change = outputs.shown(updated.change), outputs.shown(updated.direction)
+        for array in shown.moved:
+            if references.get(id(array.carrier), 0) < 0:
+                outputs.add(array)
+        inputs = [x.carrier for x in samples if x is not None and x.shape != ()]
+        program = RecordedProgram.of(recording, inputs, outputs.carriers)
+        if program is None or not outputs.have_format:
+            return None
+        return _Equation(
+            program, tuple(places), changed, shown.told(references, outputs.carriers),
+            tuple(outputs.homes), change,
+        )
 
     def _sample(self, x: Array | None) -> Array | None:
         """One element for a tensor; a single number as it is."""
@@ -288,9 +445,9 @@ class Together:
 
 def at_once(
     row: UpdateRow, device: Device, w: Array, g: Array, slots: Sequence[Array | None],
-    numbers: Mapping[str, Number],
+    numbers: Mapping[str, Number], observed: Observed = UNOBSERVED,
 ) -> Updated:
-    """One update, in one call where it can be: its change and direction are not told then.
+    """One update, in one call where it can be; its change and direction are told if asked for.
 
     >>> from fpsim import BINARY16
     >>> from ipu.ops.updates import UPDATES
@@ -300,11 +457,10 @@ def at_once(
     [0.75, 0.75, 0.75]
     """
     together = together_on(device)
-    request = UpdateRequest(row, w, g, slots, numbers)
+    request = UpdateRequest(row, w, g, slots, numbers, observed=observed)
     joined = None if together is None else together.add(request)
-    if together is None or joined is None:
+    if together is None or joined is None or not together.run():
         return row(device, w, g, slots, **numbers)
-    together.run()
     return joined[0]
 
 

@@ -12,10 +12,11 @@ import pytest
 from fpsim.elementwise import folding, recording
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.levels import LEVELS, host_features
+from fpsim.state import tallies
 from ipu.experiments.bench import gemm, train, warm
 from ipu.experiments.cli import main
 from ipu.experiments.commands import warmup
-from ipu.run import exponents, updates
+from ipu.run import updates
 from tests.tiers import reaches
 
 HERE = [name for name, needs in LEVELS.items() if host_features().issuperset(needs)]
@@ -34,7 +35,7 @@ def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
     programs = []
     for module, name in (
         (recording, "run_sequence"), (row_steps, "run_rows"), (folding, "running_kernel"),
-        (folding, "folding_kernel"), (updates, "tally_moves"), (exponents, "count_fields"),
+        (folding, "folding_kernel"), (updates, "tally_moves"), (tallies, "tally_values"),
     ):
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *arguments, name=name, function=function: (
@@ -45,7 +46,7 @@ def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
             call()
     assert set(programs) == {
         "run_sequence", "run_rows", "running_kernel", "folding_kernel", "tally_moves",
-        "count_fields",
+        "tally_values",
     }
 
 

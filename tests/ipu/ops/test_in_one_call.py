@@ -3,6 +3,7 @@ apart."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,16 @@ def told(value: Any) -> Any:
 def state(device: Device) -> tuple[object, ...]:
     formats = [fmt for fmt in (BINARY16, BFLOAT16, BINARY32) if fmt in device.target.formats]
     flags = [device.context(fmt).flags for fmt in formats]
-    return flags, device.status, device.vector_cycles, device.clock.operation
+    return flags, device.status, device.vector_cycles, device.clock.operation, counted(device)
+
+
+def counted(device: Device) -> object:
+    """Counters in the order of their rows, and flags in the order of time."""
+    counts = device.counts
+    if counts is None:
+        return None
+    rows = [(key, list(row.items())) for key, row in counts.items()]
+    return rows, None if counts.raised is None else list(counts.raised.items())
 
 
 @pytest.fixture
@@ -124,7 +134,7 @@ def results(device: Device, case: MarkedRow, shape, fmt, seed: int, *, hard: boo
     return everything
 
 
-def check(name: str, seed: int) -> None:
+def check(name: str, seed: int, *, count: bool = False) -> None:
     rng = np.random.default_rng(seed)
     target = ("mk2", "hypothetical")[rng.integers(2)]
     formats = (BINARY16, BINARY32) + (BFLOAT16,) * (target == "hypothetical")
@@ -136,8 +146,10 @@ def check(name: str, seed: int) -> None:
     }
     fmt, shape = formats[rng.integers(len(formats))], SHAPES[rng.integers(len(SHAPES))]
     hard = bool(rng.integers(2))
-    one_by_one, together = Device(**how), Device(**how)
+    one_by_one, together = (Device(**how, count=count) for _ in range(2))
     one_by_one.in_one_call = False
+    for device in (one_by_one, together) if count else ():
+        device.counts.raised, device.tensor = Counter(), "net"
     expected, joined = [
         results(device, CASES[name], shape, fmt, seed, hard=hard)
         for device in (one_by_one, together)
@@ -151,11 +163,18 @@ def test_calls_of_rules_are_those_one_after_the_other(name):
         check(name, seed)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_they_count_what_the_operations_count(name):
+    for seed in range(pick(10, 80, 800)):
+        check(name, seed, count=True)
+
+
+@pytest.mark.parametrize("count", [False, True])
 @pytest.mark.parametrize("esr", [False, True])
 @pytest.mark.parametrize("fmt", [BINARY16, BINARY32])
 @pytest.mark.parametrize("name", CASES)
-def test_these_rules_run_in_one_call(runs, name, fmt, esr):
-    case, device = CASES[name], Device(control=FpCtl(esr=esr))
+def test_these_rules_run_in_one_call(runs, name, fmt, esr, count):
+    case, device = CASES[name], Device(control=FpCtl(esr=esr), count=count)
     results(device, case, (30, 64), fmt, 1, hard=False)
     assert len(runs) >= (2 if name in FORWARD_ALONE else 4)
     assert None not in runs
@@ -163,7 +182,7 @@ def test_these_rules_run_in_one_call(runs, name, fmt, esr):
 
 @pytest.mark.parametrize("how", [
     {"control": FpCtl(inv=True)}, {"control": FpCtl(oflo=True)}, {"control": FpCtl(div0=True)},
-    {"count": True}, {"random": "xoroshiro"},
+    {"random": "xoroshiro"},
 ])
 def test_rules_whose_operations_are_looked_at_run_as_they_are(how):
     assert programs_on(Device(**how)) is None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from fpsim import BINARY16, BINARY32, Array
+from fpsim.state.tallies import tally_of
 from ipu.learn.optim import SGD, AdamW, RMSProp, base
 from ipu.learn.variables import Variable
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
-from ipu.ops.updates import UPDATES, UpdateRow
+from ipu.ops.updates import UPDATES, Around, UpdateRow
+from ipu.ops.updates.observed import Observed
 from ipu.ops.updates.together import UpdateRequest, together_on
 from tests.tiers import pick
 
@@ -62,16 +66,27 @@ def moved(device: Device, array: Array | None) -> Array | None:
 
 def state(device: Device) -> tuple[object, ...]:
     flags = [device.context(fmt).flags for fmt in (BINARY16, BINARY32)]
-    return flags, device.status, device.vector_cycles, device.clock.operation
+    return flags, device.status, device.vector_cycles, device.clock.operation, counted(device)
 
 
-def check(row: UpdateRow, seed: int) -> bool:
+def counted(device: Device) -> object:
+    """Counters in the order of their rows, and flags in the order of time."""
+    counts = device.counts
+    if counts is None:
+        return None
+    rows = [(key, list(row.items())) for key, row in counts.items()]
+    return rows, None if counts.raised is None else list(counts.raised.items())
+
+
+def check(row: UpdateRow, seed: int, *, count: bool = False) -> bool:
     """Whether all updates of a random kind ran in one call; they are those of the row."""
     rng = np.random.default_rng(seed)
     fmt, hard, in_place = (BINARY16, BINARY32)[rng.integers(2)], *rng.integers(2, size=2)
     control = FpCtl(esr=bool(rng.integers(2)), nanoo=bool(rng.integers(2)))
     how = {"control": control, "seed": 5, "f32_denormals": ("flush", "ieee")[rng.integers(2)]}
-    alone, joint = Device(**how), Device(**how)
+    alone, joint = (Device(**how, count=count) for _ in range(2))
+    for device in (alone, joint) if count else ():
+        device.counts.raised = Counter()
     numbers, step = numbers_of(row, rng), float(rng.integers(4))
     tensors = [
         [tensor(alone, rng, fmt, n, hard=bool(hard)) for _ in range(2)] + [
@@ -91,7 +106,7 @@ def check(row: UpdateRow, seed: int) -> bool:
         result = together.add(request, places)
         n_joined += result is not None
         results.append(result[0] if result else row(joint, w, g, slots, **numbers))
-    together.run()
+    assert together.run()
     for a, b in zip(expected, results, strict=True):
         for x, y in zip((a.value, *a.slots), (b.value, *b.slots), strict=True):
             assert (x is None) == (y is None)
@@ -109,11 +124,144 @@ def test_updates_in_one_call_are_those_one_after_the_other(name):
         check(row, seed)
 
 
+@pytest.mark.parametrize("name", UPDATES)
+def test_they_count_what_the_operations_count(name):
+    row = UPDATES[name]
+    for seed in range(pick(2, 40, 400)):
+        check(row, seed, count=True)
+
+
 @pytest.mark.parametrize(
     "name", ["native sgd", "native adamw", "tensorflow momentum", "popart sgd", "torch radam"]
 )
 def test_these_rows_run_in_one_call(name):
-    assert any(check(UPDATES[name], seed) for seed in range(6))
+    for count in (False, True):
+        assert any(check(UPDATES[name], seed, count=count) for seed in range(6))
+
+
+class Log:
+    """What an observer is told, in plain data."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+        self.moves: list[object] = []
+
+    def watch(self, result, operands, tally=None) -> None:
+        tally = tally_of(result.carrier) if tally is None else tally
+        exponents = tally.exponents.tolist()
+        formats = [(x.format.name, x.shape) for x in (result, *operands)]
+        self.events.append((tally.zeros, tally.largest, exponents, formats))
+
+    def constant(self, fmt, value, change, rounded) -> None:
+        self.events.append((fmt.name, value, change, rounded.carrier.tobytes()))
+
+    def moved(self, verb, before, operands, factor, after) -> None:
+        arrays = [x.carrier.tobytes() for x in (before, *operands, after)]
+        self.moves.append((verb, factor, arrays))
+
+
+#: Numbers of torch's rows with which they are programs.
+OBSERVED = {
+    "torch sgd": {"lr": 0.1, "momentum": 0.9, "dampening": 0.25, "weight_decay": 1e-9},
+    "torch adam": {
+        "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-4, "weight_decay": 0.01,
+        "decoupled_weight_decay": True,
+    },
+    "torch rmsprop": {"lr": 1e-3, "alpha": 0.9, "eps": 1e-4, "weight_decay": 0.0, "momentum": 0.0},
+    "torch adagrad": {"lr": 1e-3, "lr_decay": 0.0, "eps": 1e-8, "weight_decay": 0.0},
+}
+
+
+@pytest.mark.parametrize("n", [1, 700, 40_000])
+@pytest.mark.parametrize("name", OBSERVED)
+def test_an_observer_is_told_what_the_operations_would_tell(name, n):
+    row, rng = UPDATES[name], np.random.default_rng(n)
+    numbers = dict.fromkeys(row.numbers, False) | OBSERVED[name]
+    alone, joint = (Device(control=FpCtl(esr=True), count=True) for _ in range(2))
+    arrays = [alone.from_host(rng.uniform(-1.5, 1.5, n), BINARY16) for _ in range(2)] + [
+        single(alone, s, 2.0) if s in SINGLE else
+        alone.from_host(rng.uniform(0.5, 1.5, n), BINARY16) for s in row.slots
+    ]
+    told, expected = Log(), Log()
+
+    def constant(value, fmt):
+        """As a front end makes one, which tells of those that are zero."""
+        rounded = alone.context(fmt).constant(value)
+        return rounded, "" if rounded.carrier or not value else "zero"
+
+    def constant_alone(value, fmt):
+        rounded, change = constant(value, fmt)
+        if change:
+            expected.constant(fmt, value, change, rounded)
+        return rounded
+
+    w, g, *slots = (moved(alone, x) for x in arrays)
+    updated = row(
+        alone, w, g, slots, Around(constant_alone, expected.watch, expected.moved), **numbers
+    )
+    w, g, *slots = (moved(joint, x) for x in arrays)
+    together = together_on(joint)
+    joined, changed = together.add(UpdateRequest(
+        row, w, g, slots, numbers, constant=constant,
+        observed=Observed(told.watch, constant=told.constant, moved=told.moved),
+    ))
+    assert together.run()
+    assert not changed
+    assert joined.value.carrier.tobytes() == updated.value.carrier.tobytes()
+    assert (told.events, told.moves) == (expected.events, expected.moves)
+    assert counted(joint) == counted(alone)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+def test_of_results_without_a_past_exponents_are_told(size):
+    """Of small gradients squares underflow: from there on each result is told."""
+    rng, row = np.random.default_rng(5), UPDATES["torch adam"]
+    numbers = dict.fromkeys(row.numbers, False) | OBSERVED["torch adam"]
+    alone, joint = (Device(control=FpCtl(esr=True), count=True) for _ in range(2))
+    told, expected, sums = Log(), Log(), Counter[str]()
+    together = together_on(joint)
+    for n in (70, 30_000):
+        w, g, mean, square = (alone.from_host(size * rng.standard_normal(n), BINARY16)
+                              for _ in range(4))
+        arrays = w, g, mean, Array(np.abs(square.carrier), w.context), None, single(
+            alone, "step", 2.0
+        )
+        row(alone, *arrays[:2], arrays[2:], Around(None, expected.watch), **numbers)
+        w, g, *slots = (moved(joint, x) for x in arrays)
+
+        def exponents(fmt, counts):
+            sums[fmt.name] += counts
+
+        together.add(UpdateRequest(row, w, g, slots, numbers, observed=Observed(
+            told.watch, exponents, lambda array: False,
+        )))
+    assert together.run()
+    every = Counter[str]()
+    for _, _, counts, formats in expected.events:
+        every[formats[0][0]] += np.array(counts)
+    for _, _, counts, formats in told.events:
+        sums[formats[0][0]] += np.array(counts)
+    assert {k: v.tolist() for k, v in sums.items()} == {k: v.tolist() for k, v in every.items()}
+    assert len(told.events) < len(expected.events)
+    assert bool(told.events) == (size < 1)
+    assert counted(joint) == counted(alone)
+
+
+def test_an_observer_who_has_to_look_closer_sees_the_operations_themselves():
+    """An overflow: nothing has happened, and no number is taken."""
+    device, told = Device(control=FpCtl(esr=True), count=True), Log()
+    w, g, v = (device.from_host(np.full(9, 6e4), BINARY16) for _ in range(3))
+    numbers = {"lr": 2.0, "momentum": 0.5, "dampening": 0.0, "weight_decay": 0.0,
+               "nesterov": False, "maximize": False}
+    before = state(device)
+    request = UpdateRequest(
+        UPDATES["torch sgd"], w, g, (v,), numbers, observed=Observed(told.watch)
+    )
+    together = together_on(device)
+    assert together.add(request) is not None
+    assert not together.run()
+    assert state(device) == before
+    assert not told.events
 
 
 ROW = UPDATES["tensorflow momentum"]
@@ -127,7 +275,7 @@ def arrays(device: Device, n: int = 100) -> list[Array]:
 
 @pytest.mark.parametrize("how", [
     {"control": FpCtl(inv=True)}, {"control": FpCtl(oflo=True)}, {"control": FpCtl(div0=True)},
-    {"count": True}, {"random": "xoroshiro"},
+    {"random": "xoroshiro"},
 ])
 def test_what_is_looked_at_while_it_runs_is_not_put_off(how):
     assert together_on(Device(**how)) is None

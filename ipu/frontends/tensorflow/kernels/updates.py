@@ -16,6 +16,7 @@ from fpsim.records.formats import BINARY32
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.updates import UPDATES, UpdateRow
+from ipu.ops.updates.observed import Observed
 from ipu.ops.updates.together import at_once
 
 __all__: list[str] = []
@@ -78,10 +79,9 @@ def _update(name: str, inputs: Mapping[str, str]) -> Callable[[NodeSite], Run]:
             held = tuple(device.cast(slot.value, fmt) for slot in slots)
             g, numbers = named.pop("g"), named | forms
             value = device.cast(w.value, fmt)
-            if w.watch is not None:  # it is told of the change
-                after = row(device, value, g, held, **numbers)
-            else:
-                after = at_once(row, device, value, g, held, numbers)
+            # A variable that is watched is told of the change.
+            observed = Observed(change=w.watch is not None)
+            after = at_once(row, device, value, g, held, numbers, observed)
             for slot, value in zip(slots, after.slots, strict=True):
                 slot.value = value
             w.move(after.value, after.change)

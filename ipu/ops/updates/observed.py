@@ -1,0 +1,364 @@
+"""Updates that are counted: who is told of them, and what of it is told behind their one call.
+
+What an observer would be told while operations run is noted when an equation is recorded, in
+references to the arrays that it has. Behind the call it is told in that order, tensor by tensor.
+Results that nothing keeps are arrays without numbers then, and their tallies come from the kernel.
+Of results without a past, in which nothing underflows to zero, exponents alone are told: those of
+all tensors together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.elementwise.recording import JobTally, RecordedProgram, Recording
+from fpsim.kernels.elementwise.tally import TALLIED
+from fpsim.records.flags import Flags
+from fpsim.records.formats import Format
+from fpsim.records.types import Carrier, Shape
+from fpsim.state.counts import Counts
+from fpsim.state.tallies import BINS, ValueTally
+from ipu.machine.device import Device
+from ipu.ops.updates.row import Moved
+
+__all__ = ["UNOBSERVED", "CountedUpdate", "Observed", "ShownUpdate", "ToldEvents", "tell_all"]
+
+#: A variable, gradient or slot by its number; the result of operation k: -1 - k; a single number.
+Reference = int | Array
+
+#: Where a tally counts underflows, and flags with which numbers are none or beyond the largest.
+_UNDERFLOW = 3
+_EXCEPTIONS = [2 + sorted(Flags).index(f) for f in Flags.OVERFLOW | Flags.DIVBYZERO | Flags.INVALID]
+#: What stands for results that nothing keeps.
+_ZERO = np.zeros((), np.float32)
+
+
+def _nothing(fmt: Format, exponents: NDArray[np.int64]) -> None:
+    """Nobody is told."""
+
+
+def _always(array: Array) -> bool:
+    """All results are told."""
+    return True
+
+
+class Observed(NamedTuple):
+    """Who is told of an update that is counted.
+
+    watch     of each result, its operands and its tally; as of `Around`, None for nobody. Of
+              results before and in which nothing underflows to zero `exponents` alone are told,
+              unless an operand `inherits` something.
+    exponents of results in a format: how many have each biased exponent.
+    inherits  whether an array has a past that its results would have.
+    constant  of each constant that did not fit, if there is `watch`: format, number, how it changed
+              and what it became.
+    moved     of each sum that moves the variable.
+    change    the change of the variable and its direction are results too.
+    """
+
+    watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
+    exponents: Callable[[Format, NDArray[np.int64]], None] = _nothing
+    inherits: Callable[[Array], bool] = _always
+    constant: Callable[[Format, float, str, Any], None] | None = None
+    moved: Moved | None = None
+    change: bool = False
+
+    @property
+    def key(self) -> tuple[bool, bool, bool]:
+        """What a program depends on."""
+        return self.watch is not None, self.moved is not None, self.change
+
+
+#: Nobody is told.
+UNOBSERVED = Observed()
+
+
+# What is noted ----------------------------------------------------------------------------------
+
+
+class ShownResult(NamedTuple):
+    """A result that an observer is shown, with its operands."""
+
+    result: Reference
+    operands: tuple[Reference, ...]
+
+
+class UnfitConstant(NamedTuple):
+    """A constant that did not fit: its format, the number, how it changed and what it became."""
+
+    format: Format
+    value: float
+    change: str
+    rounded: Any
+
+
+#: What an observer is told while operations run.
+Event = ShownResult | UnfitConstant
+
+
+class VariableMove(NamedTuple):
+    """A sum that moves the variable, as `Moved` is told."""
+
+    verb: str
+    before: Reference
+    operands: tuple[Reference, ...]
+    factor: float
+    after: Reference
+
+
+class ToldEvents(NamedTuple):
+    """What is told of an equation.
+
+    events   results and constants, behind so many operations.
+    moves    sums that move the variable.
+    values   of the program's outputs.
+    """
+
+    events: Sequence[tuple[int, Event]] = ()
+    moves: Sequence[VariableMove] = ()
+    values: Sequence[int] = ()
+
+    @property
+    def results(self) -> list[ShownResult]:
+        """The results, in order."""
+        return [event for _, event in self.events if isinstance(event, ShownResult)]
+
+
+class ShownUpdate:
+    """What an observer of an update would be told, noted while it is recorded."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._results: list[tuple[int, Array, Sequence[Array]]] = []
+        self._constants: list[tuple[int, Event]] = []
+        self._moves: list[tuple[str, Array, Sequence[Array], float, Array]] = []
+
+    def watch(self, result: Array, operands: Sequence[Array]) -> None:
+        """A result is shown."""
+        self._recording.look(result.carrier)
+        self._results.append((len(self._recording.operations), result, operands))
+
+    def constant(self, fmt: Format, value: float, change: str, rounded: Any) -> None:
+        """A constant did not fit."""
+        unfit = UnfitConstant(fmt, value, change, rounded)
+        self._constants.append((len(self._recording.operations), unfit))
+
+    def move(
+        self, verb: str, before: Array, operands: Sequence[Array], factor: float, after: Array
+    ) -> None:
+        """A sum moves the variable."""
+        self._moves.append((verb, before, operands, factor, after))
+
+    @property
+    def moved(self) -> list[Array]:
+        """Arrays that who is told of moves reads."""
+        return [x for _, before, operands, _, after in self._moves
+                for x in (before, *operands, after)]
+
+    def told(self, references: Mapping[int, int], outputs: Sequence[Carrier]) -> ToldEvents:
+        """The same in references, which are given by the identity of carriers."""
+
+        def of(x: Array) -> Reference:
+            return references.get(id(x.carrier), x)
+
+        results: list[tuple[int, Event]] = [
+            (n, ShownResult(of(result), tuple(map(of, operands))))
+            for n, result, operands in self._results
+        ]
+        moves = [
+            VariableMove(verb, of(before), tuple(map(of, operands)), factor, of(after))
+            for verb, before, operands, factor, after in self._moves
+        ]
+        # Of one place a result comes first.
+        events = sorted([*results, *self._constants], key=itemgetter(0))
+        return ToldEvents(events, moves, [references[id(carrier)] for carrier in outputs])
+
+
+# What is told -----------------------------------------------------------------------------------
+
+
+class CountedUpdate(NamedTuple):
+    """An update that waits and is counted.
+
+    arrays    the variable, its gradient and its slots.
+    outputs   memory of the program's outputs.
+    number    among the updates of the program.
+    tensor    that it counts as.
+    pending   flags that were raised before it, since the update before.
+    """
+
+    program: RecordedProgram
+    told: ToldEvents
+    observed: Observed
+    arrays: Sequence[Array | None]
+    outputs: Sequence[Carrier]
+    shape: Shape
+    number: int
+    tensor: str
+    pending: dict[tuple[str, str, str], int]
+
+    @property
+    def size(self) -> int:
+        """Elements of the variable."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def is_plain(self, tally: JobTally) -> bool:
+        """Whether an observer of results learns all of them from their tallies."""
+        if self.observed.watch is None:
+            return True
+        if tally.numbers[:, _EXCEPTIONS].any():
+            return False
+        operations = self.program.operations
+        return all(
+            isinstance(shown.result, Array)
+            or values.is_below_largest(operations[-1 - shown.result].settings.format)
+            for shown, values in zip(self.told.results, tally.looks, strict=True)
+        )
+
+    def tell(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
+        """Count the operations, and tell the observer, in their order."""
+        counts.tensor = self.tensor
+        if counts.raised is not None:
+            counts.raised.update(self.pending)
+        if self.observed.watch is None:
+            self._count(tally, counts, 0, len(tally.numbers))
+        else:
+            self._show(tally, device, counts, skipped)
+        array = _UpdateArrays(self, device)
+        for verb, before, terms, factor, after in self.told.moves:
+            assert self.observed.moved is not None
+            self.observed.moved(verb, array(before), list(map(array, terms)), factor, array(after))
+
+    def _show(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
+        """Results that may have a past, and all behind the first of them; others are skipped."""
+        observed, rows = self.observed, tally.numbers.tolist()
+        array = _UpdateArrays(self, device)
+        is_shown = bool(self.pending) or any(
+            observed.inherits(x) for x in self.arrays if x is not None
+        )
+        done = k = 0
+        for n, event in self.told.events:
+            if isinstance(event, UnfitConstant):
+                assert observed.constant is not None
+                observed.constant(*event)
+            if not is_shown and self._begins(event, tally, rows[done:n], k):
+                is_shown = True
+                skipped.add(tally, self.size, done, k)
+            if isinstance(event, UnfitConstant):
+                continue
+            if is_shown:
+                self._count(tally, counts, done, n)
+                assert observed.watch is not None
+                operands = [array(x) for x in event.operands]
+                observed.watch(array(event.result), operands, tally.looks[k])
+            done, k = n, k + 1
+        if not is_shown:
+            skipped.add(tally, self.size, done, k)
+        self._count(tally, counts, done, len(rows))
+
+    def _begins(
+        self, event: Event, tally: JobTally, rows: Sequence[Sequence[int]], k: int
+    ) -> bool:
+        """Whether results have a past from an event on: a number underflows to zero in rows."""
+        if isinstance(event, UnfitConstant):
+            return self.observed.inherits(event.rounded)
+        return tally.looks[k].zeros > 0 and any(row[_UNDERFLOW] for row in rows)
+
+    def _count(self, tally: JobTally, counts: Counts, begin: int, end: int) -> None:
+        """Operations begin … end - 1 count."""
+        size = self.size
+        for operation, (zeros, subnormals, *flags) in zip(
+            self.program.operations[begin:end], tally.numbers[begin:end].tolist(), strict=True
+        ):
+            results = 1 if operation.is_single else size
+            counts.add_numbers(operation.counted, results, (zeros, subnormals), flags)
+
+
+class _UpdateArrays:
+    """Arrays of an update by their references; what nothing keeps has no numbers."""
+
+    def __init__(self, update: CountedUpdate, device: Device) -> None:
+        self._update, self._device = update, device
+        self._results = {
+            value: self._result(value, carrier)
+            for carrier, value in zip(update.outputs, update.told.values, strict=True) if value < 0
+        }
+
+    def __call__(self, reference: Reference) -> Array:
+        if isinstance(reference, Array):
+            return reference
+        x = self._update.arrays[reference] if reference >= 0 else self._results.get(reference)
+        if x is None:
+            hidden = np.broadcast_to(_ZERO, self._update.shape)
+            x = self._results[reference] = self._result(reference, hidden)
+        return x
+
+    def _result(self, reference: int, carrier: Carrier) -> Array:
+        fmt = self._update.program.operations[-1 - reference].settings.format
+        return Array(carrier, self._device.context(fmt))
+
+
+class _Skipped:
+    """What operations of many tensors count that nobody is shown, and exponents of their results.
+
+    Counters stand in the order in which the operations of the first tensor ran.
+    """
+
+    def __init__(self, update: CountedUpdate, counts: Counts) -> None:
+        self._observed, self._tensor = update.observed, update.tensor
+        self._operations, self._shown = update.program.operations, update.told.results
+        self._numbers = np.zeros((len(self._operations), TALLIED), np.int64)
+        self._sizes = np.zeros(len(self._operations), np.int64)
+        self._exponents = np.zeros((len(self._shown), BINS), np.int64)
+        self._is_single = np.array([o.is_single for o in self._operations])
+        if self._observed.watch is not None:
+            self._tell(counts)
+
+    def add(self, tally: JobTally, size: int, n_operations: int, n_results: int) -> None:
+        """The first operations of a tensor of so many elements, and its first results."""
+        self._numbers[:n_operations] += tally.numbers[:n_operations]
+        self._sizes[:n_operations] += np.where(self._is_single[:n_operations], 1, size)
+        for k in range(n_results):
+            self._exponents[k] += tally.looks[k].exponents
+
+    def tell(self, counts: Counts) -> None:
+        """Count them, and tell the observer of exponents."""
+        if self._sizes.any():
+            self._tell(counts)
+
+    def _tell(self, counts: Counts) -> None:
+        counts.tensor = self._tensor
+        raised, counts.raised = counts.raised, None  # the observer has no need of them
+        for operation, size, (zeros, subnormals, *flags) in zip(
+            self._operations, self._sizes.tolist(), self._numbers.tolist(), strict=True
+        ):
+            counts.add_numbers(operation.counted, size, (zeros, subnormals), flags)
+        counts.raised = raised
+        for shown, exponents in zip(self._shown, self._exponents, strict=True):
+            self._observed.exponents(self._format_of(shown.result), exponents)
+
+    def _format_of(self, result: Reference) -> Format:
+        if isinstance(result, Array):
+            return result.format
+        return self._operations[-1 - result].settings.format
+
+
+def tell_all(
+    device: Device, counts: Counts, updates: Sequence[tuple[CountedUpdate, JobTally]]
+) -> None:
+    """Operations count, and observers are told, tensor by tensor."""
+    tensor, skipped = counts.tensor, dict[tuple[int, str], _Skipped]()
+    for update, tally in updates:
+        key = id(update.told), update.tensor
+        if key not in skipped:
+            skipped[key] = _Skipped(update, counts)
+        update.tell(tally, device, counts, skipped[key])
+    for rest in skipped.values():
+        rest.tell(counts)
+    counts.tensor = tensor
