@@ -34,7 +34,7 @@ from ipu.run.sketches import Sketch
 
 __all__ = ["FACTOR", "Compliance", "compare_within"]
 
-#: An estimate is off by up to a half, and a perturbed run by chance; docs/pytorch.md has false alarms.
+#: An estimate is off by up to a half, a perturbed run by chance: docs/pytorch.md, false alarms.
 FACTOR = 8.0
 #: In names of operations that choose by their operands.
 _CHOICES = (
