@@ -10,6 +10,9 @@ from ipu.frontends.torch import (
     evaluate,
     evaluate_layers,
     machine,
+    native,
 )
 
-__all__ = ["Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine"]
+__all__ = [
+    "Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine", "native",
+]

@@ -44,6 +44,7 @@ REASONS = {
     "ipu.machine.sums": "the order of the machine's sums, apart from its verbs",
     "ipu.plan.trees": "sums in one call, apart from those whose additions run alone",
     "ipu.run.block_advice": "rules of one subject: what operands in blocks speak for",
+    "ipu.run.jointly": "an optimiser's arithmetic in another shape, which knows of no shadow",
     "ipu.run.loss_scales": "advice that a report prints, from exponents alone",
     "ipu.run.operands": "what quantising did to operands, with its figures; a recorder keeps them",
     "ipu.run.updates": "what a recorder counts of updates, apart from exponents",

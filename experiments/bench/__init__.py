@@ -20,6 +20,7 @@ TOPICS = {
     "updates": "a step of an optimiser over all parameters, beside torch's",
     "replicas": "a training step by the number of replicas",
     "digests": "a training step that writes a digest of every operation, beside itself without",
+    "shadows": "a step of a decoder with shadows or digests, beside itself without",
     "startup": "import, first call, small arrays",
     "feed": "loops and queues, per iteration",
     "collectives": "sums between processes over gRPC and MPI, beside a copy and gloo",

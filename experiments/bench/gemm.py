@@ -27,7 +27,7 @@ from fpsim.state.threads import get_threads
 from ipu.experiments.bench.round import bits_of
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
-__all__ = ["SIZES", "Row", "call", "cases"]
+__all__ = ["SIZES", "Row", "blas_threads", "call", "cases"]
 
 #: Rows and columns of the matrices, as a rule and with --quick.
 SIZES = Size(n=512, repeats=7), Size(n=128, repeats=3)
@@ -122,12 +122,12 @@ def _blas(dtype: Any, n: int) -> Call:
 
 
 @contextmanager
-def _blas_threads(n: int) -> Iterator[None]:
+def blas_threads(n: int) -> Iterator[None]:
     """As many threads for BLAS as for the kernels."""
     try:
         control: Any = importlib.import_module("threadpoolctl")
     except ImportError:
-        print("bench gemm: no threadpoolctl here; BLAS uses its own threads", file=sys.stderr)
+        print("bench: no threadpoolctl here; BLAS uses its own threads", file=sys.stderr)
         yield
         return
     with control.threadpool_limits(n, "blas"):
@@ -137,7 +137,7 @@ def _blas_threads(n: int) -> Iterator[None]:
 def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     """Products rounded per operation, through units, and by BLAS itself."""
     reference = _blas(np.float32, size.n)
-    with _blas_threads(get_threads()):
+    with blas_threads(get_threads()):
         for row in _rows(quick):
             yield TimedCase(
                 f"gemm {row.unit}" if row.unit else "gemm", row.format.name,

@@ -26,7 +26,7 @@ from fpsim.state.threads import get_threads, run_blocks, set_threads
 
 __all__ = [
     "BenchmarkRecord", "LEAST_SHARE", "Size", "TimedCase", "Turns", "Written", "copy", "in_turn",
-    "measure", "run", "seconds", "to_json", "wall_seconds",
+    "measure", "processor_seconds", "run", "seconds", "to_json", "wall_seconds",
 ]
 
 Call = Callable[[], object]
@@ -69,6 +69,17 @@ def wall_seconds(call: Call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def processor_seconds(call: Call) -> float:
+    """Processor time of all threads, for a call that others than this one compute."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+#: Clocks that take the time of any call; by others a call tells its own.
+_CLOCKS = wall_seconds, processor_seconds
 
 
 class Turns(NamedTuple):
@@ -210,7 +221,7 @@ def _alone(calls: Sequence[Timed], repeats: int) -> Turns:
         for (call, clock), times, parts in zip(calls, taken, shares, strict=True):
             start = time.perf_counter()
             times.append(clock(call))
-            if clock is seconds:
+            if clock in (seconds, processor_seconds):
                 parts.append(times[-1] / (time.perf_counter() - start))
     return Turns(taken, min((max(parts) for parts in shares if parts), default=None))
 
@@ -238,7 +249,7 @@ def _measure(case: TimedCase) -> BenchmarkRecord:
         call()
     calls: list[Timed] = [(call, case.clock)]
     if case.reference is not None:
-        calls.append((case.reference, wall_seconds if case.clock is wall_seconds else seconds))
+        calls.append((case.reference, case.clock if case.clock in _CLOCKS else seconds))
     turns = in_turn(calls, case.repeats)
     of_case, *other = turns.seconds
     figures = [_figure(case, seconds, case.n) for seconds in of_case]

@@ -295,6 +295,8 @@ def _plot_plans(axes: Axes, result: Result) -> None:
     """A cell for each training, coloured and labelled by its digest."""
     from matplotlib.colors import ListedColormap
 
+    from ipu.experiments.pictures.looks import DARK_INK
+
     columns = [(s, r, "none") for s in SCHEDULES for r in (False, True)]
     columns += [("grouped", False, control) for control in CONTROLS]
     lines = [(r.name, cut) for r in Reduction for cut in CUTS]
@@ -309,7 +311,8 @@ def _plot_plans(axes: Axes, result: Result) -> None:
         for row in rows:
             digest = str(row["digest"])
             color[i, j] = of_reduction.index(digest) % 3 if digest in of_reduction else 3
-            axes.text(j + 0.5, i + 0.5, digest[1:7], ha="center", va="center", fontsize=9)
+            axes.text(j + 0.5, i + 0.5, digest[1:7], ha="center", va="center", fontsize=9,
+                      color=DARK_INK)
     tints = ListedColormap(["#BFDDF0", "#F8E2B3", "#BFE5DA", "#DDDDDD"])
     axes.pcolormesh(color, cmap=tints, vmin=-0.5, vmax=3.5, edgecolors="white", linewidth=1.5)
     names = [s + ",\nrecompute" * r for s, r, control in columns if control == "none"]

@@ -29,6 +29,8 @@ from ipu.experiments.sweep.jobs import (
     run_job,
 )
 from ipu.experiments.sweep.metrics import compared, differs
+from ipu.experiments.sweep.verdicts import SettingVerdict, declared, verdicts
+from ipu.run.endpoints import Endpoint
 
 #: The folder of the jobs' results.
 JOBS = "jobs"
@@ -43,10 +45,31 @@ class SweptJob(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """All jobs of a sweep, in their order."""
+    """All jobs of a sweep, in their order.
+
+    endpoint    by which its settings are judged; None: they are not.
+    """
 
     experiment: Listed
     jobs: list[SweptJob]
+    endpoint: Endpoint | None = None
+
+    @property
+    def declared(self) -> str:
+        """What was fixed before the runs; "" where nothing is judged."""
+        if self.endpoint is None:
+            return ""
+        return str(declared(self.endpoint, [one.job for one in self.jobs]))
+
+    @property
+    def verdicts(self) -> list[SettingVerdict]:
+        """Settings beside the first of them.
+
+        Raises    ValueError for an endpoint that is no number of the table.
+        """
+        if self.endpoint is None:
+            return []
+        return verdicts(self.endpoint, [(job, result.rows) for job, result in self.finished])
 
     @property
     def finished(self) -> list[tuple[SweepJob, JobResult]]:
@@ -66,10 +89,12 @@ def run_sweep(
     cluster: DaskCluster,
     *,
     resume: bool = False,
+    endpoint: Endpoint | None = None,
 ) -> Swept:
     """Run the jobs on a cluster, and keep each result below folder/jobs as it comes.
 
-    resume    results that are kept from before, of this version, are not computed again.
+    resume      results that are kept from before, of this version, are not computed again.
+    endpoint    by which settings are judged (`verdicts`).
 
     Raises    ClusterRefusedError when the scheduler goes away; what has finished is kept.
     """
@@ -87,7 +112,8 @@ def run_sweep(
             continue
         kept.keep(folder / JOBS, job, version, outcome.text)
         texts[job] = outcome.text
-    return Swept(experiment, [_swept(job, text, errors) for job, text in texts.items()])
+    return Swept(
+        experiment, [_swept(job, text, errors) for job, text in texts.items()], endpoint)
 
 
 def lost(job: SweepJob, workers: int) -> str:
@@ -118,19 +144,22 @@ def table(swept: Swept) -> Result:
     settings = list(dict.fromkeys(one.job.settings for one in swept.jobs))
     parameters = {"seeds": seeds, "settings": [dict(setting) for setting in settings],
                   "failed": list(swept.failed)}
+    if swept.endpoint is not None:
+        parameters["declared"] = swept.declared
     return Result(collected.rows, answer(swept), first.policy, parameters, collected.units,
                   local.rows)
 
 
 def answer(swept: Swept) -> str:
-    """How many runs there are, and how far they agree."""
+    """How many runs there are, how far they agree, and what is judged of them."""
     rows: list[list[Row]] = [result.rows for _, result in swept.finished]
     numbers = compared(rows).numbers
     different = sum(differs(values) for values in numbers.values())
     runs = f"{len(rows)} of {len(swept.jobs)} runs finished"
     if len(rows) < 2:
         return f"{runs}."
-    return f"{runs}; {different} of {len(numbers)} numbers differ between them."
+    agree = f"{runs}; {different} of {len(numbers)} numbers differ between them."
+    return " ".join([agree, *(f"{told}." for told in swept.verdicts)])
 
 
 def save(swept: Swept, folder: Path, command: str, seconds: float) -> Result:

@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from fpsim.kernels.by_operation.spread_sums import PART
+from fpsim.kernels.by_operation.wide_chains import add_chains
 from fpsim.kernels.elementwise.step import FLAGS_EACH
 from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
@@ -135,8 +136,7 @@ def _chains(settings: Settings, parts: Carrier) -> tuple[Carrier, ElementFlags]:
 
 
 def _chains_of_binary64(parts: Carrier) -> tuple[Carrier, ElementFlags]:
-    sums = parts[:, :, 0].copy()
-    with np.errstate(all="ignore"):
-        for k in range(1, parts.shape[2]):
-            sums += parts[:, :, k]
+    outer, whole, _, inner = parts.shape
+    sums = np.empty((outer, whole, inner))
+    add_chains(np.ascontiguousarray(parts), sums)
     return sums, np.zeros(sums.shape, np.uint8)

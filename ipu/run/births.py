@@ -51,6 +51,8 @@ _JOINT = (
     "mm", "matmul", "conv", "dot", "linear", "einsum", "softmax", "norm", "cum", "pool", "loss",
     "lstm", "gru", "fft", "attention",
 )
+#: Numbers of a sum by which it is known again.
+_SAMPLE = 512
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
 
 
@@ -65,6 +67,9 @@ class Birth:
     causes     births among the operands of the first.
     deaths     operations that ended it, and how often; `spread`: those that computed on with it.
     weights    the layer whose weights it reached first.
+    repeated   of an absorption: elements whose sum was one of the same place before, so that what
+               is lost adds up. A term that is lost once is an error of half a unit at most.
+    is_trained_with    a backward pass or an optimiser computed with it.
     """
 
     kind: str
@@ -82,6 +87,8 @@ class Birth:
     deaths: Counter[str] = field(default_factory=Counter)
     spread: int = 0
     weights: str = ""
+    repeated: int = 0
+    is_trained_with: bool = False
 
     @property
     def is_harmless(self) -> bool:
@@ -96,6 +103,7 @@ class Birth:
             "line": self.line, "detail": self.detail, "count": self.count,
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
+            "repeated": self.repeated, "trained_with": self.is_trained_with,
         }
 
 
@@ -116,6 +124,8 @@ class Births:
         self._origins: dict[int, tuple[weakref.ref[Any], Origins]] = {}
         #: The last result of each addition of one number, by operation, place and line.
         self._sums: dict[tuple[str, ...], NDArray[Any]] = {}
+        #: Some numbers of the last result of each addition of many, by the same.
+        self._samples: dict[tuple[str, ...], NDArray[Any]] = {}
         #: Elements that operations carried on, by kind.
         self.carried: Counter[str] = Counter()
         #: Of the first loss that is not finite, and its step.
@@ -174,11 +184,32 @@ class Births:
         self, operation: str, where: tuple[str, str, int], values: NDArray[Any]
     ) -> NDArray[Any] | None:
         """Remember the result of an addition of one number; the one before it, if it has one."""
-        layer, direction, _ = where
-        key = operation, layer, direction, self.line()
+        key = self._place(operation, where)
         before = self._sums.get(key)
         self._sums[key] = values.copy()
         return before
+
+    def is_sum_of_sums(
+        self, operation: str, where: tuple[str, str, int], terms: Sequence[NDArray[Any]],
+        values: NDArray[Any],
+    ) -> bool:
+        """Whether an operand of an addition is the last result of the same place.
+
+        Some numbers of it are compared and remembered. What is added to an average of an optimiser
+        is lost again in each step, though the average decays in between.
+        """
+        key, places = self._place(operation, where), slice(None, None, values.size // _SAMPLE + 1)
+        before = self._samples.get(key)
+        self._samples[key] = values.reshape(-1)[places].copy()
+        if where[1] == "optimizer":
+            return True
+        return before is not None and any(
+            np.array_equal(before, term.reshape(-1)[places]) for term in terms
+        )
+
+    def _place(self, operation: str, where: tuple[str, str, int]) -> tuple[str, ...]:
+        layer, direction, _ = where
+        return operation, layer, direction, self.line()
 
     # Events -----------------------------------------------------------------------------------
 
@@ -401,6 +432,7 @@ class _Result:
                 )
             elif before is not None:
                 origins[kind] = before
+                before.is_trained_with |= self.where[1] in ("backward", "optimizer")
 
     def absorbed(self) -> dict[str, Birth]:
         """Terms of a sum that left the other one as it was.
@@ -424,9 +456,15 @@ class _Result:
         n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
         if not n:
             return {}
-        return {ABSORBED: self.births._born(
+        birth = self.births._born(
             ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(terms)), (), "",
-        )}
+        )
+        is_one = 1 in map(np.size, alike)
+        if is_one or self.births.is_sum_of_sums(
+            self.operation, self.where, (x, y), self.values
+        ):
+            birth.repeated += n
+        return {ABSORBED: birth}
 
     # Parts ------------------------------------------------------------------------------------
 
@@ -495,7 +533,8 @@ class _Result:
         if kind != NAN or not self.operands:
             return ""
         base = _base(self.operation)
-        if any(word in base for word in ("sqrt", "log", "pow")):
+        is_zero = self.flags.get("DIVBYZERO")
+        if not is_zero and any(word in base for word in ("sqrt", "log", "pow")):
             return "of a negative number"
         return ""
 

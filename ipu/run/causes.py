@@ -133,7 +133,8 @@ def _births(report: Report) -> list[Row]:
         {"number": i, "kind": kinds[row["flag"]], "step": row["step"], "layer": row["layer"],
          "direction": row["direction"], "operation": row["operation"], "format": "",
          "line": row.get("line", ""), "detail": "", "count": row["times"], "results": 0,
-         "causes": [], "deaths": {}, "harmless": False, "weights": ""}
+         "causes": [], "deaths": {}, "harmless": False, "weights": "", "repeated": 0,
+         "trained_with": True}
         for i, row in enumerate(report.get("first", ()))
     ]
 
@@ -282,7 +283,9 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
 
 def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Numbers beyond the largest one that the program computes on with."""
-    rows = [r for r in births if r["kind"] in _EXCURSIONS and not r["harmless"]]
+    is_training = bool(report.get("losses"))
+    rows = [r for r in births if r["kind"] in _EXCURSIONS and not r["harmless"] and not (
+        is_training and _ends_forward(r, births))]
     if not rows:
         return
     first = min(rows, key=lambda row: (row["step"], row["number"]))
@@ -315,6 +318,18 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     f"{clause}, {n}", first)
     else:
         yield Cause("overflow", _capital(f"{clause}: {n}"), first)
+
+
+def _ends_forward(row: Row, births: Sequence[Row]) -> bool:
+    """Whether a NaN of a pass forward ended there: in a selection, or in whole numbers.
+
+    As log(0) of a distance does that a table holds for small ones. No loss and no gradient has it.
+    """
+    if row["direction"] != "forward" or row["kind"] not in (NAN, DIVISION):
+        return False
+    values = [row] if row["kind"] == NAN else [
+        r for r in births if row["number"] in r["causes"] and r["kind"] in (NAN, INFINITY)]
+    return bool(values) and not any(r["trained_with"] or r["weights"] for r in values)
 
 
 def _vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -396,10 +411,10 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 def _unchanged(births: Sequence[Row]) -> list[Row]:
-    """Sums most of whose terms changed nothing."""
+    """Sums most of whose terms changed nothing, again and again."""
     return [
-        r for r in births if r["kind"] == ABSORBED and not r["harmless"] and r["count"] >= _TERMS
-        and r["count"] > _ABSORBED * r["results"]
+        r for r in births if r["kind"] == ABSORBED and not r["harmless"]
+        and r["repeated"] >= _TERMS and r["count"] > _ABSORBED * r["results"]
     ]
 
 

@@ -70,6 +70,10 @@ __all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_o
 Sites = Callable[[Mapping[str, Any]], Sequence[PrecisionSite]]
 #: Runs the program in a way, with sites given back, and with shadow values or without.
 Replay = Callable[[Way, Restoring, bool], Outcome]
+#: Sites that are listed where time ran out before all were tried.
+_LISTED = 6
+#: Kind, layer, direction and operation of a birth.
+Place = tuple[str, str, str, str]
 #: Kinds of causes for which a shadow is asked.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
@@ -156,23 +160,35 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    @property
+    def so_far(self) -> str:
+        """The page while sites are still searched for."""
+        return "\n".join((
+            *self._first_lines(), *(f"remedy {remedy}" for remedy in self.remedies),
+            f"after {self.runs} runs, {self.seconds:.0f} s; "
+            + ("sites are searched for" if self.remedies else "remedies are tried"),
+        ))
+
     def lines(self) -> Iterator[str]:
         """The page, in lines."""
+        yield from self._first_lines()
+        if self.answer == "ill":
+            yield from self._tested()
+        yield f"{self.runs} runs, {self.seconds:.0f} s"
+
+    def _first_lines(self) -> Iterator[str]:
         yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
         yield f"  {self.sentence}"
         yield (
             f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
             f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
         )
-        if self.answer == "ill":
-            yield from self._tested()
-        yield f"{self.runs} runs, {self.seconds:.0f} s"
 
     def _tested(self) -> Iterator[str]:
         partly = "" if self.is_smallest else " (time ran out: not all of them may be needed)"
         if self.necessary:
             yield f"necessary: the harm goes if these are given back to binary32{partly}:"
-            yield from (f"  {site}" for site in self.necessary)
+            yield from self._listed(self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
@@ -184,7 +200,7 @@ class Diagnosis:
             yield "the program's own narrow tensors are no sites: they stay narrow in every way"
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
-            yield from (f"  {site}" for site in self.sufficient)
+            yield from self._listed(self.sufficient)
         for site in self.chance:
             yield f"chance: a unit in the last place in {site} cures it too, so that is no cause"
         for remedy in self.remedies:
@@ -192,6 +208,11 @@ class Diagnosis:
         if not self.remedies:
             yield "no remedy is known that could be tried"
 
+    def _listed(self, sites: Sequence[PrecisionSite]) -> Iterator[str]:
+        n = len(sites) if self.is_smallest else _LISTED
+        yield from (f"  {site}" for site in sites[:n])
+        if len(sites) > n:
+            yield f"  and {len(sites) - n} more; more --seconds leave fewer"
 
     def _responses(self) -> Iterator[str]:
         if self.window is not None:
@@ -251,10 +272,19 @@ class _Experiments:
         #: Whether the program's own narrow tensors stay narrow in binary32's run.
         self.is_narrow = _has_narrow_weights(self.reference.report)
         self.losses: Sequence[float] = self.reference.losses
-        self.symptoms = _kinds(self.base) - _kinds(self.reference)
+        self._of_binary32: frozenset[Place] = frozenset()
+        of_reference: set[str] = set()
         if self.is_narrow:
             self.losses = _losses_of_shadow(self.base.report)
-            self.symptoms = _kinds(self.base)
+        else:
+            self._of_binary32 = frozenset(map(_place, self.reference.report.get("births", ())))
+            of_reference = _kinds(self.reference.report)
+        self.causes = [
+            cause for cause in find_causes(self.report) if cause.kind not in of_reference
+        ] if self.base.report else []
+        self.symptoms = {cause.kind for cause in self.causes}
+        #: By which sites are told apart: several symptoms need not have the same ones.
+        self._first = {c.kind for c in self.causes[:1]} & self.symptoms
         self._has_shadow = bool(_BY_SHADOW & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
@@ -267,13 +297,33 @@ class _Experiments:
         return math.inf if outcome.error else harm_of(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
-        return self.harm(outcome) > _HARM or bool(self.symptoms & _kinds(outcome))
+        return self.harm(outcome) > _HARM or bool(self.symptoms & self._kinds(outcome))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Of the run as it is."""
+        return self._beside_binary32(self.base.report)
+
+    def _kinds(self, outcome: Outcome) -> set[str]:
+        return _kinds(self._beside_binary32(outcome.report))
+
+    def _beside_binary32(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """A report in which births that binary32 has in the same place do no harm."""
+        return {**report, "births": [
+            {**row, "harmless": row["harmless"] or _place(row) in self._of_binary32}
+            for row in report.get("births", ())
+        ]}
+
+    def is_harmed(self, outcome: Outcome) -> bool:
+        """Whether it is ill of the first cause."""
+        return self.harm(outcome) > _HARM or bool(
+            (self._first or self.symptoms) & self._kinds(outcome))
 
     def is_ill_with(
         self, sites: Sequence[PrecisionSite], moved: Sequence[PrecisionSite] = ()
     ) -> bool:
-        """Whether it is ill with these sites in binary32."""
-        return self.is_ill(self.outcome(self.way, Restoring(frozenset(sites), frozenset(moved))))
+        """Whether it is ill of the first cause with these sites in binary32."""
+        return self.is_harmed(self.outcome(self.way, Restoring(frozenset(sites), frozenset(moved))))
 
     def has_time(self) -> bool:
         return self.seconds < self._seconds
@@ -297,6 +347,7 @@ class _Experiments:
 def diagnose(
     replay: Replay, way: Way, steps: int, seconds: float = 60.0, sites: Sites | None = None,
     check: Callable[[Way], object] = str, *, has_windows: bool = False,
+    tell: Callable[[Diagnosis], object] = id,
 ) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
@@ -305,22 +356,30 @@ def diagnose(
     sites      that a run with a report can give back; None: `sites_of` of the way's policy.
     check      raises ValueError for a way in which the program cannot be run.
     has_windows    sites may be given back in some of the steps alone.
+    tell       is called with what an ill program's diagnosis is so far: after the first two runs,
+               and when the advice has been tried.
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.beside = "binary64" if runs.is_narrow else "binary32"
-    causes = find_causes(runs.base.report)
     result.harm = runs.harm(runs.base)
-    result.sentence = runs.base.error or _sentence(causes, result.harm)
-    if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference):
+    result.sentence = runs.base.error or _sentence(runs.causes, result.harm)
+
+    def tell_so_far() -> None:
+        result.runs, result.seconds = runs.runs, runs.seconds
+        tell(result)
+
+    if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference.report):
         result.answer = f"{result.beside} does not train here"
         result.sentence = _sentence(find_causes(runs.reference.report), result.harm)
     elif runs.is_ill(runs.base):
         result.answer = "ill"
+        tell_so_far()
         # Before sites are searched: a remedy takes one run, sites take many.
         _try(_advised(runs), runs, result.remedies)
         _try(_together(result.remedies, runs), runs, result.remedies)
+        tell_so_far()
         _find_sites(result, runs)
         _try(_with_wide_layers(result, runs), runs, result.remedies)
         _find_responses(result, runs, has_windows=has_windows)
@@ -359,9 +418,14 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
     return losses if np.isfinite(losses).all() else []
 
 
-def _kinds(outcome: Outcome) -> set[str]:
-    """Kinds of the causes that a run shows."""
-    return {cause.kind for cause in find_causes(outcome.report)} if outcome.report else set()
+def _kinds(report: Mapping[str, Any]) -> set[str]:
+    """Kinds of the causes that a run shows; of none without a report."""
+    return {cause.kind for cause in find_causes(report)} if "losses" in report else set()
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    """By which a birth is known in another run: binary32's own are no format's."""
+    return row["kind"], row["layer"], row["direction"], row["operation"]
 
 
 def _binary32(way: Way) -> Way:
@@ -409,7 +473,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
     roles = {site.role for site in sites}
     if has_windows and roles <= {FORWARD, BACKWARD} and runs.has_time():
         result.window = smallest_window(
-            result.steps, lambda steps: not runs.is_ill(restored(steps=steps)))
+            result.steps, lambda steps: not runs.is_harmed(restored(steps=steps)))
     if len(sites) <= _PAIRED:
         result.pairs = list(pair_responses(
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
@@ -418,7 +482,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
     for fmt in doses_above(low) if roles <= set(_OF_RESULTS) else ():
         if runs.has_time():
             outcome = restored(dose=fmt)
-            result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_ill(outcome)))
+            result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_harmed(outcome)))
 
 
 def _one_role(
@@ -435,7 +499,7 @@ def _one_role(
 def _advised(runs: _Experiments) -> dict[Way, str]:
     """Ways that the report advises, each with its reason."""
     proposed: dict[Way, str] = {}
-    for item in find_advice(runs.base.report, runs.way):
+    for item in find_advice(runs.report, runs.way):
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)

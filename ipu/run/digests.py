@@ -45,13 +45,15 @@ from ipu.run.places import Place
 from ipu.run.sketches import Sketch
 
 __all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference",
-           "read_digests"]
+           "noise_of", "read_digests"]
 
 _HEAD = (
     "# fpsim digest 2: operation, place, layer, direction, name, format, shape, XXH64, line"
 )
 #: With sketches at the end of each line.
 _SKETCHED = f"{_HEAD}, sketch"
+#: Of a run whose results are moved by units of this format.
+_NOISE = "# results moved by units of "
 
 
 class DigestLine(NamedTuple):
@@ -86,18 +88,21 @@ class DigestFile:
     keep    the number of an operation whose values and operands are stored too, beside the file.
 
     sketch  each line ends with a sketch of the values (`ipu.run.sketches`), for tolerances.
+    noise   the format by whose units the run's results are moved; "" for none.
 
     Raises    OSError for a path that cannot be written.
     """
 
     def __init__(
         self, path: str | Path, line: Callable[[], str] = str, keep: int | None = None,
-        *, sketch: bool = False,
+        *, sketch: bool = False, noise: str = "",
     ) -> None:
         self.path = Path(path)
         self._line, self._keep, self._sketch = line, keep, sketch
         self._file = self.path.open("w", encoding="utf-8")
         self._file.write(f"{_SKETCHED if sketch else _HEAD}\n")
+        if noise:
+            self._file.write(f"{_NOISE}{noise}\n")
         self._count, self._step = 0, -1
         self._of_step = bytearray()
 
@@ -108,7 +113,7 @@ class DigestFile:
         if place.step != self._step:
             self._end_step()
             self._step = place.step
-        sketch = f"\t{Sketch.of(array.carrier)}" if self._sketch else ""
+        sketch = f"\t{Sketch.of(array.carrier, array.format.max)}" if self._sketch else ""
         shape, start = _head(array.format.name, array.shape)
         digest = f"{xxh64(array.carrier, start):016x}"
         self._of_step += digest.encode()
@@ -264,6 +269,14 @@ def read_digests(path: Path) -> Iterator[DigestLine]:
                 if len(cells) != head.count(","):
                     raise ValueError(f"{str(path)!r} ends in the middle of a line: {text[:60]!r}")
                 yield DigestLine(int(number), *cells)
+
+
+def noise_of(path: Path) -> str:
+    """The format by whose units the results of a run were moved; "" for none."""
+    with path.open(encoding="utf-8") as file:
+        file.readline()
+        line = file.readline()
+    return line.removeprefix(_NOISE).rstrip("\n") if line.startswith(_NOISE) else ""
 
 
 def _values(one: Path, other: Path, operation: int, fmt: str) -> ValuesDifference | None:

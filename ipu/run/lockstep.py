@@ -29,11 +29,12 @@ from ipu.learn.train import Trainer
 from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.run.account import split_name
+from ipu.run.jointly import StepOperands, jointly, steps_of
 from ipu.run.shadow import Shadow, motion
 
 __all__ = ["Lockstep"]
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating]
 Key = tuple[str, str, str]
 
 
@@ -64,12 +65,13 @@ class Lockstep:
     def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
         self.account, self._line, self._seed = account, line, seed
         self._reference = Device("reference")
+        self._context = self._reference.context(BINARY64)
         self._twin: Trainer | None = None
         self._left = account.steps
         self._batch: tuple[Any, Any] = ((), ())
         self._results: list[_MachineResult] = []
-        #: Values of results of this step, by the array's id.
-        self._values: dict[int, Numbers] = {}
+        #: Results of this step as they were computed, in binary64, by the array's id.
+        self._values: dict[int, Array] = {}
         self._losses: list[float] = []
         #: Variables, and slots, before the first step; of a training that begins there are none.
         self._variables: dict[str, Array] = {}
@@ -109,8 +111,9 @@ class Lockstep:
         except (TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(key[2], str(problem).partition("\n")[0][:80])
             local = None
-        value = self._values[id(array)] = _wide(array)
-        self._results.append(_MachineResult(key, array, value, rule.operands, local, self._line()))
+        value = self._values[id(array)] = self._entered(array)
+        self._results.append(
+            _MachineResult(key, array, value.carrier, rule.operands, local, self._line()))
 
     def note_loss(self, loss: Array) -> None:
         """A backward pass of the machine begins."""
@@ -126,10 +129,8 @@ class Lockstep:
             twin = self._twin = self._made(training, updates)
         shadows: list[Numbers] = []
         losses: list[float] = []
-        after: list[Update] = []
         twin.device.watch = lambda rule, array: shadows.append(_wide(array))
         twin.worker.note_loss = lambda loss: losses.append(float(loss))
-        twin.observe = after.append
         twin.worker.numbering.step, twin.loss_scale = step, self._scale
         before = {n: v.array for n, v in twin.variables.items()}, dict(twin.slots)
         with warnings.catch_warnings():
@@ -142,7 +143,7 @@ class Lockstep:
         for machine, shadow in zip(self._losses, losses, strict=True):
             self.account.loss(step, machine, shadow)
         self._compare(step, shadows)
-        self._compare_updates(training, updates, after)
+        self._compare_updates(training, updates)
         self._forget()
         self._left -= 1
         if not self._left:
@@ -155,7 +156,7 @@ class Lockstep:
             accumulation = replace(accumulation, dtype=BINARY64)
         twin = Trainer(
             training.model,
-            replace(training.optimizer, format=BINARY64),  # type: ignore[type-var]
+            jointly(replace(training.optimizer, format=BINARY64)),  # type: ignore[type-var]
             policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
             check_memory=False,
         )
@@ -172,7 +173,8 @@ class Lockstep:
         return twin
 
     def _entered(self, x: Array) -> Array:
-        return self._reference.from_host(_wide(x), BINARY64)
+        """An array of the machine as it is now, in binary64."""
+        return Array(_wide(x), self._context)
 
     def _forget(self) -> None:
         self._results, self._values, self._losses = [], {}, []
@@ -183,7 +185,7 @@ class Lockstep:
         def there(x: Any) -> Any:
             if isinstance(x, Array):
                 value = self._values.get(id(x))
-                return self._reference.from_host(_wide(x) if value is None else value, BINARY64)
+                return self._entered(x) if value is None else value
             if isinstance(x, Format):
                 return BINARY64
             if isinstance(x, tuple):
@@ -192,12 +194,13 @@ class Lockstep:
             return x
 
         row, operands = rule.primitive, [there(x) for x in rule.operands]
-        options = {name: there(value) for name, value in rule.options.items()}
+        # In place an operand would be lost, which is a result that is still to be compared.
+        options = {name: there(x) for name, x in rule.options.items() if name != "in_place"}
         if rule.argument is not None or row is ops.dropout:
-            saved = tuple(there(x) for x in rule.saved)
+            saved: Any = _Mapped(rule.saved, there)
             argument = rule.argument or 0
-            return _wide(row.pull(argument, self._reference, operands[0], saved, **options))
-        return _wide(row.forward(self._reference, *operands, **options)[0])
+            return row.pull(argument, self._reference, operands[0], saved, **options).carrier
+        return row.forward(self._reference, *operands, **options)[0].carrier
 
     def _compare(self, step: int, shadows: Sequence[Numbers]) -> None:
         if [x.array.shape for x in self._results] != [x.shape for x in shadows]:
@@ -215,22 +218,26 @@ class Lockstep:
                     self.account.branched(result.key, step, differing, machine.size)
             errors[id(result.array)] = error
 
-    def _compare_updates(
-        self, training: Trainer, updates: Sequence[Update], after: Sequence[Update]
-    ) -> None:
+    def _compare_updates(self, training: Trainer, updates: Sequence[Update]) -> None:
+        if not training.applied:
+            return
+        assert self._twin is not None
         rule = training.loss_scale.optimizer(training.optimizer)
         wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
         self.account.line = self._line
-        for update, far in zip(updates, after, strict=training.applied):
-            if not training.applied:
-                return
-            local = wide.rule(
-                self._reference, self._entered(update.before), self._entered(update.gradient),
-                tuple(map(self._entered, update.slots)), wide.rate,
+        rows = [
+            StepOperands(
+                self._entered(x.before), self._entered(x.gradient),
+                tuple(map(self._entered, x.slots)),
             )
+            for x in updates
+        ]
+        steps = steps_of(wide, self._reference, rows, wide.rate)
+        for update, local in zip(updates, steps, strict=True):
             key = split_name(update.variable.layer)[0], "optimizer", type(rule).__name__
+            shadow = self._twin.variables[update.variable.name].array
             self.account.compared(
-                key, _wide(update.after), _wide(local.values), _wide(far.after), 0.0)
+                key, update.after.carrier, local.values.carrier, shadow.carrier, 0.0)
 
     def finish(self, training: Trainer) -> None:
         """What moved is told; the twin is gone."""
@@ -246,6 +253,21 @@ class Lockstep:
                 self.account.moved(
                     layer, machine.shape, how, line=self._line(), steps=steps, is_state=False,
                     operation=f"update of {variable.name}")
+
+
+class _Mapped(Sequence[Any]):
+    """What a rule saved, each item mapped when it is read."""
+
+    def __init__(self, saved: Sequence[Any], mapping: Callable[[Any], Any]) -> None:
+        self._saved, self._mapping = saved, mapping
+
+    def __len__(self) -> int:
+        return len(self._saved)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(map(self._mapping, self._saved[index]))
+        return self._mapping(self._saved[index])
 
 
 def _wide(x: Array) -> Numbers:

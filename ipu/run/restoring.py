@@ -31,6 +31,7 @@ from fpsim.context import Context
 from fpsim.records.formats import BINARY16, BINARY32, Format
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy, PolicyLike
+from ipu.run.noise import ResultNoise
 
 __all__ = ["BACKWARD", "FORWARD", "LAYER", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
            "Alter", "PrecisionSite", "Restoring", "nudged", "sites_of"]
@@ -66,6 +67,7 @@ class Restoring:
 
     steps    the first of them in which they are restored, and the one behind the last; None: all.
     dose     what results of restored sites are rounded to; None: they stay binary32.
+    noise    moves the results of all operations (`ipu.run.noise`); None: nothing does.
 
     >>> restoring = Restoring(frozenset([PrecisionSite("fc1", FORWARD)]))
     >>> low = Policy.parse("p=f16,c=f16,part=f32")
@@ -77,10 +79,11 @@ class Restoring:
     moved: frozenset[PrecisionSite] = frozenset()
     steps: tuple[int, int] | None = None
     dose: Format | None = None
+    noise: ResultNoise | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run is as its policy says."""
+        """Whether the formats of the run are as its policy says."""
         return not (self.sites or self.moved)
 
     def policy(self, policy: Policy, layer: str, direction: str, step: int = 0) -> Policy:
@@ -101,6 +104,8 @@ class Restoring:
 
     def altering(self, layer: str, direction: str, step: int = 0) -> Alter | None:
         """What is done to the results of a layer and direction in a step; None: nothing."""
+        if self.noise is not None:
+            return self.noise
         sites = {PrecisionSite(layer, _ROLES.get(direction, UPDATE)), PrecisionSite(layer, LAYER)}
         if self.moved and sites & self.moved:
             return nudged

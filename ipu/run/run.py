@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format, find_number_format
 from fpsim.state.tallies import ValueTally, tally_of
 from ipu.feed.pace import Feeding
 from ipu.learn.policy import LayerPolicies
@@ -34,6 +34,7 @@ from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
 from ipu.run.judging import Declaration
 from ipu.run.looks import LOOKS
+from ipu.run.noise import ResultNoise
 from ipu.run.options import RunOptions
 from ipu.run.pages.page import write_run
 from ipu.run.places import Place
@@ -207,7 +208,11 @@ class Run(ABC):
 
         Raises    OSError for a path that cannot be written.
         """
-        file = DigestFile(path, lambda: self.recorder.births.line(), keep, sketch=sketch)
+        noise = self.options.restoring.noise
+        file = DigestFile(
+            path, lambda: self.recorder.births.line(), keep, sketch=sketch,
+            noise=noise.format.name if noise is not None else "",
+        )
 
         def see(event: OperationEvent) -> None:
             place = event.place._replace(layer=event.layer, direction=event.direction)
@@ -215,6 +220,17 @@ class Run(ABC):
 
         self.watch(see)
         return file
+
+    def perturb(self, fmt: Format | str = BINARY32, seed: int = 0) -> None:
+        """Move every result from now on by a unit in the last place of a format, at random.
+
+        Digests of such a run show how the program amplifies rounding: `fpsim diff --tolerance`.
+
+        Raises    ValueError for a name that is no format of numbers.
+        """
+        noise = ResultNoise(find_number_format(fmt), seed)
+        self.options = replace(
+            self.options, restoring=replace(self.options.restoring, noise=noise))
 
     def user_line(self) -> str:
         """FILE:LINE of the user's program that runs now, where the front end knows it."""
@@ -421,13 +437,16 @@ class Run(ABC):
 
     def diagnosis(
         self, body: Callable[[Any], object], steps: int, seconds: float = 60.0,
-        stops: tuple[type[Exception], ...] = (),
+        stops: tuple[type[Exception], ...] = (), tell: Callable[[Diagnosis], object] = id,
     ) -> Diagnosis:
-        """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`."""
+        """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`.
+
+        tell    is called with what is known so far.
+        """
         replay = replaying(self, steps, body, stops)
         return diagnose(
             replay, self.way, steps, seconds, self.sites, self.check_way,
-            has_windows=self.has_formats_by_step,
+            has_windows=self.has_formats_by_step, tell=tell,
         )
 
     def afresh(self) -> AbstractContextManager[object]:

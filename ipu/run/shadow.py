@@ -24,13 +24,14 @@ it: 0 for one that stands still, 1 for one that follows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
@@ -38,7 +39,7 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating]
 #: Layer, direction and operation.
 Key = tuple[str, str, str]
 
@@ -46,6 +47,22 @@ Key = tuple[str, str, str]
 def _dot(x: Numbers, y: Numbers) -> float:
     """The sum of the products; without a library's threads, which wait for each other here."""
     return float(np.einsum("i,i", x, y))
+
+
+def _squares(machine: Numbers, local: Numbers, shadow: Numbers) -> list[float]:
+    """Sums of squares: of the shadow, of what is born, of what is inherited, and of both added."""
+    sums = np.empty(4)
+    sum_squares(machine, local, shadow, sums)
+    squares: list[float] = sums.tolist()
+    return squares
+
+
+def _finite(machine: Numbers, local: Numbers, shadow: Numbers) -> NDArray[np.bool_]:
+    """Where what is born, what is inherited and the shadow are finite."""
+    with np.errstate(all="ignore"):
+        parts = machine - local, local - shadow, shadow
+    finite: NDArray[np.bool_] = np.logical_and.reduce([np.isfinite(part) for part in parts])
+    return finite
 
 
 class Motion(NamedTuple):
@@ -156,36 +173,41 @@ class Shadow:
     ) -> float:
         """An operation is done; its relative error.
 
-        machine     its result; `local`: binary64's of the same operands; `shadow`: the shadow.
+        machine     its result, in binary32 or binary64; `local`: binary64's of the same operands;
+                    `shadow`: the shadow.
         operands    the largest relative error of an operand.
+        """
+        flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
+        squares, left_out = _squares(*flat), 0
+        if not math.isfinite(sum(squares)):
+            finite = _finite(*flat)
+            left_out = int(np.count_nonzero(~finite))
+            squares = _squares(*(x[finite] for x in flat))
+        return self.added(key, squares, shadow.size, operands, left_out)
+
+    def added(
+        self, key: Key, squares: Sequence[float], elements: int, operands: float, left_out: int = 0
+    ) -> float:
+        """An operation is done, with these sums of squares; its relative error.
+
+        squares     of the shadow, of what is born, of what is inherited, and of both added.
         """
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = _OperationSums(self.line())
-        with np.errstate(all="ignore"):
-            born, inherited = (machine - local).ravel(), (local - shadow).ravel()
-            reference = shadow.ravel()
-            squares = [_dot(x, x) for x in (reference, born, inherited)]
         row.calls += 1
-        row.elements += reference.size
-        if not math.isfinite(sum(squares)):
-            finite = np.isfinite(born) & np.isfinite(inherited) & np.isfinite(reference)
-            born, inherited, reference = born[finite], inherited[finite], reference[finite]
-            row.left_out += int(finite.size - reference.size)
-            with np.errstate(all="ignore"):
-                squares = [_dot(x, x) for x in (reference, born, inherited)]
-        size = squares[0]
+        row.elements += elements
+        row.left_out += left_out
+        size, born, inherited, total = squares
         if not (size and math.isfinite(sum(squares))):
             return operands
-        total = born + inherited
-        error = _dot(total, total) / size
-        row.born += squares[1] / size
-        row.inherited += squares[2] / size
-        row.total += error
+        row.born += born / size
+        row.inherited += inherited / size
+        row.total += total / size
         if operands:
             row.operands += operands**2
-            row.passed += squares[2] / size
-        return math.sqrt(error)
+            row.passed += inherited / size
+        return math.sqrt(total / size)
 
     def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
         """A choice was made for so many elements, and would be another one for some of them."""

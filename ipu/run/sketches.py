@@ -2,7 +2,8 @@
 
 Every element goes with a random sign into one of 32 sums, the same for all arrays of a size. The
 sum of the squared differences of two sketches has the squared distance as its expectation, and a
-relative deviation of about a quarter.
+relative deviation of about a quarter. Elements that are not finite, or as large as their format
+allows, are in no sum: where they are is compared by a digest.
 
 Source    Charikar, Chen, Farach-Colton (2002), Finding frequent items in data streams.
 """
@@ -15,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fpsim.kernels.hashing import xxh64
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Sketch"]
@@ -23,7 +25,9 @@ _SUMS = 32
 
 
 class Sketch:
-    """The norm of an array and its sums; not finite where a value is not.
+    """The norm of an array and its sums.
+
+    extremes    digest of which elements are NaN, infinite or saturated; 0 where none is.
 
     >>> x = np.arange(1000.0)
     >>> one, other = Sketch.of(x), Sketch.of(x + 0.5)
@@ -33,35 +37,58 @@ class Sketch:
     0.0
     """
 
-    def __init__(self, norm: float, sums: NDArray[np.float64]) -> None:
-        self.norm, self.sums = norm, sums
+    def __init__(self, norm: float, sums: NDArray[np.float64], extremes: int = 0) -> None:
+        self.norm, self.sums, self.extremes = norm, sums, extremes
 
     @classmethod
     @usual_arithmetic
-    def of(cls, values: NDArray[np.floating]) -> Sketch:
-        """Of all values, in the order of the elements."""
+    def of(cls, values: NDArray[np.floating], largest: float = math.inf) -> Sketch:
+        """Of all values, in the order of the elements.
+
+        largest    of their format: masks of minus infinity are so where overflow saturates.
+        """
         flat = np.asarray(values, np.float64).reshape(-1)
-        if not np.isfinite(flat).all():
-            return cls(math.inf, np.full(_SUMS, math.inf))
+        with np.errstate(invalid="ignore"):
+            is_extreme = ~(abs(flat) < largest)
+        extremes = 0
+        if is_extreme.any():
+            kinds = np.where(np.isnan(flat), 2, np.sign(flat)).astype(np.int8)
+            extremes = xxh64(np.where(is_extreme, kinds, np.int8(0)))
+            flat = np.where(is_extreme, 0.0, flat)
         places, signs = _places(flat.size)
         sums = np.asarray(np.bincount(places, flat * signs, _SUMS), np.float64)
-        return cls(float(np.sqrt(np.sum(flat * flat))), sums)
+        return cls(float(np.sqrt(np.sum(flat * flat))), sums, extremes)
 
     @classmethod
     def read(cls, text: str) -> Sketch:
         """From a line of a file."""
-        norm, *sums = map(float.fromhex, text.split(","))
-        return cls(norm, np.array(sums))
+        extremes, norm, *sums = text.split(",")
+        return cls(float.fromhex(norm), np.array([*map(float.fromhex, sums)]), int(extremes, 16))
 
     def __str__(self) -> str:
-        return ",".join(float(x).hex() for x in (self.norm, *self.sums))
+        return ",".join((f"{self.extremes:x}", *(float(x).hex() for x in (self.norm, *self.sums))))
 
     @usual_arithmetic
     def distance(self, other: Sketch) -> float:
-        """The estimated norm of the difference; infinite where one is not finite."""
-        if not (math.isfinite(self.norm) and math.isfinite(other.norm)):
+        """The estimated norm of the difference; infinite where other elements are extremes."""
+        if self.extremes != other.extremes:
             return math.inf
         return float(np.sqrt(np.sum(np.square(self.sums - other.sums))))
+
+
+    @usual_arithmetic
+    def sums_apart(self, other: Sketch, distance: float) -> int:
+        """Sums that differ by more than a difference of this norm would, spread over all of them.
+
+        Few of them do so where few elements differ.
+
+        >>> x = np.arange(1000.0)
+        >>> y = np.where(x == 7, 0, x)
+        >>> Sketch.of(x).sums_apart(Sketch.of(y), 1.0), Sketch.of(x).sums_apart(Sketch.of(-x), 1.0)
+        (1, 32)
+        """
+        usual = distance / math.sqrt(_SUMS)
+        return int(np.count_nonzero(abs(self.sums - other.sums) > 3 * usual))
 
 
 @lru_cache(maxsize=64)

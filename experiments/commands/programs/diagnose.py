@@ -63,6 +63,7 @@ def command(
 
     Each run gives other layers back to binary32, from the same seeds. Told are the cause, the
     sites that are necessary and sufficient for the harm, and remedies, each of which was run.
+    What is known after the first two runs, and after the remedies, goes to standard error.
     The exit status is 0 for a program that is healthy, 3 for one that is ill, and 4 where
     binary32 itself does not train, or the program begins no backward pass.
     """
@@ -88,7 +89,10 @@ def command(
     from ipu.frontends.processes.diagnosing import diagnose_program
 
     started = program if is_module else Path(program)
-    diagnosis = diagnose_program(run, started, arguments, steps, seconds)
+    diagnosis = diagnose_program(
+        run, started, arguments, steps, seconds,
+        lambda so_far: click.echo(f"{so_far.so_far}\n", err=True),
+    )
     click.echo(str(diagnosis))
     patch = ""
     if diagnosis.cure is not None:

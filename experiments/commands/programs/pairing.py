@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ipu.experiments.commands.options import bad_input
+
 if TYPE_CHECKING:
     from ipu.run.endpoints import Outcome
     from ipu.run.paired import PairedJob
@@ -43,11 +45,15 @@ class PairOptions(NamedTuple):
 
 
 class DigestOptions(NamedTuple):
-    """Where the digests of a run go, the operation whose values are kept, whether with sketches."""
+    """Where the digests of a run go, the operation whose values are kept, whether with sketches.
+
+    perturbed    the format by whose units all results move; None: they stay.
+    """
 
     path: Path | None
     keep: int | None
     sketch: bool
+    perturbed: str | None = None
 
     def of(self, process: str) -> DigestOptions:
         """Those of one of several processes: its name ends the file's."""
@@ -56,11 +62,25 @@ class DigestOptions(NamedTuple):
         return self._replace(path=self.path.with_name(f"{self.path.name}.{process}"))
 
 
+def _checked_format(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """The name of a format of numbers.
+
+    Raises    click.UsageError for another one.
+    """
+    from fpsim.records.formats import find_number_format
+
+    if name is None:
+        return None
+    with bad_input():
+        return find_number_format(name).name
+
+
 def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--compare and what belongs to it, what a run of a pair is told by, --digest and its own."""
     for option in (
-        click.option("--perturb", is_flag=True,
-                     help="Parameters move by a unit in the last place before they are used."),
+        click.option("--perturb", default=None, metavar="FORMAT", callback=_checked_format,
+                     help="Parameters and all results move by a unit in the last place of FORMAT, "
+                     "at random by --seed: what fpsim diff --tolerance needs."),
         click.option("--sketch", is_flag=True,
                      help="With --digest: what fpsim diff --tolerance needs of values."),
         click.option("--keep", type=click.IntRange(0), default=None, metavar="N",
@@ -90,11 +110,15 @@ def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def digesting(run: Run, digests: DigestOptions) -> Iterator[None]:
+def digesting(run: Run, digests: DigestOptions, seed: int) -> Iterator[None]:
     """Inside, the digests of a run are written to a file, if there is to be one.
+
+    seed    of what moves the results of a run that is perturbed.
 
     Raises    ValueError for a file that cannot be written.
     """
+    if digests.perturbed is not None:
+        run.perturb(digests.perturbed, seed)
     if digests.path is None:
         if digests.keep is not None or digests.sketch:
             raise click.UsageError("--keep and --sketch belong to --digest FILE")

@@ -85,7 +85,7 @@ def command(
     program: Path, arguments: tuple[str, ...], policy: str, sr: bool | None, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, **choices: Any,
+    keep: int | None, sketch: bool, perturb: str | None, shadow: int | None, **choices: Any,
 ) -> int:
     """Run a TensorFlow program with Graphcore's ipu module on the simulated machine.
 
@@ -123,9 +123,10 @@ def command(
         choices["seed"] += pair or 0
         with seeded(pair) if pair is not None else nullcontext(), (
             nudged() if nudge else nullcontext()
-        ), (perturbed() if perturb else nullcontext()):
+        ), (perturbed(perturb, choices["seed"]) if perturb else nullcontext()):
             return _run(program, arguments, way, way.sr or sr, out, choices, json_path,
-                        DigestOptions(digest, keep, sketch), shadow, count=count)
+                        DigestOptions(digest, keep, sketch, perturbed=perturb), shadow,
+                        count=count)
     if sr is not None or policy != "f32":
         raise click.UsageError("--compare names the ways; leave --policy and --sr out")
     choices["target"] = target_of(ways, choices["target"])
@@ -171,7 +172,7 @@ def _run(
         install_facade()
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(current_run(), digests):
+        with digesting(current_run(), digests, choices["seed"]):
             status = run_file(program, arguments)
             leave_all()
         current_run().check_patterns()

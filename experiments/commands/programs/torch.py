@@ -78,6 +78,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
               help="Folder for the page of the run; counts.")
 @click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
               help="Carry the values in binary64 beside those of the first K steps; counts.")
+@click.option("--native", is_flag=True,
+              help="torch computes, not the machine: digests to set beside the machine's.")
 @pair_options
 @click.option("--replicas", type=click.IntRange(1), default=1, show_default=True,
               help="Processes that run the program and average their gradients.")
@@ -86,8 +88,8 @@ def command(
     program: str, arguments: tuple[str, ...], policy: str, sr: bool, seed: int, count: bool,
     out: Path | None, compared: str | None, pairs: int, endpoint: str, margin: float | None,
     jobs: int, pair: int | None, nudge: bool, json_path: Path | None, digest: Path | None,
-    keep: int | None, sketch: bool, perturb: bool, shadow: int | None, replicas: int,
-    is_module: bool, **choices: Any,
+    keep: int | None, sketch: bool, perturb: str | None, shadow: int | None, native: bool,
+    replicas: int, is_module: bool, **choices: Any,
 ) -> int:
     """Run PROGRAM.py ARGS... as Python does, with every operation computed by the machine.
 
@@ -111,6 +113,11 @@ def command(
     if shadow is not None and (ways or replicas > 1):
         raise click.UsageError(
             "--shadow follows one run in one process; leave --compare and --replicas out")
+    if native and (digest is None or ways or replicas > 1 or str(way) != "fp32" or count or out
+                   or shadow is not None):
+        raise click.UsageError(
+            "--native runs nothing on the machine, and goes with --digest FILE alone; leave "
+            "policies, reports and --compare out")
     line = [*(["-m"] if is_module else []), program, *arguments]
     if replicas > 1:
         if ways:
@@ -130,9 +137,29 @@ def command(
 
     with seeded(pair) if pair is not None else nullcontext(), (
         nudged() if nudge else nullcontext()
-    ), (perturbed() if perturb else nullcontext()):
+    ), (perturbed(perturb, seed) if perturb else nullcontext()):
+        digests = DigestOptions(digest, keep, sketch, perturbed=perturb)
+        if native:
+            return _run_native(started, arguments, seed, digests)
         return _run(started, arguments, way, seed + (pair or 0), out, choices, json_path,
-                    DigestOptions(digest, keep, sketch), shadow, count=count)
+                    digests, shadow, count=count)
+
+
+def _run_native(
+    program: Path | str, arguments: Sequence[str], seed: int, digests: DigestOptions
+) -> int:
+    """Digests of a run that torch's own kernels compute."""
+    from ipu.frontends.processes.programs import ProgramError
+    from ipu.frontends.torch import native
+    from ipu.frontends.torch.program import run_program
+
+    session = native()
+    try:
+        with digesting(session, digests, seed):
+            return run_program(session, program, arguments)
+    except ProgramError as error:
+        click.echo(f"fpsim: {error}", err=True)
+        return 1
 
 
 def _in_replicas(replicas: int, line: list[str]) -> int:
@@ -213,7 +240,7 @@ def _run(
         raise click.UsageError(str(error)) from None
     status, stopped, interrupt = 1, "", None
     try:
-        with digesting(session, digests):
+        with digesting(session, digests, seed):
             status = run_program(session, program, arguments)
     except PatternError as error:
         raise click.UsageError(str(error)) from None

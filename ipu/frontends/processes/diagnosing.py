@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ __all__ = ["diagnose_program"]
 
 
 def diagnose_program(
-    run: Run, program: Path | str, arguments: Sequence[str], steps: int, seconds: float = 60.0
+    run: Run, program: Path | str, arguments: Sequence[str], steps: int, seconds: float = 60.0,
+    tell: Callable[[Diagnosis], object] = id,
 ) -> Diagnosis:
     """What hurts the first steps of an unedited program; its output is thrown away.
 
     run        whose way, target, seed and other options the runs have; it is not entered.
     program    a file, or a module by its name.
+    tell       is called with what is known so far.
     """
 
     def body(again: Any) -> None:
@@ -29,4 +31,4 @@ def diagnose_program(
             else:
                 run_file(program, arguments)
 
-    return run.diagnosis(body, steps, seconds, (ProgramError,))
+    return run.diagnosis(body, steps, seconds, (ProgramError,), tell)

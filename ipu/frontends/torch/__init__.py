@@ -10,7 +10,9 @@ if find_spec("torch") is None:
     )
 
 from ipu.frontends.torch.inference import Evaluation, evaluate, evaluate_layers
-from ipu.frontends.torch.session import Session, machine
+from ipu.frontends.torch.session import Session, machine, native
 from ipu.run.changes import Changes
 
-__all__ = ["Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine"]
+__all__ = [
+    "Changes", "Evaluation", "Session", "evaluate", "evaluate_layers", "machine", "native",
+]

@@ -22,6 +22,7 @@ from ipu.frontends.torch.errors import error_of_torch, explained, is_foreign, re
 from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import is_of_lists, one_by_one
+from ipu.frontends.torch.native import native_plan
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
@@ -85,6 +86,7 @@ class ModeSession(Protocol):
     listing: Listing | None
     shadowing: Shadowing | None
     capture: StepRecording | None
+    is_native: bool
 
     @property
     def is_outside(self) -> bool: ...
@@ -188,7 +190,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         namespace, _, base = func._schema.name.partition("::")
         entry = _entry_of(func)
         written = [i for i, a in enumerate(func._schema.arguments) if _is_written(a)]
-        if entry is not None:
+        if entry is not None and not self._program.is_native:
             return self._machine(func, entry)
         if namespace == "prims" and hasattr(func, "impl_aten"):
             return lambda args, kwargs: self._primitive(func, args, kwargs)
@@ -196,6 +198,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             return lambda args, kwargs: self._listed(func, args, kwargs)
         if is_fused(base):
             return lambda args, kwargs: self._fused(func, args, kwargs)
+        if self._program.is_native:
+            return self._native(func, written)
         if base == "copy_":
             return lambda args, kwargs: self._copy(*args, **kwargs)
         pure = _functional(func, written) if written else None
@@ -208,6 +212,14 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if func._can_decompose() and _is_composite(func):
             return lambda args, kwargs: self._composite(func, args, kwargs)
         return lambda args, kwargs: self._rest(func, args, kwargs)
+
+    def _native(self, func: Any, written: list[int]) -> Plan:
+        """torch's own kernel; what the machine only moves is told by nobody there either."""
+        pure = _functional(func, written) if written else None
+        computes = _entry_of(func) is not None or (pure is not None and _entry_of(pure) is not None)
+        if not computes and (is_exact(func) or func._schema.name == "aten::copy_"):
+            return lambda args, kwargs: func(*args, **kwargs)
+        return native_plan(self._program, func, _name(func if pure is None else pure))
 
     def _machine(self, func: Any, entry: AtenEntry) -> Plan:
         """The entry's handler; the host, where it knows no rule for the arguments."""

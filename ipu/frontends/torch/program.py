@@ -17,6 +17,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from fpsim.records.formats import BINARY32, find_number_format
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
 from ipu.frontends.torch.observing import host_values
 from ipu.frontends.torch.replicas.several import SeveralReplicas
@@ -25,7 +26,7 @@ from ipu.members.cluster import Cluster
 from ipu.members.members import join
 from ipu.members.transport import StoppedError
 from ipu.plan.orders import Order
-from ipu.run.noise import moved_apart, moved_up
+from ipu.run.noise import ResultNoise, moved_up
 from ipu.run.patterns import PatternError
 
 __all__ = ["join_replicas", "nudged", "perturbed", "run_program", "settings_of"]
@@ -70,11 +71,14 @@ def join_replicas(session: Session) -> int:
 
 
 @contextmanager
-def perturbed() -> Iterator[None]:
-    """Inside, the parameters of a module are moved by a unit in the last place at its first call.
+def perturbed(fmt: str, seed: int) -> Iterator[None]:
+    """Inside, the parameters of a module move at its first call, by a unit in the last place.
 
-    Neighbours go to opposite sides. So a run shows how the program amplifies an error.
+    fmt    the format whose units these are; each number goes up or down at random.
+
+    Raises    ValueError for a name that is no format of numbers.
     """
+    noise = ResultNoise(find_number_format(fmt), seed)
     moved = WeakSet[torch.nn.Module]()
 
     def move(module: torch.nn.Module, _: Any) -> None:
@@ -84,7 +88,7 @@ def perturbed() -> Iterator[None]:
         for parameter in module.parameters(recurse=False):
             values = host_values(parameter)
             if values.dtype == np.float32:
-                values[...] = moved_apart(values)
+                values[...] = noise(values, BINARY32)
 
     handle = register_module_forward_pre_hook(move)
     try:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -60,6 +61,7 @@ from ipu.machine.target import Target
 from ipu.ops.listing import Listing
 from ipu.run.account import counted_name
 from ipu.run.changes import NONE, Changes
+from ipu.run.digests import DigestFile
 from ipu.run.options import RunOptions
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place, PlaceClock, ReplayStart
@@ -69,7 +71,7 @@ from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.shadow import Shadow
 from ipu.run.ways import Way
 
-__all__ = ["Session", "machine"]
+__all__ = ["Session", "machine", "native"]
 
 #: What a program lacks of which nothing reaches the machine.
 _UNREACHED = (
@@ -88,6 +90,10 @@ class Session(Run):
 
     _open: Session | None = None
     has_formats_by_step = True
+    #: torch's own kernels compute, and the machine nothing.
+    is_native = False
+    #: Updates are torch's operations, one by one, as they are in a native run.
+    is_by_operation = False
 
     def __init__(
         self, device: Device, options: RunOptions, *, unit: MatrixUnit | str | None = None,
@@ -504,6 +510,16 @@ class Session(Run):
         super().watch(see)
         self.memory.watch = self.note_result
 
+    def digest(
+        self, path: str | Path, keep: int | None = None, *, sketch: bool = False
+    ) -> DigestFile:
+        """Write a digest of every operation from now on; with sketches also of those of updates.
+
+        Raises    OSError for a path that cannot be written.
+        """
+        self.is_by_operation = self.is_by_operation or sketch
+        return super().digest(path, keep, sketch=sketch)
+
     def user_line(self) -> str:
         """FILE:LINE of the program, "" in the backward pass of a compiled one."""
         return errors.user_line()
@@ -716,6 +732,22 @@ def machine(
         max_nan=max_nan, sums=sums, changes=changes, check_memory=check_memory,
     )
     return _make(options, unit, check_step(step))
+
+
+def native() -> Session:
+    """PyTorch code inside runs by torch's own kernels, with the names and places of a session.
+
+    Its digests stand beside those of `machine()`: where the machine leaves torch, `fpsim diff
+    --tolerance` names the operation.
+
+    >>> import fpsim.torch
+    >>> with fpsim.torch.native() as run:
+    ...     print(torch.tensor([0.1]).mul(3).item() == float(np.float32(0.1) * np.float32(3)))
+    True
+    """
+    session = machine()
+    session.is_native = session.is_by_operation = True
+    return session
 
 
 def _make(options: RunOptions, unit: MatrixUnit | str | None, step: int) -> Session:

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ipu.frontends.torch.exact import is_exact
@@ -246,9 +248,8 @@ class Shadowing:
                 continue
             error = twin.error
             if local is not None and x.numel():
-                machine = _wide(x)
                 error = self.account.compared(
-                    key, machine.numpy(), local.numpy(), shadow.numpy(), twin.error)
+                    key, _numbers(x), local.numpy(), shadow.numpy(), twin.error)
             if base in _CLIPPING:
                 first = operands[0]
                 if first.shape == x.shape and x.untyped_storage()._cdata not in present:
@@ -323,7 +324,7 @@ class Shadowing:
         """A parameter or slot after its update."""
         slot = self._slots.get(x.untyped_storage())
         error = self.account.compared(
-            ("optimizer", "optimizer", operation), _wide(x).numpy(), local.numpy(),
+            ("optimizer", "optimizer", operation), _numbers(x), local.numpy(),
             shadow.numpy(), 0.0 if slot is None else slot.error)
         if slot is None:
             self._attach(x, shadow, error)
@@ -397,6 +398,13 @@ def _is_real(x: Any) -> bool:
 def _wide(x: torch.Tensor) -> torch.Tensor:
     """A copy in float64."""
     return x.detach().to(torch.float64, copy=True)
+
+
+def _numbers(x: torch.Tensor) -> NDArray[np.floating]:
+    """Its numbers, in float32 or float64."""
+    is_narrow = x.dtype.itemsize < torch.float32.itemsize
+    numbers: NDArray[np.floating] = (x.detach().float() if is_narrow else x.detach()).numpy()
+    return numbers
 
 
 def _flat(storage: Any, dtype: torch.dtype) -> torch.Tensor:

@@ -83,6 +83,7 @@ class Stepping(Protocol):
     is_counting: bool
     shadowing: Shadowing | None
     capture: StepRecording | None
+    is_by_operation: bool
 
     @property
     def is_only_counting(self) -> bool: ...
@@ -182,6 +183,8 @@ class StepRows:
     def takes(self, name: str, row: UpdateRow, arguments: Mapping[str, Any]) -> bool:
         """Whether the row computes the step of a group; else torch's operations do."""
         if not self._program.layers.in_update or torch.is_grad_enabled():
+            return False
+        if self._program.is_by_operation:
             return False
         if torch._C._len_torch_dispatch_stack() != 1:
             return False

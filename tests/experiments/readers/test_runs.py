@@ -32,7 +32,8 @@ MADE_UP = {
     "an overflow": CALM | {"births": [
         born("saturation", count=2345, results=99999, number=0, step=3)]},
     "a sum": CALM | {"births": [
-        born("absorption", operation="aten.add", count=77, results=93, line="train.py:7")]},
+        born("absorption", operation="aten.add", count=77, repeated=70, results=93,
+             line="train.py:7")]},
     "a jump": CALM | {"losses": [2.0, 3.5, 812.0], "jumps": {"1": 34.6}},
     "a loss that grows": CALM | {"losses": [2.0, 3.5, 812.0], "jumps": {}},
     "positions": CALM | {"births": [

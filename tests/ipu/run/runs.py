@@ -66,4 +66,5 @@ def born(kind: str, **about: object) -> dict[str, object]:
         "number": 0, "kind": kind, "step": 0, "layer": "net.a", "direction": "forward",
         "operation": "aten.mul", "format": "binary16", "line": "", "detail": "", "count": 3,
         "results": 8, "causes": [], "deaths": {}, "harmless": False, "weights": "",
+        "repeated": 0, "trained_with": True,
     } | about

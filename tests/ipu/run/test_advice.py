@@ -64,7 +64,8 @@ def test_a_factor_that_is_one(report):
                             "value": 0.9999, "becomes": "one", "times": 3}]
     assert texts(report) == []  # a decay of weights
     report["births"] = [born("absorption", layer="optimizer", direction="optimizer",
-                             operation="aten.add", count=90, results=100)]
+                             operation="aten.add", count=90, repeated=80,
+                             results=100)]
     assert texts(report) == [
         "Let the optimiser compute in binary32, which holds the factor 0.9999"
     ]
@@ -218,17 +219,33 @@ def test_functions_of_forward_values_overflow_in_a_backward_pass(report):
     assert "the loss scale is too high" in find_advice(report, HALF)[0].evidence
 
 
+def test_a_nan_that_a_selection_leaves_out_is_no_cause(report):
+    """log(0) of a table whose small entries are others: no gradient has it."""
+    report["losses"] = [2.0, 1.0]
+    zero = born("division by zero", operation="aten.log")
+    nan = born("NaN", number=1, operation="aten.log", causes=[0], trained_with=False)
+    report["births"] = [zero, nan]
+    assert texts(report) == []
+    nan["trained_with"] = True
+    assert len(texts(report)) == 1
+    report["births"] = [zero]  # of which no value is told
+    assert len(texts(report)) == 1
+
+
 def test_terms_that_a_sum_absorbs(report):
-    report["births"] = [born("absorption", operation="aten.add", count=90, results=100,
+    report["births"] = [born("absorption", operation="aten.add", count=90, repeated=80, results=100,
                              line="train.py:7")]
     assert texts(report) == ["Keep the sum at train.py:7 in binary32"]
-    report["births"][0]["count"] = 40
+    report["births"][0]["repeated"] = 0  # each term is lost once, as half a unit is
+    assert texts(report) == []
+    report["births"][0] |= {"count": 40, "repeated": 40}
     assert texts(report) == []
 
 
 def test_what_explains_more_comes_first(report):
     report["swallowed"] = make_report()["swallowed"]  # three quarters of the updates
-    report["births"] = [born("absorption", operation="aten.add", count=60, results=100)]
+    report["births"] = [born("absorption", operation="aten.add", count=60, repeated=50,
+                             results=100)]
     assert [item.what.partition(",")[0] for item in find_advice(report, HALF)] == [
         "Round stochastically", "Keep the sum at net.a in binary32",
     ]

@@ -70,6 +70,16 @@ def test_a_negative_score_beyond_the_range_dies_in_a_softmax():
     assert not birth.is_harmless  # somebody computed on with it
 
 
+def test_whether_a_backward_pass_computed_with_a_nan():
+    desk = Desk()
+    x = desk.of("divide", desk.array(0.0, 1.0), desk.array(0.0, 1.0))
+    nan = next(b for b in desk.births if b.kind == NAN)
+    y = desk.of("multiply", x, desk.array(2.0, 2.0))
+    assert not nan.is_trained_with
+    desk.of("multiply", y, desk.array(2.0, 2.0), where=("net", "backward", 0))
+    assert nan.is_trained_with
+
+
 def test_a_positive_one_does_not():
     desk = Desk()
     score = desk.of("add", desk.array(60000.0, 1.0), desk.array(60000.0, 1.0))
@@ -111,6 +121,21 @@ def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
     for _ in range(4):
         total = count.of("add", total, count.array(1.0))
     assert count.rows() == [(ABSORBED, "add", 3)]
+    assert next(iter(count.births)).repeated == 3
+
+
+def test_terms_are_lost_again_where_they_are_added_to_the_last_sum():
+    """A cube beside its x is lost once; what is added to a sum of sums, each time."""
+    once, again = Desk(), Desk()
+    for x in (1.0, 1.5, 1.25):
+        once.of("add", once.array(x, x, 0.01), once.array(1e-4, 1e-4, 0.01))
+    (birth,) = once.births
+    assert (birth.count, birth.repeated) == (6, 0)
+    total = again.array(2048.0, 4096.0, 1.0)
+    for _ in range(3):
+        total = again.of("add", total, again.array(1.0, 1.0, 1.0))
+    (birth,) = again.births
+    assert (birth.count, birth.repeated) == (6, 4)
 
 
 def test_products_of_the_shape_of_an_operand_are_not_element_by_element():

@@ -12,6 +12,7 @@ from ipu.run.diagnosis import TriedRemedy, diagnose, harm_of, patch_of
 from ipu.run.endpoints import Outcome
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
+from tests.ipu.run.runs import born
 
 WAY = Way.parse("p=f32,c=f16,part=f32")
 LAYERS = [f"layer{i}" for i in range(7)]
@@ -120,6 +121,34 @@ def test_patches():
     assert patch_of(stochastic, base, "a.py", "x = 1\n", words).splitlines() == [
         "-fpsim torch --policy fp16 --found-inf status a.py",
         "+fpsim torch --policy fp16+sr --found-inf status a.py"]
+
+
+def test_what_is_known_is_told_before_sites_are_searched():
+    told = []
+    diagnose(program(lambda back, moved: at(3) not in back), WAY, 4,
+             tell=lambda so_far: told.append((so_far.runs, so_far.so_far)))
+    assert [runs for runs, _ in told] == [2, 2]
+    assert "the first 4 steps beside binary32: ill" in told[0][1]
+    assert told[0][1].endswith("; remedies are tried")
+
+
+def test_what_binary32_does_too_is_no_cause():
+    """A division by zero in both runs, as of a table that holds log(0) and never reads it."""
+    healthy, quiet = program(lambda back, moved: False), GOOD
+
+    def replay(way, restoring, has_shadow):
+        outcome = healthy(way, restoring, has_shadow)
+        outcome.report["births"] = [born("division by zero", operation="aten.log")]
+        if way.policy != FP32 and quiet is not GOOD:
+            outcome.report["births"].append(born("saturation", number=1, operation="aten.exp"))
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.answer, result.sentence) == ("healthy", "No harm was found.")
+    quiet = ()
+    result = diagnose(replay, WAY, 4)
+    assert result.answer == "ill"
+    assert result.sentence.startswith("The exp of net.a overflows")
 
 
 def test_a_program_without_losses_is_not_called_healthy():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -28,6 +29,39 @@ def test_born_and_inherited_are_relative_to_the_shadow():
     assert told(shadow)["born"] == 0.1
     assert told(shadow)["inherited"] == 0
     assert told(shadow)["amplification"] is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 130, 1000])
+def test_sums_are_those_of_exact_fractions(size, dtype):
+    """The differences rounded once each, as binary64 gives them; squares and sums exactly."""
+    rng = np.random.default_rng(size)
+    far = rng.normal(size=size)
+    local = far * (1 + 1e-9 * rng.normal(size=size))
+    machine = (local * (1 + 1e-4 * rng.normal(size=size))).astype(dtype)
+    shadow = Shadow(1)
+    error = shadow.compared(KEY, machine, local, far, 0.0)
+    born, inherited = machine - local, local - far
+    row = told(shadow)
+    sums = [
+        sum(Fraction(float(v)) ** 2 for v in values)
+        for values in (far, born, inherited, born + inherited)
+    ]
+    expected = [math.sqrt(total / sums[0]) for total in sums[1:]]
+    figures = row["born"], row["inherited"], error
+    assert figures == pytest.approx(expected, rel=1e-14)
+    assert row["error"] == error
+
+
+def test_the_order_is_that_of_elements_not_of_memory():
+    far = np.arange(1.0, 13.0).reshape(3, 4)
+    plain, turned = Shadow(1), Shadow(1)
+    machine = far + 0.25 * (far > 7)
+    errors = [
+        account.compared(KEY, layout(machine), far, layout(far * 2) / 2, 0.0)
+        for account, layout in ((plain, np.ascontiguousarray), (turned, np.asfortranarray))
+    ]
+    assert errors[0] == errors[1] > 0
 
 
 def test_amplification_is_beside_the_worst_operand():

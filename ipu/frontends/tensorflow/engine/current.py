@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import fpsim
+from fpsim.records.formats import BINARY32, Format
 from ipu.feed.pace import pace_of
 from ipu.frontends.tensorflow.engine.machine import Choices, Machine
 from ipu.frontends.tensorflow.engine.statistics import METRICS
@@ -70,6 +71,14 @@ class TensorFlowRun(Run):
         self._layers: frozenset[str] = frozenset()
         #: The run that goes on after this one, and its configuration.
         self._outer: tuple[TensorFlowRun, System | None] | None = None
+
+    def perturb(self, fmt: Format | str = BINARY32, seed: int = 0) -> None:
+        """Move every result from now on by a unit in the last place of a format, at random.
+
+        Raises    ValueError for a name that is no format of numbers.
+        """
+        super().perturb(fmt, seed)
+        self._machine.choices = self.options
 
     # Machines -------------------------------------------------------------------------------
 

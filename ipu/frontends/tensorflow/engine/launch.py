@@ -25,7 +25,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from fpsim.array import Array
-from fpsim.records.formats import BINARY32, Format
+from fpsim.records.formats import BINARY32, Format, find_number_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.feed.counters import launching
 from ipu.frontends.tensorflow.engine.current import current
@@ -47,7 +47,7 @@ from ipu.frontends.tensorflow.reports.observing import note_weights, watch
 from ipu.frontends.tensorflow.settings import system
 from ipu.plan.loop import Spent
 from ipu.run.account import fit
-from ipu.run.noise import moved_apart, moved_up
+from ipu.run.noise import ResultNoise, moved_up
 
 __all__ = [
     "UNCONFIGURED", "execute", "failure_of", "failures", "launch_node", "launching_functions",
@@ -185,12 +185,15 @@ _begins: list[Callable[[Machine, Variable], None]] = []
 _moves: list[Callable[[Machine, Variable], None]] = []
 
 
-def perturbed() -> AbstractContextManager[None]:
+def perturbed(fmt: str, seed: int) -> AbstractContextManager[None]:
     """Inside, binary32 variables move by a unit in the last place before they are first used.
 
-    Neighbours go to opposite sides. So a run shows how the program amplifies an error.
+    fmt    the format whose units these are; each number goes up or down at random.
+
+    Raises    ValueError for a name that is no format of numbers.
     """
-    return _moving(_begins, lambda variable: True, moved_apart)
+    noise = ResultNoise(find_number_format(fmt), seed)
+    return _moving(_begins, lambda variable: True, lambda values: noise(values, BINARY32))
 
 
 def nudged() -> AbstractContextManager[None]:

@@ -7,7 +7,7 @@ same integers; every other one is executed by TensorFlow's own kernel.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tensorflow.python.ops import script_ops
 from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, single
 
-__all__ = ["host_function", "host_kernel", "own_kernel"]
+__all__ = ["eager_kernel", "host_function", "host_kernel", "own_kernel"]
 
 #: numpy's functions that give what TensorFlow's kernels give for integers and truth values.
 _EXACT = {
@@ -44,6 +44,24 @@ def own_kernel(
 ) -> Run:
     """TensorFlow's own kernel, on the processor; inputs and outputs are ndarrays.
 
+    The arguments are those of `eager_kernel`.
+    """
+    execute = eager_kernel(site, name, attributes, kinds)
+
+    def run(*values: Any) -> Any:
+        with context.eager_mode():
+            results = execute(values)
+            return single([r.numpy() for r in results]) if results else ()
+
+    return run
+
+
+def eager_kernel(
+    site: NodeSite, name: str = "", attributes: Mapping[str, Any] | None = None,
+    kinds: Mapping[Any, Any] | None = None,
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """TensorFlow's own kernel of tensors, or what becomes one; it runs where TensorFlow is eager.
+
     name          another type of node.
     attributes    that this type has instead of the node's.
     kinds         data types that stand for the node's.
@@ -58,12 +76,12 @@ def own_kernel(
         pairs += [key, _plain(_mapped(value, kinds))]
     flat, count = tuple(pairs), len(site.node.outputs)
 
-    def run(*values: Any) -> Any:
-        with context.eager_mode():
-            handle = context.context()
-            tensors = [ops.convert_to_tensor(v) for v in values]
-            results = quick_execute(name, count, tensors, flat, handle)
-            return single([r.numpy() for r in results]) if count else ()
+    def run(values: Sequence[Any]) -> Sequence[Any]:
+        tensors = [
+            v if isinstance(v, ops.EagerTensor) else ops.convert_to_tensor(v) for v in values
+        ]
+        results: Sequence[Any] = quick_execute(name, count, tensors, flat, context.context())
+        return results if count else ()
 
     return run
 

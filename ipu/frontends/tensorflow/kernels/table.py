@@ -28,7 +28,7 @@ from ipu.run.site import Site
 
 __all__ = [
     "TABLE", "KernelEntry", "NodeSite", "Run", "SubProgram", "gradient_rule", "kernel", "moved",
-    "single", "within",
+    "several", "single", "within",
 ]
 
 Run = Callable[..., Any]
@@ -188,6 +188,11 @@ def within(site: NodeSite, indices: Any, count: int) -> Any:
 def single(values: Sequence[Any]) -> Any:
     """Outputs as kernels return them."""
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def several(values: Any) -> Sequence[Any]:
+    """What a kernel returned as outputs in order."""
+    return values if isinstance(values, (tuple, list)) else (values,)
 
 
 def gradient_rule(primitive: Primitive, argument: int = 0) -> Run:

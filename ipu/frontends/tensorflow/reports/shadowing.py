@@ -9,7 +9,7 @@ told.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,35 +21,71 @@ from tensorflow.python.eager import context
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.resources import Variable
-from ipu.frontends.tensorflow.engine.values import FORMATS
-from ipu.frontends.tensorflow.kernels.host import host_function, own_kernel
-from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run
+from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run, several
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
+from ipu.frontends.tensorflow.reports.twins import (
+    ElementwiseTwin,
+    NodeTwin,
+    numbers_of,
+    tensor_of,
+    twin_of,
+)
 from ipu.run.account import split_name
 from ipu.run.shadow import Shadow, motion
 
 __all__ = ["GraphShadows"]
 
 Numbers = NDArray[np.float64]
-_WIDE = dict.fromkeys(FORMATS, tf.float64)
-#: Functions of Python.
-_FUNCTIONS = ("PyFunc", "EagerPyFunc")
 #: Nodes that hand values on as they are.
 _PASSING = ("ReadVariableOp", "Identity", "IdentityN", "NoOp")
 
 
-class _Entry(NamedTuple):
-    """A shadow, and the relative error of the operation that wrote the value."""
+class _Entry:
+    """What is beside a value of the machine.
 
-    shadow: Numbers
-    error: float
+    carrier   the machine's numbers.
+    shadow    a tensor of float64; None: it is the machine's value.
+    error     relative, of the operation that wrote the value.
+    forget    called when nobody holds the carrier any more.
+    """
+
+    __slots__ = ("_carrier", "_machine", "_shadow", "error")
+
+    def __init__(
+        self, carrier: Any, shadow: Any = None, error: float = 0.0,
+        forget: Callable[[Any], object] | None = None,
+    ) -> None:
+        self._carrier = weakref.ref(carrier, forget)
+        self._shadow, self.error = shadow, error
+        self._machine: Any = None
+
+    @property
+    def carrier(self) -> Any:
+        return self._carrier()
+
+    @property
+    def machine(self) -> Any:
+        """The machine's numbers as a tensor of float64, which several nodes may take."""
+        if self._machine is None:
+            self._machine = tensor_of(self.carrier)
+        return self._machine
+
+    @property
+    def shadow(self) -> Any:
+        return self.machine if self._shadow is None else self._shadow
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the shadow is another tensor than the machine's value."""
+        return self._shadow is not None
 
 
 class _VariableState(NamedTuple):
-    """What a variable held after a write: the machine's numbers and the shadow."""
+    """What a variable held after a write: the machine's numbers, the shadow and its error."""
 
-    machine: Numbers
-    entry: _Entry
+    machine: NDArray[np.floating]
+    shadow: Any
+    error: float
 
 
 class GraphShadows:
@@ -61,7 +97,7 @@ class GraphShadows:
     def __init__(self, account: Shadow, steps: int) -> None:
         self.account = account
         self._last = steps
-        self._entries: dict[int, tuple[weakref.ref[Any], _Entry]] = {}
+        self._entries: dict[int, _Entry] = {}
         self._held: dict[Hashable, _VariableState] = {}
         #: By key of a variable: before the first write, and the steps that wrote it.
         self._before: dict[Hashable, _VariableState] = {}
@@ -71,25 +107,28 @@ class GraphShadows:
     # Memory ---------------------------------------------------------------------------------
 
     def _find(self, array: Array) -> _Entry | None:
-        row = self._entries.get(id(array.carrier))
-        return row[1] if row is not None and row[0]() is array.carrier else None
+        entry = self._entries.get(id(array.carrier))
+        return entry if entry is not None and entry.carrier is array.carrier else None
 
     def _entry(self, array: Array) -> _Entry:
         """The shadow of an array; the machine's values where none is there."""
-        return self._find(array) or _Entry(_wide(array), 0.0)
+        return self._find(array) or _Entry(array.carrier)
 
     def attach(self, array: Array, shadow: Any, error: float = 0.0) -> None:
-        """An array has this shadow."""
-        numbers = np.asarray(shadow, np.float64)
-        self._entries[id(array.carrier)] = weakref.ref(array.carrier), _Entry(numbers, error)
+        """An array has this shadow, a tensor or numbers."""
+        if not tf.is_tensor(shadow):
+            shadow = tensor_of(shadow)
+        entries, key = self._entries, id(array.carrier)
+        entries[key] = _Entry(array.carrier, shadow, error, lambda _: entries.pop(key, None))
 
     def _enter(self, variable: Variable) -> None:
         """A variable that was written in another launch has its shadow of then."""
         held, array = self._held.get(variable.key), variable.value
         if held is not None and isinstance(array, Array) and self._find(array) is None and (
-            np.array_equal(held.machine, _wide(array), equal_nan=True)
+            np.array_equal(held.machine, array.carrier)
+            or np.array_equal(held.machine, array.carrier, equal_nan=True)
         ):
-            self.attach(array, *held.entry)
+            self.attach(array, held.shadow, held.error)
 
     # Nodes ----------------------------------------------------------------------------------
 
@@ -100,7 +139,10 @@ class GraphShadows:
             return run
         if not (site.node.has_floats or site.node.is_update):
             return run
-        kernel, machine = _kernel_of(site), site.machine
+        twin, machine = twin_of(site), site.machine
+        kind = site.node.type
+        fused = ElementwiseTwin(kind) if kind in ElementwiseTwin.OPERATIONS else None
+        is_move = entry.rounding.startswith("none") and not site.node.is_update
 
         @cache
         def line() -> str:
@@ -110,67 +152,98 @@ class GraphShadows:
             if machine.step >= self._last:
                 return run(*values)
             self.account.line = line
-            variables = [x for x in values if isinstance(x, Variable)]
-            for variable in variables:
-                self._enter(variable)
+            for x in values:
+                if isinstance(x, Variable):
+                    self._enter(x)
             if site.node.type in _PASSING:
                 return run(*values)
-            if kernel is None:
+            if twin is None:
                 self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
-            return self._run(site, kernel, run, values, variables)
+            if fused is None or not all(isinstance(x, Array) for x in values):
+                return self._run(site, twin, run, values, is_move=is_move)
+            result = run(*values)
+            if not self._take_fused(site, fused, values, result):
+                self._run(site, twin, lambda *_: result, values, is_move=is_move)
+            return result
 
         return shadowed_run
 
+    def _take_fused(
+        self, site: NodeSite, fused: ElementwiseTwin, values: Sequence[Array], result: Any
+    ) -> bool:
+        """Whether the result of two arrays has its shadow now, computed in one pass."""
+        x, y = (self._entry(value) for value in values)
+        if not isinstance(result, Array) or self._find(result) is not None:
+            return False
+        row = fused.beside(
+            x.carrier, y.carrier, numbers_of(x.shadow), numbers_of(y.shadow), result.carrier)
+        if row is not None:
+            shadow, squares = row
+            key = (*split_name(site.name), _operation(site))
+            error = self.account.added(key, squares, result.size, max(x.error, y.error))
+            self.attach(result, shadow, error)
+        return row is not None
+
     def _run(
-        self, site: NodeSite, kernel: Run, run: Run, values: Sequence[Any],
-        variables: Sequence[Variable],
+        self, site: NodeSite, twin: NodeTwin, run: Run, values: Sequence[Any], *, is_move: bool
     ) -> Any:
-        error = max((self._entry(x).error for x in _arrays(values)), default=0.0)
+        arrays = dict(_arrays(values))
+        entries = {i: self._entry(x) for i, x in arrays.items()}
+        variables = [i for i, x in enumerate(values) if isinstance(x, Variable)]
+        operands = [x.value if isinstance(x, Variable) else x for x in values]
+        is_apart = any(entry.is_apart for entry in entries.values())
+        near = None
         try:
-            local = _twin(kernel, values, _wide)
-            shadow = _twin(kernel, values, lambda x: self._entry(x).shadow)
+            with context.eager_mode():
+                far = twin(_with(operands, {i: e.shadow for i, e in entries.items()}), variables)
+                if not is_apart:
+                    near = far
+                elif not is_move:
+                    machines = {i: e.machine for i, e in entries.items()}
+                    near = twin(_with(operands, machines), variables)
         except (tf.errors.OpError, TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(_operation(site), str(problem).partition("\n")[0][:80])
             return run(*values)
-        before = [(v, _VariableState(_wide(v.value), self._entry(v.value))) for v in variables
-                  if isinstance(v.value, Array)]
         result = run(*values)
         key = (*split_name(site.name), _operation(site))
         if site.node.is_update:
-            for (variable, old), near, far in zip(
-                before, _written(local, variables), _written(shadow, variables), strict=True
-            ):
-                self._wrote(site, key, variable, old, near, far)
+            assert near is not None
+            for i, local, shadow in zip(variables, near[1], far[1], strict=True):
+                if i in arrays:
+                    self._wrote(site, key, values[i], arrays[i], entries[i], local, shadow)
         else:
-            self._take(site, key, result, local.outputs, shadow.outputs, error)
+            error = max((entry.error for entry in entries.values()), default=0.0)
+            self._take(site, key, result, None if near is None else near[0], far[0], error)
         return result
 
     def _take(
         self, site: NodeSite, key: tuple[str, str, str], result: Any, local: Any, shadow: Any,
         error: float,
     ) -> None:
-        rows = zip(*map(_several, (result, local, shadow)), strict=True)
-        for x, near, far in rows:
+        """Results have their shadows; without `local` nothing was rounded."""
+        results = several(result)
+        for x, near, far in zip(results, local or [None] * len(results), shadow, strict=True):
             if isinstance(x, Array):
                 if self._find(x) is None:
+                    machine = x.carrier if near is None else numbers_of(near)
                     self.attach(x, far, self.account.compared(
-                        key, _wide(x), np.asarray(near), np.asarray(far), error))
+                        key, x.carrier, machine, numbers_of(far), error))
             elif isinstance(x, np.ndarray) and x.dtype.kind in "biu" and x.shape == np.shape(far):
-                differing = int(np.count_nonzero(x != far))
+                differing = int(np.count_nonzero(x != np.asarray(far)))
                 self.account.branched(key, site.machine.step, differing, x.size)
 
     def _wrote(
-        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, before: _VariableState,
-        near: Any, far: Any,
+        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
+        entry: _Entry, near: Any, far: Any,
     ) -> None:
         """A variable was written: its value has the shadow."""
-        key_of, machine = variable.key, _wide(variable.value)
-        near, far = (np.asarray(x, np.float64) for x in (near, far))
-        error = self.account.compared(key, machine, near, far, before.entry.error)
+        key_of, machine = variable.key, variable.value.carrier
+        error = self.account.compared(
+            key, machine, numbers_of(near), numbers_of(far), entry.error)
         self.attach(variable.value, far, error)
-        self._held[key_of] = _VariableState(machine, _Entry(far, error))
-        self._before.setdefault(key_of, before)
+        self._held[key_of] = _VariableState(machine, far, error)
+        self._before.setdefault(key_of, _VariableState(old.carrier, entry.shadow, entry.error))
         self._steps.setdefault(key_of, set()).add(site.machine.step)
         self._about[key_of] = {
             "line": site.line, "operation": _operation(site),
@@ -186,7 +259,8 @@ class GraphShadows:
 
     def of(self, value: Any) -> Any:
         """The shadow of a value, or its numbers."""
-        return self._entry(value).shadow if isinstance(value, Array) else np.asarray(value)
+        is_array = isinstance(value, Array)
+        return numbers_of(self._entry(value).shadow) if is_array else np.asarray(value)
 
     def finish(self) -> None:
         """What moved is told."""
@@ -194,8 +268,9 @@ class GraphShadows:
             held, about = self._held[key], self._about[key]
             if len(self._steps[key]) < min(2, self.account.steps):
                 continue
-            how = motion((before.machine.ravel(), held.machine.ravel()),
-                         (before.entry.shadow.ravel(), held.entry.shadow.ravel()))
+            machine = [np.asarray(x.machine, np.float64).ravel() for x in (before, held)]
+            shadow = [numbers_of(x.shadow).ravel() for x in (before, held)]
+            how = motion((machine[0], machine[1]), (shadow[0], shadow[1]))
             if how is not None:
                 self.account.moved(
                     about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),
@@ -203,47 +278,12 @@ class GraphShadows:
         self._before.clear()
 
 
-# Kernels ------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 
-class _Ran(NamedTuple):
-    """Outputs of a kernel in float64, and its variables afterwards, by their number."""
-
-    outputs: Any
-    variables: dict[int, Any]
-
-
-def _twin(kernel: Run, values: Sequence[Any], read: Callable[[Array], Numbers]) -> _Ran:
-    """A node in float64, of what `read` gives of arrays; variables are others for the time."""
-    with context.eager_mode():
-        held = {
-            i: tf.Variable(read(x.value) if isinstance(x.value, Array) else x.value)
-            for i, x in enumerate(values) if isinstance(x, Variable)
-        }
-        operands = [
-            held[i].handle if i in held else _operand(x, read)
-            for i, x in enumerate(values)
-        ]
-        outputs = kernel(*operands)
-        return _Ran(outputs, {i: v.numpy() for i, v in held.items()})
-
-
-def _operand(x: Any, read: Callable[[Array], Numbers]) -> Any:
-    """An operand in float64; what a composite saved on the machine is nothing to TensorFlow."""
-    if isinstance(x, Array):
-        return read(x)
-    return x if isinstance(x, (np.ndarray, np.generic)) else np.float64(0)
-
-
-def _kernel_of(site: NodeSite) -> Run | None:
-    """TensorFlow's kernel of a node in float64, or a composite's rule.
-
-    None of what the user or the front end computes on the host, which is called once.
-    """
-    if site.node.marks.get("rule"):
-        return host_function(site)
-    is_host = "kernel" in site.node.marks or site.node.type in _FUNCTIONS
-    return None if is_host else own_kernel(site, kinds=_WIDE)
+def _with(values: Sequence[Any], tensors: Mapping[int, Any]) -> list[Any]:
+    """Values with tensors in the places of arrays."""
+    return [tensors.get(i, x) for i, x in enumerate(values)]
 
 
 def _operation(site: NodeSite) -> str:
@@ -251,23 +291,9 @@ def _operation(site: NodeSite) -> str:
     return str(site.node.marks.get("kernel", site.node.type))
 
 
-def _written(ran: _Ran, variables: Sequence[Variable]) -> list[Any]:
-    """The values of variables of floating-point numbers."""
-    rows = zip(ran.variables.values(), variables, strict=True)
-    return [value for value, variable in rows if isinstance(variable.value, Array)]
-
-
-def _wide(x: Array) -> Numbers:
-    return np.asarray(x.carrier, np.float64)
-
-
-def _several(values: Any) -> Sequence[Any]:
-    return values if isinstance(values, (tuple, list)) else (values,)
-
-
-def _arrays(values: Sequence[Any]) -> Iterator[Array]:
-    """The arrays among values, and those of variables."""
-    for x in values:
+def _arrays(values: Sequence[Any]) -> Iterator[tuple[int, Array]]:
+    """The arrays among values, and those of variables, with their places."""
+    for i, x in enumerate(values):
         x = x.value if isinstance(x, Variable) else x
         if isinstance(x, Array):
-            yield x
+            yield i, x

@@ -313,8 +313,8 @@ for _ in range(2):
 
 
 @needs_tensorflow
-def test_parameters_are_perturbed_once_and_neighbours_apart(tmp_path, capsys):
-    """By a unit in the last place of binary32, to opposite sides; formats below hide that."""
+def test_variables_are_perturbed_once_and_results_each_time(tmp_path, capsys):
+    """By a unit of binary32, up or down by the seed; formats below hide that."""
     program = tmp_path / "program.py"
     program.write_text(NUMBERS)
 
@@ -324,12 +324,15 @@ def test_parameters_are_perturbed_once_and_neighbours_apart(tmp_path, capsys):
         return np.array(first), np.array(second)
 
     before, _ = codes()
-    moved, again = codes("--perturb")
-    steps = moved - before
-    assert np.array_equal(moved, again)
-    assert abs(steps[:4]).tolist() == [1, 1, 1, 1]
-    assert steps[0] == -steps[1]
-    assert steps[2] == -steps[3]
-    assert steps[4] == 0
-    narrow, _ = codes("--perturb", "--policy", "fp16")
-    assert np.array_equal(narrow, codes("--policy", "fp16")[0])
+    runs = [codes("--perturb", "binary32", "--seed", str(seed)) for seed in range(4)]
+    steps = np.array(runs) - before
+    # A unit of the variable, of what reads it and of the product, each two codes below a power of
+    # two, where codes are half as far apart.
+    assert 0 < abs(steps[..., :4]).max() <= 6
+    assert not steps[..., 4].any()
+    assert any(np.any(first != again) for first, again in runs)
+    assert len({str(run) for run in runs}) > 1
+    repeated = codes("--perturb", "binary32", "--seed", "1")
+    assert np.array_equal(repeated, runs[1])
+    assert main(["tf", "--perturb", "binary23", str(program)]) == 2
+    assert "binary32" in capsys.readouterr().err

@@ -434,10 +434,14 @@ def test_a_policy_is_compared_by_the_tolerance_of_a_perturbed_run(tmp_path, caps
         return str(path)
 
     reference, half = digest("a"), digest("b", "--policy", "fp16")
-    moved, wrong = digest("c", "--perturb"), digest("d", factor=1.001)
+    wrong = digest("d", factor=1.001)
+    moved, moved_more = (
+        digest(name, "--perturb", name, "--seed", "1") for name in ("binary32", "binary16"))
     capsys.readouterr()
-    assert main(["diff", reference, half, "--tolerance", moved]) == 0
+    assert main(["diff", reference, half, "--tolerance", moved_more]) == 0
     assert "within the tolerance" in capsys.readouterr().out
+    assert main(["diff", reference, half, "--tolerance", moved]) == 2
+    assert "write them with --perturb binary16" in capsys.readouterr().err
     assert main(["diff", reference, wrong, "--tolerance", moved]) == 1
     told = capsys.readouterr().out
     assert f"aten.mul in optimizer (optimizer), step 0, {program}:5: the error 0.001 " in told

@@ -130,3 +130,15 @@ def test_wrong_kinds_of_shadows_are_refused():
         ipu.ipu_strategy.IPUStrategyV1().run(tf.function(lambda: tf.constant(1.0) + 1.0))
         with pytest.raises(RuntimeError, match="before the first launch"):
             run.shadow(1)
+
+
+def test_elements_that_are_not_finite_are_left_out():
+    """1/0 of one element, in an operation of two arrays."""
+    with machine("fp16", count=True, unconfigured=True) as run:
+        run.shadow(1)
+        program = tf.function(lambda x, y: tf.reduce_sum(x / y))
+        arrays = [tf.constant(np.float32(x)) for x in ([1.0, 1.0, 1.0], [3.0, 0.0, 7.0])]
+        ipu.ipu_strategy.IPUStrategyV1().run(program, arrays)
+    (row,) = [r for r in run.report()["shadow"]["operations"] if r["operation"] == "RealDiv"]
+    assert (row["calls"], row["elements"], row["left_out"]) == (1, 3, 1)
+    assert 0 < row["born"] < 2.0**-11

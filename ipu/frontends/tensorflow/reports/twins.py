@@ -1,0 +1,178 @@
+"""Nodes once more in float64, by TensorFlow's own kernels on tensors that stay in its memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import gen_math_ops
+
+from fpsim.kernels.elementwise.distances import ADD, DIVIDE, MULTIPLY, SUBTRACT, sum_squares_of
+from ipu.frontends.tensorflow.engine.values import FORMATS
+from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
+from ipu.frontends.tensorflow.kernels.table import NodeSite, several
+
+__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "tensor_of", "twin_of"]
+
+Numbers = NDArray[np.floating]
+_WIDE = dict.fromkeys(FORMATS, tf.float64)
+_FLOAT64 = tf.float64.as_datatype_enum
+#: TensorFlow takes memory as it is that begins at a multiple of so many bytes, and copies other.
+_ALIGNMENT = 64
+#: Functions of Python.
+_FUNCTIONS = ("PyFunc", "EagerPyFunc")
+#: Products of matrices: which attributes say that an operand is turned.
+_PRODUCTS = {
+    "MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y"),
+}
+#: What a variable holds after a node, of what it held before and of the other operand.
+_WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "AssignVariableOp": lambda before, value: value,
+    "AssignAddVariableOp": gen_math_ops.add_v2,
+    "AssignSubVariableOp": gen_math_ops.sub,
+}
+
+
+def tensor_of(values: Any) -> Any:
+    """A tensor of float64 with these numbers, in memory of its own."""
+    values = np.asarray(values)
+    return _owned(lambda wide: np.copyto(wide, values), values.shape)
+
+
+def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
+    """A tensor of numbers that `fill` writes, which TensorFlow takes as they lie in memory."""
+    size = 8 * math.prod(shape)
+    room = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % _ALIGNMENT
+    numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
+    fill(numbers)
+    handle = context.context()
+    handle.ensure_initialized()  # a program of graphs alone may not have used it yet
+    return ops.EagerTensor(numbers, handle.device_name, _FLOAT64)
+
+
+def numbers_of(tensor: Any) -> Numbers:
+    """The numbers of a tensor, which must not be written to: they are its memory."""
+    return np.asarray(memoryview(tensor))
+
+
+class ElementwiseTwin:
+    """A node that combines two arrays element by element, whose shadow needs no local result.
+
+    >>> twin, far = ElementwiseTwin("Mul"), np.array([1.0, 2.0])
+    >>> x = np.float32(far + 0.5)
+    >>> tensor, squares = twin.beside(x, x, far, far, x * x)
+    >>> numbers_of(tensor).tolist(), squares[0]
+    ([1.0, 4.0], 17.0)
+    """
+
+    #: By type of node.
+    OPERATIONS: ClassVar = {"AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE}
+
+    def __init__(self, kind: str) -> None:
+        self._operation = self.OPERATIONS[kind]
+
+    def beside(
+        self, x: Numbers, y: Numbers, far_x: Numbers, far_y: Numbers, result: Numbers
+    ) -> tuple[Any, list[float]] | None:
+        """The shadow of the result as a tensor, and the sums of squares (`Shadow.added`).
+
+        None where a sum is not finite.
+        """
+        flat = [_flat(z, result.shape) for z in (x, y, far_x, far_y, result)]
+        sums = np.empty(4)
+
+        def fill(far: Numbers) -> None:
+            sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
+
+        tensor = _owned(fill, result.shape)
+        squares: list[float] = sums.tolist()
+        return (tensor, squares) if math.isfinite(sum(squares)) else None
+
+
+def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
+    """An operand in the shape of the result, flat; one number stays one."""
+    if x.size != 1 and x.shape != shape:
+        x = np.broadcast_to(x, shape)
+    return np.ascontiguousarray(x).reshape(-1)
+
+
+#: The outputs of a node, and what its variables hold afterwards, of its operands: tensors of
+#: float64 for arrays and variables, other values as they are. `variables`: which are variables.
+NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[Any]]]
+
+
+def twin_of(site: NodeSite) -> NodeTwin | None:
+    """A node in float64; it runs where TensorFlow is eager.
+
+    None of what the user or the front end computes on the host, which is called once.
+    """
+    if site.node.marks.get("rule"):
+        return _by_rule(site)
+    if "kernel" in site.node.marks or site.node.type in _FUNCTIONS:
+        return None
+    if site.node.type in _WRITES:
+        write = _WRITES[site.node.type]
+        return lambda operands, variables: ((), [write(*operands)])
+    if site.node.type in _PRODUCTS:
+        return _by_blas(site)
+    return _by_kernel(site)
+
+
+def _by_blas(site: NodeSite) -> NodeTwin:
+    """A product of matrices, by numpy's BLAS: TensorFlow's own takes twice the time."""
+    turned = [site.attr(name) for name in _PRODUCTS[site.node.type]]
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        x, y = (
+            np.swapaxes(numbers_of(x), -1, -2) if turn else numbers_of(x)
+            for x, turn in zip(operands, turned, strict=True))
+        with np.errstate(all="ignore"):
+            return [_owned(lambda out: np.matmul(x, y, out=out), _shape_of(x, y))], []
+
+    return run
+
+
+def _shape_of(x: Numbers, y: Numbers) -> tuple[int, ...]:
+    return (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+
+
+def _by_rule(site: NodeSite) -> NodeTwin:
+    """A composite; what it saved on the machine is nothing to TensorFlow."""
+    function = host_function(site)
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        values = function(*(
+            numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
+        return [
+            tensor_of(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
+
+    return run
+
+
+def _by_kernel(site: NodeSite) -> NodeTwin:
+    kernel, rooms = eager_kernel(site, kinds=_WIDE), dict[int, tf.Variable]()
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        operands = list(map(_plain, operands))
+        for i in variables:
+            if i in rooms:
+                rooms[i].assign(operands[i])
+            else:
+                rooms[i] = tf.Variable(operands[i])
+            operands[i] = rooms[i].handle
+        outputs = kernel(operands)
+        return outputs, [tf.identity(rooms[i]) for i in variables]
+
+    return run
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is; what a composite saved on the machine is nothing to TensorFlow."""
+    return value if isinstance(value, (ops.EagerTensor, np.ndarray, np.generic)) else np.float64(0)

@@ -1,0 +1,84 @@
+"""Unedited programs of transformers and accelerate: causes, remedies, no needless advice (golden).
+
+The quick tier takes one size of each cause, the full tier both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from functools import partial
+
+import pytest
+
+from tests.ipu.frontends.torch.framework import machine
+from tests.ipu.frontends.torch.huggingface.hospital.programs import HEALTHY, ILLNESSES, PROGRAMS
+
+pytest.importorskip("accelerate", reason="accelerate is not installed; run: make test-huggingface")
+pytest.importorskip("transformers")
+
+from ipu.frontends.processes.diagnosing import diagnose_program
+from ipu.frontends.torch.program import run_program
+from ipu.run.ways import Way
+from tests.ipu.frontends.hospital import (
+    check_healthy_programs,
+    check_remedies,
+    check_sentences,
+)
+from tests.tiers import reaches
+
+# Libraries warn of what they will change; warnings of fpsim are RuntimeWarnings, and errors here.
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{category}")
+    for category in ("UserWarning", "DeprecationWarning", "FutureWarning")
+]
+#: Steps whose values in binary64 are carried along.
+SHADOW = 6
+
+
+def text_of(name, illness, size, seed):
+    return PROGRAMS[name].replace("{a}", size).replace("{seed}", str(seed))
+
+
+def run_of(tmp_path, text, policy):
+    """A run of a user's file in a way; its report and advice."""
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    way = Way.parse(policy)
+    run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
+    run.shadow(SHADOW)
+    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(io.StringIO()):
+        assert run_program(run, path, []) == 0
+    report = run.report()
+    return report, run.advice(report).items
+
+
+def rows(illnesses):
+    """The name of an illness, of its program, and which size of the cause."""
+    return [
+        (name, name, number) for i, name in enumerate(illnesses)
+        for number in ((0, 1) if reaches("full") else (i % 2,))
+    ]
+
+
+def test_first_sentences_name_the_cause(tmp_path):
+    check_sentences(ILLNESSES, rows(ILLNESSES), text_of, partial(run_of, tmp_path))
+
+
+def test_healthy_programs_get_no_advice(tmp_path):
+    check_healthy_programs(HEALTHY, rows(HEALTHY), text_of, partial(run_of, tmp_path))
+
+
+def test_the_remedy_is_what_heals(tmp_path):
+    check_remedies(ILLNESSES, rows(ILLNESSES), text_of, partial(run_of, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["eps", "raw recordings"])
+def test_a_diagnosis_has_the_same_cause(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    illness, path = ILLNESSES[name], tmp_path / "train.py"
+    path.write_text(text_of(name, illness, illness.sizes[0], 0))
+    run = machine(illness.policy, count=True)
+    result = diagnose_program(run, path, [], 4, seconds=1.0)
+    assert result.answer == "ill"
+    assert illness.is_named_by(result.sentence)
