@@ -48,8 +48,8 @@ def sources(kind: str) -> Iterator[Item]:
             yield status(context)
             yield context.in_format(BFLOAT16).array(reals(BFLOAT16)[::9])
             yield status(context)
-            if isinstance(context.source, fp.Xoroshiro128aox):
-                yield context.source.state
+            if isinstance(context.core.source, fp.Xoroshiro128aox):
+                yield context.core.source.state
             else:
                 yield context.core.seed or 0
 
