@@ -76,6 +76,7 @@ test-tensorflow:
 	  tests/fpsim/test_tf.py tests/experiments/commands/programs/test_tf.py \
 	  tests/experiments/commands/programs/test_diagnose_graphs.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py \
+	  tests/experiments/bench/test_graphs.py \
 	  tests/test_blocks.py tests/site/test_notebooks.py
 
 test-distributed:

@@ -16,6 +16,7 @@ TOPICS = {
     "operations": "single operations with their gradients through PyTorch, beside torch's",
     "programs": "training steps of PyTorch programs, beside torch's",
     "growth": "a training step by layers, width and batch, beside torch's",
+    "graphs": "training steps of TensorFlow programs, beside TensorFlow's",
     "largest": "a training step of a decoder of GPT-2's smallest size, beside torch's",
     "updates": "a step of an optimiser over all parameters, beside torch's",
     "replicas": "a training step by the number of replicas",

@@ -35,6 +35,7 @@ class Updates:
     >>> updates = Updates()
     >>> before, term = np.float32([1.0, 1.0, 1.0]), np.float32([0.5, 1e-4, 0.0])
     >>> updates.add("head", BINARY16, before, term, np.float32([1.5, 1.0, 1.0]))
+    (0.5, 1.0)
     >>> updates.summary()["head"]["swallowed"], updates.summary()["head"]["nonzero"]
     (1, 2)
     """

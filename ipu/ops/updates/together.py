@@ -184,6 +184,7 @@ class Together:
     >>> row = UPDATES["tensorflow descent"]
     >>> updated, _ = together.add(UpdateRequest(row, w, g, (), {"rate": 0.5}))
     >>> together.run()
+    True
     >>> updated.value.tolist()
     [0.75, 0.75, 0.75]
     """

@@ -43,6 +43,8 @@ def test_records_have_the_promised_fields(topic, tmp_path, capsys):
     if topic in ("operations", "programs", "growth", "largest", "updates"):  # through torch
         assert bool(records) == (find_spec("torch") is not None)
         assert all(r["peer"].startswith("torch ") for r in records)
+    elif topic == "graphs":
+        assert bool(records) == (find_spec("tensorflow") is not None)
     else:
         assert any(r["peer"] is None for r in records)
 

@@ -168,7 +168,8 @@ def test_an_update_that_nobody_observes_holds_new_values_alone(monkeypatch):
         return update, slots
 
     monkeypatch.setattr(SGD, "_step", watched)
-    device = Device(count=True)  # counts are taken by each operation: no update waits for others
+    device = Device()
+    device.in_one_call = False  # no update waits for others
     pairs = [
         (device.from_host([2.0], fp.BINARY32), Variable(device.zeros((1,), fp.BINARY32), device, n))
         for n in "ab"
