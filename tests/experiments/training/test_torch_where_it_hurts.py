@@ -46,7 +46,8 @@ def test_the_advice_removes_them(result, network):
 
 def test_the_answer_names_the_way(result):
     assert result.answer.count("DIVBYZERO began in step 0 in optimizer") == 2
-    assert result.answer.count(UNTRAINED) == 2, "six steps show no progress beyond the noise"
+    told = result.answer.count(UNTRAINED) + result.answer.count("cannot tell")
+    assert told == len(NETWORKS), "six steps show too little to call any way as good"
 
 
 def test_the_sentence_is_computed_a_second_time():

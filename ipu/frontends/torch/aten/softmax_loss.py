@@ -20,8 +20,9 @@ __all__: list[str] = []
 
 
 def _moved(x: Array, axis: int, to: int) -> Array:
-    """x with one of its axes elsewhere; itself where it stands there."""
-    if axis % x.ndim == to % x.ndim:
+    """x with an axis moved to the end, or the last one elsewhere; itself where it stands there."""
+    last = -1, x.ndim - 1
+    if axis in last and to in last:
         return x
     return x.like(np.moveaxis(x.carrier, axis, to))
 
