@@ -20,7 +20,7 @@ from fpsim.kernels.elementwise.trees import run_trees
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
-from fpsim.state.memory import memory_address
+from fpsim.state.memory import memory_addresses
 from fpsim.state.threads import run_blocks
 
 __all__ = ["AdditionTrees", "has_tree_sums", "tree_sums"]
@@ -75,7 +75,7 @@ def tree_sums(
     ([2.0, 2048.0], [1])
     """
     ready = [np.ascontiguousarray(x) for x in summands]
-    inputs = np.array([memory_address(x) for x in ready], np.int64)
+    inputs = np.array(memory_addresses(ready), np.int64)
     total = np.empty(ready[0].size, np.float32)
     call, address = _loop_of(settings)
     n_parts = len(trees.parts)

@@ -46,7 +46,7 @@ from fpsim.products.native_spread_sums import sum_rooms
 from fpsim.products.native_sums import is_native
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, Shape
-from fpsim.state.memory import memory_address
+from fpsim.state.memory import memory_address, memory_addresses
 from fpsim.state.threads import run_blocks
 
 __all__ = ["RowProgram"]
@@ -232,9 +232,10 @@ class _RowBuilder:
         return self._spread[number]
 
     def _put(self, carrier: Carrier, value: _RowValue) -> None:
-        if memory_address(carrier) in self._input_places or not carrier.flags.c_contiguous:
+        address = memory_address(carrier)
+        if address in self._input_places or not carrier.flags.c_contiguous:
             raise _UnfitError
-        self._values[memory_address(carrier)] = value, carrier.nbytes
+        self._values[address] = value, carrier.nbytes
 
     def _add(self, operation: RecordedOperation) -> None:
         rows, result = self.geometry.rows, operation.result
@@ -463,7 +464,7 @@ class RowProgram:
                 array = np.ascontiguousarray(array)
             arrays.append(array)
         results = [np.empty(size, np.float32) for size in self._result_sizes]
-        starts = np.array([memory_address(array) for array in arrays + results], np.int64)
+        starts = np.array(memory_addresses(arrays + results), np.int64)
         drawn = np.zeros(self.n_draws + 1, np.uint64)
         drawn[: self.n_draws] = numbers
         kernels, word = (*self._kernels, drawn[self._draws]), np.uint64(seed)

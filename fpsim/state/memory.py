@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ctypes import addressof, c_char
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["flat_in_memory", "memory_address"]
+__all__ = ["flat_in_memory", "memory_address", "memory_addresses"]
 
 
 def flat_in_memory(x: NDArray[Any]) -> NDArray[Any]:
@@ -28,14 +29,22 @@ def flat_in_memory(x: NDArray[Any]) -> NDArray[Any]:
 _first_byte = c_char.from_buffer
 
 
-def memory_address(x: NDArray[Any]) -> int:
-    """Where the first element lies; numpy's own ways to tell take several times as long.
+def memory_addresses(arrays: Iterable[NDArray[Any]]) -> list[int]:
+    """Where the first element of each lies; numpy's own ways to tell take several times as long.
 
     >>> x = np.zeros((3, 2))
-    >>> memory_address(x) == x.ctypes.data, memory_address(x.T[1:]) - memory_address(x)
-    (True, 8)
+    >>> [address - x.ctypes.data for address in memory_addresses([x, x.T[1:]])]
+    [0, 8]
     """
-    if x.flags.carray and x.size:
-        return addressof(_first_byte(x.data))
-    address: int = x.__array_interface__["data"][0]
-    return address
+    addresses: list[int] = []
+    for x in arrays:
+        if x.flags.carray and x.size:
+            addresses.append(addressof(_first_byte(x.data)))
+        else:
+            addresses.append(x.__array_interface__["data"][0])
+    return addresses
+
+
+def memory_address(x: NDArray[Any]) -> int:
+    """The same of one array."""
+    return memory_addresses((x,))[0]

@@ -162,9 +162,9 @@ def _run_together(
     a, b = operands
     *stack, m, k = a.shape
     n, columns = stack[0] if stack else 1, b.shape[-1]
-    numbers = _flat(a)
+    numbers = to_read(a.reshape(-1))
     if b.flags.c_contiguous:
-        right = Right(_flat(b).view(np.uint32), (columns, 1))
+        right = Right(to_read(b.reshape(-1)).view(np.uint32), (columns, 1))
     else:  # one that is transposed is read as it lies
         right = Right.of(b if not stack else b[0] if n == 1 else b.reshape(-1, columns))
     offsets, terms, bases, outputs, *shapes, tables = _prepared(
@@ -193,12 +193,6 @@ def _run_together(
         (panels, exponents, 0, columns), values, element_flags, places, task.store, task.numbers,
     )
     return flags
-
-
-def _flat(x: Carrier) -> Carrier:
-    """The numbers of an operand in C order, as kernels read them."""
-    flat = x.reshape(-1)
-    return flat if flat.flags.writeable else to_read(flat)
 
 
 def _indices(

@@ -112,8 +112,11 @@ class Job:
         """How far the numbers reach, from one look at binary32 operands at the first call."""
         if self._reach is None:
             a = self.a if isinstance(self.a, np.ndarray) else self.a.values
-            start = _NO_CODES if self.fresh else _codes(self.values)
-            self._reach = Reach(*extents(_codes(a), _codes(self.b), start))
+            left, right = a.ravel("K").view(np.uint32), self.b.ravel("K").view(np.uint32)
+            start = _NO_CODES if self.fresh else self.values.ravel("K").view(np.uint32)
+            if not (left.flags.writeable and right.flags.writeable):
+                left, right = to_read(left), to_read(right)
+            self._reach = Reach(*extents(left, right, start))
         return self._reach
 
     def pieces(self, values: Carrier) -> Iterator[Job]:
@@ -227,12 +230,6 @@ def _runs(selected: NDArray[np.bool_]) -> Iterator[slice]:
     edges = np.flatnonzero(np.diff(selected, prepend=False, append=False))
     for first, last in edges.reshape(-1, 2).tolist():
         yield slice(first, last)
-
-
-def _codes(x: Carrier) -> NDArray[np.uint32]:
-    """The codes of binary32 numbers in any order, as kernels read them."""
-    codes = x.ravel("K").view(np.uint32)
-    return codes if codes.flags.writeable else to_read(codes)
 
 
 class _Memory:

@@ -33,7 +33,7 @@ from fpsim.elementwise.recording import (
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.counts import Counts
-from fpsim.state.memory import memory_address
+from fpsim.state.memory import memory_addresses
 from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.observed import (
@@ -244,12 +244,10 @@ class Together:
                 before = Array(single, before.context)
             after.append(before)
         arrays = inputs + outputs
-        starts: list[int] = []
         for carrier in arrays:
             if carrier.shape != shape or not carrier.flags.c_contiguous:
                 return None
-            starts.append(memory_address(carrier))
-        n, size = len(inputs), arrays[0].size
+        starts, n, size = memory_addresses(arrays), len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
             return None
