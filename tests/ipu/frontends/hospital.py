@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ipu.run.pages.page import headline
+from ipu.run.ways import Way
 
 __all__ = [
     "BAR", "MIXED", "Illness", "check_healthy_programs", "check_remedies", "check_sentences",
-    "sample",
+    "run_of", "sample",
 ]
 
 #: Parameters in binary32, results in binary16: what most users run.
 MIXED = "p=f32,c=f16,part=f32"
+#: Steps whose values in binary64 are carried along.
+_SHADOW = 6
 #: Of the first sentences, those that must name the cause.
 BAR = 0.95
 
@@ -45,6 +51,25 @@ class Illness:
     def is_named_by(self, sentence: str) -> bool:
         """Whether a sentence names the cause."""
         return all(re.search(name, sentence, re.IGNORECASE) for name in self.names)
+
+
+def run_of(
+    machine: Callable[..., Any], execute: Callable[[Any, Path], int], folder: Path, text: str,
+    policy: str,
+) -> tuple[Any, Any]:
+    """A run of a user's file, written into a folder, in a way; its report and advice.
+
+    execute    runs the file in a session; its status.
+    """
+    path = folder / "train.py"
+    path.write_text(text)
+    way = Way.parse(policy)
+    run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
+    run.shadow(_SHADOW)
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert execute(run, path) == 0
+    report = run.report()
+    return report, run.advice(report).items
 
 
 def sample(

@@ -18,6 +18,7 @@ from ipu.machine.control import FpCtl
 from ipu.ops.in_one_call import in_one_call, programs_on
 from ipu.ops.probabilities import shifted
 from ipu.run.places import Place, PlaceClock
+from tests.ipu.ops.states import state
 from tests.tiers import pick
 
 #: Shapes with one row, one column, rows that fill no vector, and more rows than pass together.
@@ -85,21 +86,6 @@ def told(value: Any) -> Any:
     if isinstance(value, Array):
         return value.format.name, value.shape, value.carrier.tobytes()
     return [told(x) for x in value] if isinstance(value, tuple) else repr(value)
-
-
-def state(device: Device) -> tuple[object, ...]:
-    formats = [fmt for fmt in (BINARY16, BFLOAT16, BINARY32) if fmt in device.target.formats]
-    flags = [device.context(fmt).flags for fmt in formats]
-    return flags, device.status, device.vector_cycles, device.clock.operation, counted(device)
-
-
-def counted(device: Device) -> object:
-    """Counters in the order of their rows, and flags in the order of time."""
-    counts = device.counts
-    if counts is None:
-        return None
-    rows = [(key, list(row.items())) for key, row in counts.items()]
-    return rows, None if counts.raised is None else list(counts.raised.items())
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from ipu.machine.control import FpCtl
 from ipu.ops.updates import UPDATES, Around, UpdateRow
 from ipu.ops.updates.observed import Observed
 from ipu.ops.updates.together import UpdateRequest, together_on
+from tests.ipu.ops.states import counted, state
 from tests.tiers import pick
 
 SINGLE = {"step": None, "mu_product": 0.5, "mu": 0.5, "eta": 0.1}
@@ -62,20 +63,6 @@ def single(device: Device, name: str, step: float) -> Array:
 def moved(device: Device, array: Array | None) -> Array | None:
     """A copy on another device."""
     return None if array is None else Array(array.carrier.copy(), device.context(array.format))
-
-
-def state(device: Device) -> tuple[object, ...]:
-    flags = [device.context(fmt).flags for fmt in (BINARY16, BINARY32)]
-    return flags, device.status, device.vector_cycles, device.clock.operation, counted(device)
-
-
-def counted(device: Device) -> object:
-    """Counters in the order of their rows, and flags in the order of time."""
-    counts = device.counts
-    if counts is None:
-        return None
-    rows = [(key, list(row.items())) for key, row in counts.items()]
-    return rows, None if counts.raised is None else list(counts.raised.items())
 
 
 def check(row: UpdateRow, seed: int, *, count: bool = False) -> bool:

@@ -6,8 +6,6 @@ models, in sizes of the cause that the rules were not fitted to.
 
 from __future__ import annotations
 
-import contextlib
-import io
 from functools import partial
 
 import pytest
@@ -22,6 +20,7 @@ from tests.ipu.frontends.hospital import (  # noqa: E402
     check_healthy_programs,
     check_remedies,
     check_sentences,
+    run_of,
     sample,
 )
 from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
@@ -32,21 +31,13 @@ from tests.ipu.frontends.torch.hospital.programs import (  # noqa: E402
 )
 from tests.tiers import reaches  # noqa: E402
 
-#: Steps whose values in binary64 are carried along.
-SHADOW = 6
+
+def execute(run, path):
+    """The file in a session."""
+    return run_program(run, path, [])
 
 
-def run_of(tmp_path, text, policy, seed=0):
-    """A run of a user's file in a way; its report and advice."""
-    path = tmp_path / "train.py"
-    path.write_text(text)
-    way = Way.parse(policy)
-    run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
-    run.shadow(SHADOW)
-    with contextlib.redirect_stdout(io.StringIO()):
-        assert run_program(run, path, []) == 0
-    report = run.report()
-    return report, run.advice(report).items
+run_here = partial(run_of, machine, execute)
 
 
 def rows(illnesses):
@@ -55,22 +46,22 @@ def rows(illnesses):
 
 
 def test_first_sentences_name_the_cause(tmp_path):
-    check_sentences(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))
+    check_sentences(ILLNESSES, rows(ILLNESSES), program_text, partial(run_here, tmp_path))
 
 
 def test_healthy_programs_get_no_advice(tmp_path):
-    check_healthy_programs(HEALTHY, rows(HEALTHY), program_text, partial(run_of, tmp_path))
+    check_healthy_programs(HEALTHY, rows(HEALTHY), program_text, partial(run_here, tmp_path))
 
 
 def test_the_remedy_is_what_heals(tmp_path):
-    check_remedies(ILLNESSES, rows(ILLNESSES), program_text, partial(run_of, tmp_path))
+    check_remedies(ILLNESSES, rows(ILLNESSES), program_text, partial(run_here, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["eps", "swallowed updates"])
 def test_the_advice_holds_the_remedy(tmp_path, name):
     illness = ILLNESSES[name]
     text = program_text("mlp", illness, illness.sizes[0])
-    _, items = run_of(tmp_path, text, illness.policy)
+    _, items = run_here(tmp_path, text, illness.policy)
     ways = [str(way) for way in items[0].ways]
     assert str(Way.parse(illness.remedy).with_policies) in ways
 
@@ -79,6 +70,6 @@ def test_the_line_is_the_users(tmp_path):
     """The chain ends at the line that made the first excursion."""
     illness = ILLNESSES["variance of a norm"]
     text = program_text("mlp", illness, illness.sizes[0])
-    report, _ = run_of(tmp_path, text, illness.policy)
+    report, _ = run_here(tmp_path, text, illness.policy)
     line = next(i for i, row in enumerate(text.splitlines(), 1) if "h * h" in row)
     assert f"train.py:{line}" in headline(report)

@@ -6,7 +6,6 @@ The quick tier takes one size of each cause, the full tier both.
 from __future__ import annotations
 
 import contextlib
-import io
 from functools import partial
 
 import pytest
@@ -19,11 +18,11 @@ pytest.importorskip("transformers")
 
 from ipu.frontends.processes.diagnosing import diagnose_program
 from ipu.frontends.torch.program import run_program
-from ipu.run.ways import Way
 from tests.ipu.frontends.hospital import (
     check_healthy_programs,
     check_remedies,
     check_sentences,
+    run_of,
 )
 from tests.tiers import reaches
 
@@ -32,25 +31,18 @@ pytestmark = [
     pytest.mark.filterwarnings(f"ignore::{category}")
     for category in ("UserWarning", "DeprecationWarning", "FutureWarning")
 ]
-#: Steps whose values in binary64 are carried along.
-SHADOW = 6
-
 
 def text_of(name, illness, size, seed):
     return PROGRAMS[name].replace("{a}", size).replace("{seed}", str(seed))
 
 
-def run_of(tmp_path, text, policy):
-    """A run of a user's file in a way; its report and advice."""
-    path = tmp_path / "train.py"
-    path.write_text(text)
-    way = Way.parse(policy)
-    run = machine(way.policy, sr=way.sr, count=True, changes=way.changes)
-    run.shadow(SHADOW)
-    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(io.StringIO()):
-        assert run_program(run, path, []) == 0
-    report = run.report()
-    return report, run.advice(report).items
+def execute(run, path):
+    """The file in a session, in its own folder: trainers write there."""
+    with contextlib.chdir(path.parent):
+        return run_program(run, path, [])
+
+
+run_here = partial(run_of, machine, execute)
 
 
 def rows(illnesses):
@@ -62,15 +54,15 @@ def rows(illnesses):
 
 
 def test_first_sentences_name_the_cause(tmp_path):
-    check_sentences(ILLNESSES, rows(ILLNESSES), text_of, partial(run_of, tmp_path))
+    check_sentences(ILLNESSES, rows(ILLNESSES), text_of, partial(run_here, tmp_path))
 
 
 def test_healthy_programs_get_no_advice(tmp_path):
-    check_healthy_programs(HEALTHY, rows(HEALTHY), text_of, partial(run_of, tmp_path))
+    check_healthy_programs(HEALTHY, rows(HEALTHY), text_of, partial(run_here, tmp_path))
 
 
 def test_the_remedy_is_what_heals(tmp_path):
-    check_remedies(ILLNESSES, rows(ILLNESSES), text_of, partial(run_of, tmp_path))
+    check_remedies(ILLNESSES, rows(ILLNESSES), text_of, partial(run_here, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["eps", "raw recordings"])
