@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from functools import partial
-from importlib.metadata import version
 from typing import NamedTuple
 
-from ipu.experiments.bench.programs import Decoder, TimedProgram, on_the_machine, steps_in_torch
+from ipu.experiments.bench.programs import Decoder, TimedProgram, step_case
 from ipu.experiments.bench.timing import Size, TimedCase
 
 __all__ = ["SIZES", "cases"]
@@ -53,9 +51,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
     if importlib.util.find_spec("torch") is None:
         return
     for growing in _programs(quick):
-        yield TimedCase(
-            f"step, {growing.name}", "binary16",
-            partial(on_the_machine, growing.program, "fp16", True, False),
-            steps_in_torch(growing.program), growing.work, size.repeats, "SR", flags=True,
-            data="torch", peer=f"torch {version('torch')}",
+        yield step_case(
+            f"step, {growing.name}", growing.program, "fp16", sr=True, repeats=size.repeats,
+            n=growing.work,
         )

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from functools import partial
-from importlib.metadata import version
 
-from ipu.experiments.bench.programs import Decoder, TimedProgram, on_the_machine, steps_in_torch
+from ipu.experiments.bench.programs import Decoder, TimedProgram, step_case
 from ipu.experiments.bench.timing import Size, TimedCase
 
 __all__ = ["SIZES", "cases"]
@@ -33,9 +31,4 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         return
     program = _PROGRAMS[quick]
     for policy, sr in _WAYS:
-        yield TimedCase(
-            "step GPT-2", "binary16" if policy == "fp16" else "binary32",
-            partial(on_the_machine, program, policy, sr, False), steps_in_torch(program),
-            program.steps, size.repeats, "SR" if sr else "RNE", flags=True, data="torch",
-            peer=f"torch {version('torch')}",
-        )
+        yield step_case("step GPT-2", program, policy, sr, size.repeats)

@@ -20,7 +20,7 @@ from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = [
-    "PROGRAMS", "SIZES", "Decoder", "TimedProgram", "cases", "on_the_machine", "steps_in_torch",
+    "PROGRAMS", "SIZES", "Decoder", "TimedProgram", "cases", "step_case", "steps_in_torch",
 ]
 
 #: n is that of an operation: a step.
@@ -80,15 +80,23 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         )
         is_decoder = isinstance(program.network, Decoder)
         for policy, sr, count in (*_WAYS, *(_IN_BLOCKS if is_decoder else ())):
-            yield TimedCase(
-                f"step {name}", _FORMATS.get(policy, policy),
-                partial(on_the_machine, program, policy, sr, count), steps_in_torch(program),
-                program.steps, size.repeats, "SR" if sr else "RNE", flags=True,
-                data="counted" if count else "torch", peer=f"torch {version('torch')}",
-            )
+            yield step_case(f"step {name}", program, policy, sr, size.repeats, count=count)
 
 
-def on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -> Call:
+def step_case(
+    topic: str, program: TimedProgram, policy: str, sr: bool, repeats: int, *, count: bool = False,
+    n: int | None = None,
+) -> TimedCase:
+    """The program in a way, beside torch's own; n: in how many parts a figure takes its time."""
+    return TimedCase(
+        topic, _FORMATS.get(policy, policy), partial(_on_the_machine, program, policy, sr, count),
+        steps_in_torch(program), program.steps if n is None else n, repeats,
+        "SR" if sr else "RNE", flags=True, data="counted" if count else "torch",
+        peer=f"torch {version('torch')}",
+    )
+
+
+def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -> Call:
     """The program's steps in a session, which is opened and closed each time."""
     front: Any = importlib.import_module("fpsim.torch")
     session, call = front.machine(policy, sr=sr, count=count), steps_in_torch(program)

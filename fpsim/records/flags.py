@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FloatingPointTrap", "Flags", "as_integer"]
+__all__ = ["FloatingPointTrap", "Flags", "as_integer", "raised_in"]
 
 
 class Flags(enum.IntFlag):
@@ -34,6 +34,15 @@ class Flags(enum.IntFlag):
     def names(self) -> list[str]:
         """Names of the flags that are set, most severe first."""
         return [flag.name for flag in reversed(Flags) if flag in self and flag.name]
+
+
+def raised_in(times: Sequence[int]) -> int:
+    """The flags that were raised at all, by how often each was, in the order of their bits.
+
+    >>> Flags(raised_in([3, 0, 1]))
+    <Flags.INEXACT|OVERFLOW: 5>
+    """
+    return sum([(n > 0) << f for f, n in enumerate(times)])
 
 
 def as_integer(name: str, flags: int) -> int:

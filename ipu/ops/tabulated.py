@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.elementwise.code_tables import CodeTable, all_values, tabulate
 from fpsim.elementwise.recording import TABLE
-from fpsim.records.flags import Flags
+from fpsim.records.flags import Flags, raised_in
 from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.counts import Counts
@@ -135,7 +135,7 @@ class _CountedTable(NamedTuple):
             zeros, subnormals, *flags = numbers
             small = (zeros, subnormals) if step.is_number else None
             counts.add_numbers(step.name, x.size, small, flags)
-            joined |= sum([(n > 0) << f for f, n in enumerate(flags)])
+            joined |= raised_in(flags)
         return joined
 
 

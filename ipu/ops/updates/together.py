@@ -30,6 +30,7 @@ from fpsim.elementwise.recording import (
     Recording,
     are_apart,
 )
+from fpsim.records.flags import raised_in
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.counts import Counts
@@ -132,7 +133,7 @@ class UpdateRequest(NamedTuple):
 def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
     """The flags of each operation of a program's jobs."""
     numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
-    return [sum([(n > 0) << f for f, n in enumerate(row)]) for row in numbers.tolist()]
+    return [raised_in(row) for row in numbers.tolist()]
 
 
 def _memory(into: Sequence[Carrier | None], slot: int | None, shape: Shape) -> Carrier:
