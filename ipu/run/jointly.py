@@ -16,14 +16,12 @@ from fpsim.array import Array
 from ipu.learn.optim import Optimizer
 from ipu.learn.optim.base import Observer, Pairs, Slots, Step, TableOptimizer
 from ipu.machine.device import Device
+from ipu.ops.updates import UPDATES
 
 __all__ = ["StepOperands", "jointly", "steps_of"]
 
 #: Elements of a vector, above which its numbers leave the cache between two operations.
 _MOST = 1 << 16
-
-#: Rows of the table of updates that take norms of a whole variable.
-_WITH_NORMS = ("popart lamb",)
 
 
 class StepOperands(NamedTuple):
@@ -95,7 +93,7 @@ def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[StepOperands
         return False
     if type(rule).rule is not TableOptimizer.rule:
         return False
-    return rule.asked(device, rows[0].g, rows[0].slots, rule.rate).row not in _WITH_NORMS
+    return UPDATES[rule.asked(device, rows[0].g, rows[0].slots, rule.rate).row].by_element
 
 
 def _singles(row: StepOperands) -> tuple[bytes | None, ...]:

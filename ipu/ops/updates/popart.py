@@ -233,9 +233,13 @@ def _rmsprop(
 
 
 def _row(
-    name: str, equation: Callable[..., Updated], slots: tuple[str, ...], rounding: str, source: str
+    name: str, equation: Callable[..., Updated], slots: tuple[str, ...], rounding: str, source: str,
+    *, by_element: bool = True,
 ) -> UpdateRow:
-    return UpdateRow(f"popart {name}", equation, slots, rounding, f"PopART, {source}", PopartVerbs)
+    return UpdateRow(
+        f"popart {name}", equation, slots, rounding, f"PopART, {source}", PopartVerbs,
+        by_element=by_element,
+    )
 
 
 _ADAM = ("m·b1 + s·(1 - b1); v·b2 + (s·(1 - b2))·s; m / c1, v / c2; √v + eps; m / it; + w·decay; "
@@ -247,7 +251,8 @@ ROWS = (
     _row("sgd", _sgd, ("velocity",), "v·momentum + s·share + w·decay; w - v·(lr / scale)",
          "sgd.hpp, sgd1decompose.cpp"),
     _row("adam", _adam, _MOMENTS, _ADAM, "adam.hpp, accumulatex.cpp, adamupdaterx.cpp"),
-    _row("lamb", _lamb, _MOMENTS, f"{_ADAM}·(‖w‖ / ‖it‖)", "adam.hpp, lamb"),
+    _row("lamb", _lamb, _MOMENTS, f"{_ADAM}·(‖w‖ / ‖it‖)", "adam.hpp, lamb",
+         by_element=False),
     _row("rmsprop", _rmsprop, ("square_avg", "grad_avg", "momentum_buffer"), "v·a + (s·(1 - a))·s; "
          "√v + eps; s / it; u·momentum + it; w - it·lr", "adaptive.hpp"),
 )

@@ -92,6 +92,7 @@ class UpdateRow:
     rounding    the operations, in order.
     verbs       what the equation is written in: the device itself, where all formats are one.
     evidence    that an IPU computes it by these steps, and the `source` that says so.
+    by_element  it looks at each element alone: it takes no norm of a tensor.
 
     >>> from fpsim import BINARY16
     >>> from ipu.ops.updates import find_update
@@ -108,6 +109,7 @@ class UpdateRow:
     source: str
     verbs: Callable[[Device, Around], Any] = _of_device
     evidence: Evidence = Evidence.INFERRED
+    by_element: bool = True
 
     def __call__(
         self, device: Device, w: Array, g: Array, slots: Slots, around: Around = ALONE, /,

@@ -14,6 +14,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_math_ops
 
 from fpsim.kernels.elementwise.distances import ADD, DIVIDE, MULTIPLY, SUBTRACT, sum_squares_of
+from fpsim.state.memory import memory_address
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
 from ipu.frontends.tensorflow.kernels.table import NodeSite, several
@@ -49,7 +50,7 @@ def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
     """A tensor of numbers that `fill` writes, which TensorFlow takes as they lie in memory."""
     size = 8 * math.prod(shape)
     room = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -room.__array_interface__["data"][0] % _ALIGNMENT
+    start = -memory_address(room) % _ALIGNMENT
     numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
     fill(numbers)
     handle = context.context()
