@@ -10,6 +10,7 @@ from fpsim.array import Array
 from fpsim.elementwise.codes import from_codes
 from ipu.machine import Device, FpCtl
 from ipu.ops.tabulated import tabulated
+from tests.ipu.ops.states import counted
 
 
 def steps(device, x):
@@ -59,6 +60,24 @@ def test_traps_and_counters_see_the_steps():
     device = Device(count=True)
     tabulated(device, device.zeros(10000, BINARY16), steps)
     assert device.counts["", "divide"]["DIVBYZERO"] == 10000
+
+
+@pytest.mark.parametrize("fmt", [BINARY16, BFLOAT16])
+@pytest.mark.parametrize("f32_denormals", ["flush", "ieee"])
+def test_counters_are_those_of_the_steps_on_every_code(fmt, f32_denormals):
+    counters = []
+    for is_table in (False, True):
+        device = Device("hypothetical", count=True, f32_denormals=f32_denormals)
+        x = every_code(device, fmt)
+        if is_table:
+            tabulated(device, x, steps)
+        else:
+            steps(device, device.cast(x, BINARY32))
+        counters.append(counted(device))
+    assert counters[0] == counters[1]
+    names = {name for _, row in counters[1][0] for name, n in row if n}
+    subnormals = {"subnormals"} if f32_denormals == "ieee" else set()
+    assert subnormals | {"zeros", "UNDERFLOW", "OVERFLOW", "DIVBYZERO", "INVALID"} <= names
 
 
 def test_operands_of_other_widths_and_of_few_elements_are_computed():

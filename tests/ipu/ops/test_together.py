@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fpsim import BINARY16, BINARY32, Array
+from fpsim import BINARY16, BINARY32, Array, Flags
 from fpsim.state.tallies import tally_of
 from ipu.learn.optim import SGD, AdamW, RMSProp, base
 from ipu.learn.variables import Variable
@@ -248,6 +248,28 @@ def test_an_observer_who_has_to_look_closer_sees_the_operations_themselves():
     assert together.add(request) is not None
     assert not together.run()
     assert state(device) == before
+    assert not told.events
+
+
+def test_an_observer_looks_closer_where_a_single_number_overflows():
+    """The rate over 1 - p1 saturates, and all results of tensors are usual numbers."""
+    device, told = Device(count=True), Log()
+    w, g, m, v = (device.from_host(np.full(9, x), BINARY16) for x in (1.0, 1e-4, 1e-4, 0.25))
+    power = device.from_host(0.5, BINARY16)
+    numbers = {"power1": power, "power2": power, "rate": 6e4, "beta1": 0.5, "beta2": 0.5,
+               "epsilon": 1.0}
+    joined = UpdateRequest(
+        UPDATES["tensorflow adam"], w, g, (m, v), numbers, observed=Observed(told.watch)
+    )
+    alone = Device(count=True)
+    row = UPDATES["tensorflow adam"]
+    updated = row(alone, *(moved(alone, x) for x in (w, g)), [moved(alone, x) for x in (m, v)],
+                  **numbers)
+    assert np.abs(updated.value.values).max() < BINARY16.max
+    assert Flags.OVERFLOW in alone.context(BINARY16).flags
+    together = together_on(device)
+    assert together.add(joined) is not None
+    assert not together.run()
     assert not told.events
 
 
