@@ -9,7 +9,7 @@ import pytest
 
 from fpsim import BINARY64
 from ipu.learn import SGD, Adam, AdamW, RMSProp, Trainer, dense, relu
-from ipu.learn.optim.base import TableOptimizer
+from ipu.learn.optim.base import Asked, TableOptimizer
 from ipu.machine import Device
 from ipu.run.jointly import StepOperands, jointly, steps_of
 
@@ -68,6 +68,26 @@ def test_a_rule_that_looks_at_a_whole_variable_takes_each_alone():
     rows = [StepOperands(array(shape), array(shape), ()) for shape in SHAPES]
     steps = steps_of(rule, DEVICE, rows, rule.rate)
     assert list(map(codes, steps)) == [codes(rule.rule(DEVICE, *row, rule.rate)) for row in rows]
+
+
+class ByRowWithNorms(SGD):
+    """A rule of a user that asks for a row of the table with norms."""
+
+    def asked(self, device, g, slots, rate):
+        zeros = tuple(device.zeros(g.shape, g.format) for _ in range(2))
+        return Asked("popart lamb", slots or (*zeros, device.zeros((), g.format)), {
+            "lr": rate, "betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.0,
+            "bias_correction": True, "max_weight_norm": 10.0, "unscale": 1.0,
+        })
+
+
+def test_a_row_with_norms_takes_each_alone():
+    rule = ByRowWithNorms(0.1, format=BINARY64)
+    rows = [StepOperands(array(shape), array(shape), ()) for shape in SHAPES[:2]]
+    together = steps_of(rule, DEVICE, rows, rule.rate)
+    for step, row in zip(together, rows, strict=True):
+        expected = rule.rule(DEVICE, *row, rule.rate).values
+        assert step.values.carrier.tobytes() == expected.carrier.tobytes()
 
 
 @pytest.mark.parametrize("name", RULES)
