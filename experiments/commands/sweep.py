@@ -91,12 +91,15 @@ def _run(
     from ipu.experiments.sweep.cluster import ClusterRefusedError
     from ipu.experiments.sweep.kept import JobNotKeptError
     from ipu.experiments.sweep.sweep import JOBS, run_sweep
+    from ipu.experiments.sweep.verdicts import NoSuchNumberError
 
     advice = f"finished jobs are kept in {folder / JOBS}; the same command with --resume goes on"
     try:
         return run_sweep(find(name), jobs, folder, cluster, resume=resume, endpoint=endpoint)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(advice) from None
+    except NoSuchNumberError as error:
+        raise click.UsageError(str(error)) from None
     except (ClusterRefusedError, JobNotKeptError) as error:
         click.echo(f"fpsim: {error}; {advice}", err=True)
         return None

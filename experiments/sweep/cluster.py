@@ -195,8 +195,9 @@ def _local(cluster: DaskCluster, n_jobs: int) -> Iterator[Client]:
             try:
                 local = LocalCluster(
                     n_workers=n, threads_per_worker=1, processes=True, host="127.0.0.1",
-                    dashboard_address=None, memory_limit=0, silence_logs=logging.CRITICAL,
-                    local_directory=folder,
+                    # Without an address the scheduler takes a port that two sweeps would share.
+                    dashboard_address="127.0.0.1:0", memory_limit=0,
+                    silence_logs=logging.CRITICAL, local_directory=folder,
                 )
             except RuntimeError as error:
                 raise ClusterRefusedError(f"the workers did not start ({error}); {GUARD}") from None

@@ -29,7 +29,7 @@ from ipu.experiments.sweep.jobs import (
     run_job,
 )
 from ipu.experiments.sweep.metrics import compared, differs
-from ipu.experiments.sweep.verdicts import SettingVerdict, declared, verdicts
+from ipu.experiments.sweep.verdicts import SettingVerdict, check_title, declared, verdicts
 from ipu.run.endpoints import Endpoint
 
 #: The folder of the jobs' results.
@@ -96,7 +96,8 @@ def run_sweep(
     resume      results that are kept from before, of this version, are not computed again.
     endpoint    by which settings are judged (`verdicts`).
 
-    Raises    ClusterRefusedError when the scheduler goes away; what has finished is kept.
+    Raises    ClusterRefusedError when the scheduler goes away, NoSuchNumberError when the first
+              result has no such number; what has finished is kept.
     """
     version = own_version()
     texts = {job: kept.kept(folder / JOBS, job, version) if resume else None for job in jobs}
@@ -111,7 +112,10 @@ def run_sweep(
             errors[job] = outcome.error
             continue
         kept.keep(folder / JOBS, job, version, outcome.text)
+        is_first = not any(texts.values())
         texts[job] = outcome.text
+        if is_first and endpoint is not None:
+            check_title(endpoint, read_result(outcome.text).rows)
     return Swept(
         experiment, [_swept(job, text, errors) for job, text in texts.items()], endpoint)
 

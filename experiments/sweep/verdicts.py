@@ -15,12 +15,18 @@ from ipu.experiments.sweep.metrics import compared
 from ipu.run.endpoints import Endpoint, Outcome, find_endpoint
 from ipu.run.judging import Declaration, Judged, judge
 
-__all__ = ["SettingVerdict", "check_question", "declared", "verdicts"]
+__all__ = [
+    "NoSuchNumberError", "SettingVerdict", "check_question", "check_title", "declared", "verdicts",
+]
 
 #: The settings of a job.
 _Settings = tuple[tuple[str, object], ...]
 #: Titles that a sentence shows.
 _SHOWN = 6
+
+
+class NoSuchNumberError(ValueError):
+    """No number of a table has the endpoint's word in its title, or several have."""
 
 
 class SettingVerdict(NamedTuple):
@@ -73,7 +79,7 @@ def verdicts(
 ) -> list[SettingVerdict]:
     """Every combination of settings beside the first one.
 
-    Raises    ValueError for a word that no number's title has, or several.
+    Raises    NoSuchNumberError for a word that no number's title has, or several.
     """
     title, numbers = _numbers(endpoint, [rows for _, rows in runs])
     by_settings: dict[_Settings, dict[int, float]] = {}
@@ -93,6 +99,14 @@ def verdicts(
     return answers
 
 
+def check_title(endpoint: Endpoint, rows: Sequence[Row]) -> None:
+    """Look for the endpoint's number in the rows of a first run.
+
+    Raises    NoSuchNumberError.
+    """
+    _numbers(endpoint, [rows])
+
+
 def _numbers(
     endpoint: Endpoint, runs: Sequence[Sequence[Row]]
 ) -> tuple[str, list[float | None]]:
@@ -105,7 +119,7 @@ def _numbers(
     if len(titles) != 1:
         shown = "; ".join((titles or [*numbers])[:_SHOWN])
         which = "several numbers have it in their titles" if titles else "no number's title has it"
-        raise ValueError(f"endpoint={endpoint.name!r}: {which}; they are: {shown}")
+        raise NoSuchNumberError(f"endpoint={endpoint.name!r}: {which}; they are: {shown}")
     return titles[0], numbers[titles[0]]
 
 

@@ -15,12 +15,14 @@ from ipu.experiments.lab.result import to_csv
 from ipu.experiments.sweep.cluster import DaskCluster
 from ipu.experiments.sweep.jobs import jobs_of
 from ipu.experiments.sweep.sweep import JOBS, lost, run_sweep, save
+from ipu.experiments.sweep.verdicts import NoSuchNumberError
+from ipu.run.endpoints import find_endpoint
 from tests.experiments.sweep import room
 
 pytest.importorskip("distributed", reason="needs the extra dask; run: make test-distributed")
 
 SEEDS = list(range(8))
-TWO = DaskCluster(workers=2)
+ONE, TWO = DaskCluster(workers=1), DaskCluster(workers=2)
 
 
 def serial(seeds, *, quick=True, **settings) -> bytes:
@@ -33,11 +35,11 @@ def serial(seeds, *, quick=True, **settings) -> bytes:
     return to_csv(rows).encode()
 
 
-def swept(folder, seeds=SEEDS, cluster=TWO, resume=False, **settings):
+def swept(folder, seeds=SEEDS, cluster=TWO, resume=False, endpoint=None, **settings):
     dice = find("dice")
     jobs = jobs_of(dice, seeds, settings, True)
     with room.on_the_workers():
-        return run_sweep(dice, jobs, folder, cluster, resume=resume)
+        return run_sweep(dice, jobs, folder, cluster, resume=resume, endpoint=endpoint)
 
 
 def tries(folder, seed):
@@ -88,6 +90,13 @@ def test_three_workers_are_named_in_the_documents_sentence():
     assert lost(SweepJob("NAME", 5), DaskCluster().n_tries) == (
         "job NAME seed=5 ended 3 workers; run it alone: fpsim run NAME --seed 5"
     )
+
+
+def test_an_endpoint_without_a_number_is_told_by_the_first_job(moody, tmp_path):
+    moody()
+    with pytest.raises(NoSuchNumberError, match="no number's title has it; they are: "):
+        swept(tmp_path, endpoint=find_endpoint("highest:luck", 0.1), cluster=ONE)
+    assert 1 <= len(list((tmp_path / JOBS).glob("*"))) < len(SEEDS)
 
 
 @pytest.mark.tier("full")
