@@ -17,6 +17,8 @@ COUNTS = (
 )
 _PANEL = re.compile(r'<g class="panel"([^>]*)>')
 _WORDS = re.compile(r'data-(title|x-label|y-label)="([^"]*)"')
+#: Mathematics in a label, and an exponent in it.
+_MATH, _POWER = re.compile(r"\$([^$]*)\$"), re.compile(r"\^\{([^}]*)\}")
 
 
 def caption(svg: str, result: Result, meta: Mapping[str, Any]) -> str:
@@ -39,11 +41,20 @@ def _panels(svg: str) -> Iterator[str]:
     """Each panel that says what it shows, once."""
     texts: dict[str, None] = {}
     for attributes in _PANEL.findall(svg):
-        words = {name: html.unescape(text).replace("\n", " ")
+        words = {name: _plain(html.unescape(text).replace("\n", " "))
                  for name, text in _WORDS.findall(attributes)}
         axes = " against ".join(filter(None, (words.get("y-label"), words.get("x-label"))))
         texts[": ".join(filter(None, (words.get("title"), axes)))] = None
     yield from filter(None, texts)
+
+
+def _plain(text: str) -> str:
+    """A label without the marks that only a picture draws.
+
+    >>> _plain("Highest loss scale: $2^{17}$"), _plain(r"$2^e \\leq |x|$")
+    ('Highest loss scale: 2^17', '2^e ≤ |x|')
+    """
+    return _MATH.sub(lambda found: _POWER.sub(r"^\1", found[1]).replace(r"\leq", "≤"), text)
 
 
 def _counts(parameters: Mapping[str, Any]) -> Iterator[str]:
