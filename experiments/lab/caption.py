@@ -54,7 +54,7 @@ def _plain(text: str) -> str:
     >>> _plain("Highest loss scale: $2^{17}$"), _plain(r"$2^e \\leq |x|$")
     ('Highest loss scale: 2^17', '2^e ≤ |x|')
     """
-    return _MATH.sub(lambda found: _POWER.sub(r"^\1", found[1]).replace(r"\leq", "≤"), text)
+    return _MATH.sub(lambda label: _POWER.sub(r"^\1", label[1]).replace(r"\leq", "≤"), text)
 
 
 def _counts(parameters: Mapping[str, Any]) -> Iterator[str]:
