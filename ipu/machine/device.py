@@ -88,6 +88,9 @@ __all__ = ["Device", "MachineContext", "MachineCore"]
 
 _QUARTERS = (F143.name, F152.name)
 
+#: Columns of rows.
+Labels = NDArray[np.integer[Any]]
+
 
 def _no_memory(out: object) -> TypeError:
     """The sentence for the keyword that the format of a product's result had before."""
@@ -138,6 +141,8 @@ class Device:
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
+    #: What is made for each format.
+    context_class: type[MachineContext] = MachineContext
 
     def __init__(
         self,
@@ -226,7 +231,7 @@ class Device:
                     "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
                     "reference has binary64)"
                 )
-            context = self._contexts[fmt] = MachineContext(self, fmt)
+            context = self._contexts[fmt] = self.context_class(self, fmt)
             # The context keeps its format alive, so that no other has its number.
             self._by_identity[id(fmt)] = context
         return context
@@ -334,6 +339,12 @@ class Device:
         streams = WORKERS if self.options.random == "xoroshiro" else {}
         sums = SUMS[self.options.sums]
         return RULES | {"choice of the unit": RULE, "order of sums": sums} | streams
+
+    # Rules ----------------------------------------------------------------------------------
+
+    def compute(self, rule: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What a rule of `ipu.ops` gives on this device."""
+        return rule(self, *arguments, **options)
 
     # Values ---------------------------------------------------------------------------------
 
@@ -491,6 +502,19 @@ class Device:
         self.vector_cycles += thread_cycles("select", x.format, x.size)
         return Array(kept_positive(keys, most, x.carrier), self._of(x))
 
+    def numbers_at(self, x: Array, labels: Labels) -> Array:
+        """The number of each row that its label names.
+
+        Shapes    x (rows, columns), labels (rows): (rows).
+        """
+        return x[np.arange(len(labels)), labels]
+
+    def one_hot(self, x: Array, labels: Labels) -> Array:
+        """Rows with 1 at their label and 0 elsewhere, in the shape and format of x."""
+        hot = np.zeros(x.shape, x.carrier.dtype)
+        hot[np.arange(len(labels)), labels] = 1.0
+        return x.like(hot)
+
     # Many to one ----------------------------------------------------------------------------
 
     @usual_arithmetic
@@ -570,7 +594,7 @@ class Device:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
         if checked_number("scale", scale) != 1:
             total = self.multiply(total, scale)
-        shape = list(x.carrier.shape)
+        shape = list(x.shape)
         for axis in axes:
             shape[axis] = 1
         return self.cast(total.reshape(shape), fmt)
@@ -842,19 +866,23 @@ class Device:
                 return self._late.begin(call.compute, late_shape, context)
         if is_nearest:
             with self.rounding(False):
-                product = call.compute(context)
+                product = self._computed(call, context)
             # A product has a number whatever its stores do; a generator draws nothing for it.
             context.operation += 1
         else:
-            product = call.compute(context)
+            product = self._computed(call, context)
         result = product if leaves is result_format else self.cast(product, result_format)
         self._account(call, product)
         return result
 
+    def _computed(self, call: ProductCall, context: Context) -> Array:
+        """The product in a context."""
+        return call.compute(context)
+
     def _account(self, call: ProductCall, product: Array) -> None:
         x, y = call.operands
         fmt = product.context.core.settings.format
-        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
+        key = call.key(x.shape, y.shape, product.shape, fmt)
         # By identity: a hash of a planner is a call of Python.
         full = key, id(self.planner), id(self.conv_planner)
         entry = self._rows.get(full)

@@ -105,8 +105,7 @@ def _mean(device: Device, terms: Array) -> Array:
 def _sparse_terms(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
     """log sum exp(z) - z[label] of each row; softmax and the labels are saved."""
     z, e, total = shifted(device, logits)
-    rows = np.arange(len(labels))
-    terms = device.subtract(device.log(total).reshape(-1), z[rows, labels])
+    terms = device.subtract(device.log(total).reshape(-1), device.numbers_at(z, labels))
     return terms, (device.divide(e, total), labels, logits.format)
 
 
@@ -123,15 +122,8 @@ def terms_slope(device: Device, saved: Saved) -> Array:
     """softmax - wanted: the gradient of the sum of the terms, in binary32."""
     probabilities, wanted, _ = saved
     if not isinstance(wanted, Array):
-        wanted = _one_hot(probabilities, wanted)
+        wanted = device.one_hot(probabilities, wanted)
     return device.subtract(probabilities, wanted)
-
-
-def _one_hot(like: Array, labels: Labels) -> Array:
-    """Rows with 1 at their label."""
-    hot = np.zeros(like.shape, like.carrier.dtype)
-    hot[np.arange(len(labels)), labels] = 1.0
-    return like.like(hot)
 
 
 def _terms_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
@@ -147,7 +139,7 @@ def _sparse(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Sa
 
 
 def _sparse_logits(device: Device, gradient: Array, saved: Saved, *, labels: Labels) -> Array:
-    return _distance(device, gradient, saved, _one_hot(saved[0], labels))
+    return _distance(device, gradient, saved, device.one_hot(saved[0], labels))
 
 
 def _dense(device: Device, logits: Array, *, labels: Array) -> tuple[Array, Saved]:

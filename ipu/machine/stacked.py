@@ -1,0 +1,95 @@
+"""Arrays of several replicas as one: each has its values, all have one shape and one format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpsim.array import Array
+from fpsim.records.types import Carrier
+
+__all__ = ["NotTogether", "StackedArray", "StackedIntegers"]
+
+
+class NotTogether(RuntimeError):
+    """Something that replicas do one after the other."""
+
+
+class StackedIntegers:
+    """Integers of each replica, as labels are.
+
+    Shapes    stack (replicas, …)
+    """
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: NDArray[np.integer[Any]]) -> None:
+        self.stack = stack
+
+
+class StackedArray(Array):
+    """The arrays of several replicas; its shape is that of one.
+
+    Shapes    stack (replicas, *shape)
+
+    >>> import fpsim as fp
+    >>> x = StackedArray(np.ones((8, 2, 3), np.float32), fp.Context(fp.BINARY16))
+    >>> x.shape, x.mT.shape, x[:, 1].shape
+    ((2, 3), (3, 2), (2,))
+    >>> x.carrier
+    Traceback (most recent call last):
+    ...
+    ipu.machine.stacked.NotTogether: values of one replica
+    """
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: Carrier, context: Any) -> None:
+        self.stack = stack
+        self.context = context
+
+    @property
+    def carrier(self) -> NDArray[Any]:  # type: ignore[override]
+        raise NotTogether("values of one replica")
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.stack.shape[1:]
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.stack.ndim - 1
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.stack[0].size
+
+    def __len__(self) -> int:
+        return self.stack.shape[1]
+
+    def reshape(self, *shape: Any) -> StackedArray:
+        if len(shape) == 1 and not isinstance(shape[0], int):
+            shape = tuple(shape[0])
+        return StackedArray(self.stack.reshape(len(self.stack), *shape), self.context)
+
+    def transpose(self, *axes: Any) -> StackedArray:
+        if len(axes) == 1 and not isinstance(axes[0], int):
+            axes = tuple(axes[0])
+        axes = axes or tuple(range(self.ndim))[::-1]
+        order = 0, *(axis % self.ndim + 1 for axis in axes)
+        return StackedArray(self.stack.transpose(order), self.context)
+
+    @property
+    def mT(self) -> StackedArray:
+        return StackedArray(self.stack.swapaxes(-1, -2), self.context)
+
+    def copy(self) -> StackedArray:
+        return StackedArray(self.stack.copy(), self.context)
+
+    def __getitem__(self, index: Any) -> StackedArray:
+        places = index if isinstance(index, tuple) else (index,)
+        if not all(place is None or isinstance(place, (int, slice)) for place in places):
+            raise NotTogether("elements that an array names")
+        return StackedArray(self.stack[:, *places], self.context)
