@@ -321,7 +321,7 @@ class ReplicaDevice(Device):
             return core.rounded(name, carriers, out, evaluate)
         shape = np.broadcast_shapes(*(np.shape(x) if not isinstance(x, Array) else x.shape
                                       for x in operands))
-        rows = [self._rows(core, x, shape, i, context) for i, x in enumerate(operands)]
+        rows = [self._rows_of(core, x, shape, i, context) for i, x in enumerate(operands)]
         keys = self._keys(shape) if is_private else None
         values, flags = self._evaluated(name, rows, settings, shape, keys, evaluate)
         self.add_flags(core, flags)
@@ -341,7 +341,7 @@ class ReplicaDevice(Device):
         clock = self.clock
         return self.keys.seeds, clock.operation, clock.first if shape else 0
 
-    def _rows(
+    def _rows_of(
         self, core: MachineCore, x: Operand, shape: Shape, place: int, context: Context | None
     ) -> Carrier:
         """An operand as rows of elements: (replicas or 1, elements or 1)."""
