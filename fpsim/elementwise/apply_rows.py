@@ -85,4 +85,7 @@ def flags_of_rows(element_flags: NDArray[np.uint8]) -> NDArray[np.int64]:
     rows = len(element_flags)
     if not element_flags.any():
         return np.zeros(rows, np.int64)
-    return np.bitwise_or.reduce(element_flags.reshape(rows, -1), axis=1).astype(np.int64)
+    flags: NDArray[np.int64] = np.bitwise_or.reduce(
+        element_flags.reshape(rows, -1), axis=1, dtype=np.int64
+    )
+    return flags

@@ -13,7 +13,8 @@ Source    docs/semantics.md §2 (numbering), §6.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,14 +30,17 @@ from fpsim.elementwise.apply_rows import RowKeys, apply_rows, flags_of_rows, has
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
+from fpsim.elementwise.sizes import checked_number, checked_shape
 from fpsim.elementwise.unscale import quotient_operands
 from fpsim.products.by_unit.product_rows import multiply_rows
 from fpsim.products.jobs.shapes import result_shape
 from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
-from fpsim.records.formats import BINARY32, BINARY64, Format
+from fpsim.records.formats import BINARY32, Format
+from fpsim.records.rounding import SR
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, Shape
+from fpsim.state.bits import Philox
 from fpsim.state.draws import Draw
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.state import State
@@ -47,11 +51,15 @@ from ipu.machine.cost.ledger import LedgerRow
 from ipu.machine.device import Device
 from ipu.machine.options import CHOSEN
 from ipu.machine.product_calls import ProductCall
-from ipu.machine.stacked import NotTogether, StackedArray, StackedIntegers
+from ipu.machine.stacked import NotTogetherError, StackedArray, StackedValues
 from ipu.machine.sums import has_plain_squares, is_far_from_tiny
 from ipu.machine.vector import thread_cycles
 
 __all__ = ["ReplicaDevice", "ReplicaKeys"]
+
+
+#: Of a mask: 0 or 1 by 16 random bits.
+_COIN = Settings(BINARY32, SR(bits=16))
 
 
 class ReplicaKeys:
@@ -60,7 +68,7 @@ class ReplicaKeys:
     >>> ReplicaKeys([42, 7]).seed
     Traceback (most recent call last):
     ...
-    ipu.machine.stacked.NotTogether: random bits of one replica
+    ipu.machine.stacked.NotTogetherError: random bits of one replica
     """
 
     def __init__(self, seeds: Sequence[int]) -> None:
@@ -68,16 +76,16 @@ class ReplicaKeys:
 
     @property
     def seed(self) -> int:
-        raise NotTogether("random bits of one replica")
+        raise NotTogetherError("random bits of one replica")
 
     def draw(self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1) -> None:
-        raise NotTogether("random bits of one replica")
+        raise NotTogetherError("random bits of one replica")
 
     def advance(self) -> None:
         """Nothing: operations are numbered by the clock."""
 
     def spawn(self, k: int) -> ReplicaKeys:
-        raise NotTogether("random bits of one replica")
+        raise NotTogetherError("random bits of one replica")
 
 
 class _ReplicaCore(MachineCore):
@@ -159,7 +167,7 @@ class ReplicaDevice(Device):
         self._single = Device(like.target, like.control, **arguments)
 
     # Another thread would need a context of one replica.
-    puts_off = property(lambda self: False, lambda self, value: None)  # type: ignore[assignment]
+    puts_off = property(lambda self: False, lambda self, value: None)
 
     def stacked(self, values: ArrayLike, fmt: Format | str) -> StackedArray:
         """Values of each replica rounded to nearest on the host, as `from_host`."""
@@ -178,9 +186,8 @@ class ReplicaDevice(Device):
 
     # Flags ----------------------------------------------------------------------------------
 
-    def add_flags(self, core: MachineCore, flags: NDArray[np.int64] | int) -> None:
+    def add_flags(self, core: _ReplicaCore, flags: NDArray[np.int64] | int) -> None:
         """Flags of an operation: of each replica, or the same of all."""
-        assert isinstance(core, _ReplicaCore)
         if not (flags.any() if isinstance(flags, np.ndarray) else flags):
             return
         fmt = core.settings.format
@@ -230,18 +237,21 @@ class ReplicaDevice(Device):
             before = self._done()
             try:
                 return rule(self, *arguments, **options)
-            except NotTogether:
+            except NotTogetherError:
                 self._return_to(before)
         return self._one_by_one(rule, arguments, options)
 
     def _one_by_one(
-        self, rule: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]
+        self, rule: Callable[..., Any], arguments: Sequence[Any],
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> Any:
+        """What a rule or a verb gives each replica, on a device of its own."""
         single, start = self._single, self.clock.operation
         single.control = self.control
         for name in ("partials", "conv_partials", "planner", "conv_planner", "_tensor"):
             setattr(single, name, getattr(self, name))
-        results, flags, ends = [], {}, set()
+        results, ends = [], set()
+        flags: dict[Format, list[int]] = {}
         for replica in range(self.replicas):
             single.source = self._source_of(replica)
             single.clock.operation, single.clock.first = start, self.clock.first
@@ -256,7 +266,7 @@ class ReplicaDevice(Device):
                 flags.setdefault(fmt, []).append(single.context(fmt).core.raised)
             ends.add((single.clock.operation, single.vector_cycles))
         if len(ends) > 1:
-            raise NotTogether("replicas that do different work")
+            raise NotTogetherError("replicas that do different work")
         for fmt, of_replicas in flags.items():
             if any(of_replicas):
                 before = self.flags_by_format.get(fmt, np.zeros(self.replicas, np.int64))
@@ -270,7 +280,7 @@ class ReplicaDevice(Device):
     def _source_of(self, replica: int) -> Any:
         if self.source is not self.keys:
             return self.source
-        return type(self._single.source)(int(self.keys.seeds[replica]))
+        return Philox(int(self.keys.seeds[replica]))
 
     def _of_one(self, value: Any, replica: int) -> Any:
         """An argument of a rule, as that replica has it."""
@@ -278,7 +288,7 @@ class ReplicaDevice(Device):
             return Array(value.stack[replica], self._single.context(value.format))
         if isinstance(value, Array):
             return Array(value.carrier, self._single.context(value.format))
-        if isinstance(value, StackedIntegers):
+        if isinstance(value, StackedValues):
             return value.stack[replica]
         if isinstance(value, _SingleResults):
             return value.values[replica]
@@ -294,9 +304,9 @@ class ReplicaDevice(Device):
             return StackedArray(stack, self.context(first.format))
         if type(first) is tuple:
             return tuple(self._together(items) for items in zip(*results, strict=True))
-        if first is None or isinstance(first, (bool, int, float, str, Format)):
-            if all(x == first for x in results):
-                return first
+        is_plain = first is None or isinstance(first, (bool, int, float, str, Format))
+        if is_plain and all(x == first for x in results):
+            return first
         return _SingleResults(results)
 
     # Element by element ---------------------------------------------------------------------
@@ -309,37 +319,49 @@ class ReplicaDevice(Device):
         self, name: str, operands: Sequence[Operand], out: Array | None = None,
         evaluate: Evaluate = apply, context: Context | None = None,
     ) -> Array:
-        """An elementwise operation with one rounding per element."""
-        core = (context or self._of(*operands)).core
+        """An elementwise operation with one rounding per element.
+
+        context    computes, with operands of any format; None: that of the operands' format.
+        """
+        core = self._core_of(context or self._of(*operands))
         settings = core.settings
         is_private = self._is_private(settings)
         if not is_private and not any(isinstance(x, StackedArray) for x in operands):
-            carriers = [
-                x.carrier if context is not None and isinstance(x, Array) else core.carriers((x,))[0]
-                for x in operands
-            ]
+            carriers = [_carrier(core, x, context) for x in operands]
             return core.rounded(name, carriers, out, evaluate)
         shape = np.broadcast_shapes(*(np.shape(x) if not isinstance(x, Array) else x.shape
                                       for x in operands))
         rows = [self._rows_of(core, x, shape, i, context) for i, x in enumerate(operands)]
-        keys = self._keys(shape) if is_private else None
+        keys = self._keys(shape) if settings.rounding.stochastic else None
         values, flags = self._evaluated(name, rows, settings, shape, keys, evaluate)
         self.add_flags(core, flags)
         if settings.rounding.stochastic:
             self.clock.operation += 1
-        cycles, elements = core.loops[name]
-        self.vector_cycles += cycles * -(-math.prod(shape) // elements)
+        self._spend(core, name, math.prod(shape))
         if out is None:
             return StackedArray(values, core.context)
         if not isinstance(out, StackedArray) or out.shape != shape:
-            raise NotTogether("memory of one replica")
+            raise NotTogetherError("memory of one replica")
         out.stack[...] = values
         return out
 
+    def _core_of(self, context: Context) -> _ReplicaCore:
+        core = context.core
+        assert isinstance(core, _ReplicaCore)
+        return core
+
+    def _spend(self, core: _ReplicaCore, name: str, size: int) -> None:
+        """The cycles of an operation on one replica."""
+        assert core.loops is not None
+        cycles, elements = core.loops[name]
+        self.vector_cycles += cycles * -(-size // elements)
+
     def _keys(self, shape: Shape) -> RowKeys:
         """Of the next operation; a number is no part of a tensor."""
-        clock = self.clock
-        return self.keys.seeds, clock.operation, clock.first if shape else 0
+        clock, seeds = self.clock, self.keys.seeds
+        if self.source is not self.keys:
+            seeds = np.full(self.replicas, self.source.seed, np.uint64)
+        return seeds, clock.operation, clock.first if shape else 0
 
     def _rows_of(
         self, core: MachineCore, x: Operand, shape: Shape, place: int, context: Context | None
@@ -347,12 +369,10 @@ class ReplicaDevice(Device):
         """An operand as rows of elements: (replicas or 1, elements or 1)."""
         if isinstance(x, StackedArray):
             if context is None and x.format != core.settings.format:
-                raise NotTogether("operands of two formats")
+                raise NotTogetherError("operands of two formats")
             stack = x.stack
-        elif isinstance(x, Array) and context is not None:
-            stack = x.carrier[None]
         else:
-            stack = core.carriers((x,))[0][None]
+            stack = _carrier(core, x, context)[None]
         if stack.shape[1:] != shape and not (place and stack[0].size == 1):
             axes = len(shape) - (stack.ndim - 1)
             whole = stack.reshape(len(stack), *(1,) * axes, *stack.shape[1:])
@@ -364,7 +384,7 @@ class ReplicaDevice(Device):
         keys: RowKeys | None, evaluate: Evaluate,
     ) -> tuple[Carrier, NDArray[np.int64]]:
         if not has_rows(settings) or not math.prod(shape):
-            raise NotTogether("arithmetic without rows")
+            raise NotTogetherError("arithmetic without rows")
         if evaluate is apply:
             return apply_rows(name, rows, settings, shape, self.replicas, keys)
         whole = (self.replicas, *shape)
@@ -414,8 +434,7 @@ class ReplicaDevice(Device):
         if not isinstance(x, StackedArray):
             return super().negative(x)
         context = self._of(x)
-        cycles, elements = context.core.loops["negative"]
-        self.vector_cycles += cycles * -(-x.size // elements)
+        self._spend(self._core_of(context), "negative", x.size)
         values = compare.with_sign("negative", x.stack, context.core.settings)
         return StackedArray(values, context)
 
@@ -434,16 +453,20 @@ class ReplicaDevice(Device):
         least = fmt.smallest_normal if flushing else fmt.smallest_subnormal
         values = kept_least(x.stack, least)
         if values is None:
-            raise NotTogether("numbers that are read with flags")
+            return self._one_by_one(Device.relu, [x])
         self.vector_cycles += thread_cycles("relu", fmt, x.size)
         return StackedArray(values, context)
 
     @usual_arithmetic
-    def select(self, where: NDArray[np.bool_], x: Array) -> Array:
-        if not isinstance(x, StackedArray):
+    def select(self, where: Any, x: Array) -> Array:
+        if isinstance(where, StackedValues):
+            where = where.stack
+        elif not isinstance(x, StackedArray):
             return super().select(where, x)
+        whole = self.replicas, *x.shape
+        numbers = x.stack if isinstance(x, StackedArray) else np.broadcast_to(x.carrier, whole)
         self.vector_cycles += thread_cycles("select", x.format, x.size)
-        return StackedArray(kept_where(np.broadcast_to(where, x.stack.shape), x.stack), self._of(x))
+        return StackedArray(kept_where(np.broadcast_to(where, whole), numbers), self._of(x))
 
     @usual_arithmetic
     def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
@@ -457,16 +480,31 @@ class ReplicaDevice(Device):
             kept_positive(keys, most, np.ascontiguousarray(numbers)), self._of(x)
         )
 
+    @usual_arithmetic
+    def random_mask(self, shape: tuple[int, ...], keep: float) -> Any:
+        """As `Device.random_mask`; of the replicas' own bits a mask for each."""
+        if self.source is not self.keys:
+            return super().random_mask(shape, keep)
+        shape = checked_shape(shape, 4)
+        checked_number("keep", keep)
+        share = self.context(BINARY32).constant(keep).carrier
+        rows = np.full((1, math.prod(shape)), share)
+        values, _ = apply_rows(
+            "round_to_integral", [rows], _COIN, shape, self.replicas, self._keys(shape)
+        )
+        self.clock.operation += 1
+        return StackedValues(values == 1)
+
     def numbers_at(self, x: Array, labels: Any) -> Array:
-        if not isinstance(labels, StackedIntegers):
+        if not isinstance(labels, StackedValues):
             return super().numbers_at(x, labels)
         if not isinstance(x, StackedArray):
-            raise NotTogether("labels of replicas that have one array")
+            raise NotTogetherError("labels of replicas that have one array")
         values = np.take_along_axis(x.stack, labels.stack[..., None], -1)[..., 0]
         return StackedArray(values, x.context)
 
     def one_hot(self, x: Array, labels: Any) -> Array:
-        if not isinstance(labels, StackedIntegers):
+        if not isinstance(labels, StackedValues):
             return super().one_hot(x, labels)
         hot = np.zeros((self.replicas, *x.shape), x.format.carrier)
         np.put_along_axis(hot, labels.stack[..., None], 1.0, -1)
@@ -483,6 +521,8 @@ class ReplicaDevice(Device):
             return super().reduce_sum(x, axis, fmt, scale)
         axes = checked_axes(axis, x.ndim)
         total = self._sum_of_rows(x, axes, is_far_from_tiny(x.format), ("cast", "add"))
+        if total is None:
+            return self._one_by_one(Device.reduce_sum, [x, axis, fmt, scale])
         return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -494,25 +534,28 @@ class ReplicaDevice(Device):
             return self.reduce_sum(self.multiply(single, single), axes, scale=scale)
         axes = checked_axes(axes, x.ndim, "axes")
         total = self._sum_of_rows(x, axes, True, ("cast", "multiply", "add"), squared=True)
+        if total is None:
+            return self._one_by_one(Device.reduce_squares, [x, axes, scale])
         return self._scaled_sum(x, axes, total, BINARY32, scale)
 
     def _sum_of_rows(
         self, x: StackedArray, axes: tuple[int, ...], in_one_pass: bool, verbs: Sequence[str],
         *, squared: bool = False,
-    ) -> Array:
-        """The sum in binary32 of each replica; where a cast is needed it is an operation."""
+    ) -> Array | None:
+        """The sum in binary32 of each replica; None, and nothing has happened, if it is unusual.
+
+        in_one_pass    whether the numbers are summed as they are, else once they are cast.
+        """
         single = self.context(BINARY32)
         usual = self.options.sums == "spread" and is_native(single.core.settings, "sequential")
-        if x.format == BINARY64 or not usual or not axes:
-            raise NotTogether("sums that are no rows")
-        if not in_one_pass:
-            verbs, x = ("add",), self.cast(x, BINARY32)  # type: ignore[assignment]
+        if not (usual and axes and (in_one_pass or x.format == BINARY32)):
+            return None
         sums = native_spread_sums(x.stack, tuple(a + 1 for a in axes), squared=squared)
         if sums is None:
-            raise NotTogether("sums that are not ordinary")
+            return None
         values, inexact = sums
-        self.add_flags(single.core, flags_of_rows(inexact.reshape(self.replicas, -1)))
-        for verb in verbs:
+        self.add_flags(self._core_of(single), flags_of_rows(inexact.reshape(self.replicas, -1)))
+        for verb in verbs if in_one_pass else ("add",):
             self.vector_cycles += thread_cycles(verb, BINARY32, x.size)
         return StackedArray(values, single)
 
@@ -526,7 +569,7 @@ class ReplicaDevice(Device):
             number_wins=self.options.max_nan == "number",
         )
         if has_nan:
-            raise NotTogether("numbers that are read with flags")
+            return self._one_by_one(Device.reduce_max, [x, axis])
         self.vector_cycles += thread_cycles("maximum", x.format, x.size)
         return StackedArray(largest, context)
 
@@ -540,18 +583,25 @@ class ReplicaDevice(Device):
         if not (is_private or stacked):
             return call.compute(context)
         if call.verb != "matmul" or call.parts != 1:
-            raise NotTogether("products that are no stacks")
+            raise NotTogetherError("products that are no stacks")
         unit = UnitCall(
             "matmul", "ab", x, y, call.unit, context, None, None, call.scale, self._subnormals, None
         )
         shape = result_shape(x.shape, y.shape)
         left, right = (z.stack if isinstance(z, StackedArray) else z.carrier[None] for z in (x, y))
-        keys = self._keys(shape) if is_private else None
+        keys = self._keys(shape) if settings.rounding.stochastic else None
         values, flags = multiply_rows(unit.settings, left, right, shape, self.replicas, keys)
-        self.add_flags(unit.core, flags)
+        self.add_flags(self._core_of(context), flags)
         if settings.rounding.stochastic:
             self.clock.operation += 1
         return StackedArray(values, context)
+
+
+def _carrier(core: MachineCore, x: Operand, context: Context | None) -> Carrier:
+    """An operand that all replicas have; one of any format where a context is named."""
+    if context is not None and isinstance(x, Array):
+        return x.carrier
+    return core.carriers((x,))[0]
 
 
 def _like(x: Array, values: Carrier, context: Context) -> Array:
@@ -563,7 +613,7 @@ def _has_single_results(arguments: Sequence[Any]) -> bool:
     for value in arguments:
         if isinstance(value, _SingleResults):
             return True
-        if isinstance(value, Sequence) and not isinstance(value, (str, Array)):
-            if _has_single_results(value):
-                return True
+        is_structure = isinstance(value, Sequence) and not isinstance(value, (str, Array))
+        if is_structure and _has_single_results(value):
+            return True
     return False

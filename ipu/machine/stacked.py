@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.types import Carrier
 
-__all__ = ["NotTogether", "StackedArray", "StackedIntegers"]
+__all__ = ["NotTogetherError", "StackedArray", "StackedValues"]
 
 
-class NotTogether(RuntimeError):
+class NotTogetherError(RuntimeError):
     """Something that replicas do one after the other."""
 
 
-class StackedIntegers:
-    """Integers of each replica, as labels are.
+class StackedValues:
+    """What each replica has that is no number of a format: labels, masks.
 
     Shapes    stack (replicas, …)
     """
 
     __slots__ = ("stack",)
 
-    def __init__(self, stack: NDArray[np.integer[Any]]) -> None:
+    def __init__(self, stack: NDArray[Any]) -> None:
         self.stack = stack
 
 
@@ -34,14 +34,14 @@ class StackedArray(Array):
 
     Shapes    stack (replicas, *shape)
 
-    >>> import fpsim as fp
+    >>> import fpsim as fp, numpy as np
     >>> x = StackedArray(np.ones((8, 2, 3), np.float32), fp.Context(fp.BINARY16))
     >>> x.shape, x.mT.shape, x[:, 1].shape
     ((2, 3), (3, 2), (2,))
     >>> x.carrier
     Traceback (most recent call last):
     ...
-    ipu.machine.stacked.NotTogether: values of one replica
+    ipu.machine.stacked.NotTogetherError: values of one replica
     """
 
     __slots__ = ("stack",)
@@ -52,7 +52,7 @@ class StackedArray(Array):
 
     @property
     def carrier(self) -> NDArray[Any]:  # type: ignore[override]
-        raise NotTogether("values of one replica")
+        raise NotTogetherError("values of one replica")
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -64,10 +64,10 @@ class StackedArray(Array):
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        return self.stack[0].size
+        return math.prod(self.stack.shape[1:])
 
     def __len__(self) -> int:
-        return self.stack.shape[1]
+        return int(self.stack.shape[1])
 
     def reshape(self, *shape: Any) -> StackedArray:
         if len(shape) == 1 and not isinstance(shape[0], int):
@@ -91,5 +91,5 @@ class StackedArray(Array):
     def __getitem__(self, index: Any) -> StackedArray:
         places = index if isinstance(index, tuple) else (index,)
         if not all(place is None or isinstance(place, (int, slice)) for place in places):
-            raise NotTogether("elements that an array names")
+            raise NotTogetherError("elements that an array names")
         return StackedArray(self.stack[:, *places], self.context)

@@ -27,12 +27,12 @@ from ipu.learn.train import Gathered, Trainer
 from ipu.learn.variables import Variable
 from ipu.learn.worker import Labels, Rules, Worker
 from ipu.machine.replica_device import ReplicaDevice
-from ipu.machine.stacked import NotTogether, StackedArray, StackedIntegers
+from ipu.machine.stacked import NotTogetherError, StackedArray, StackedValues
 
 __all__ = ["ReplicaBatch", "batches_of", "why_apart"]
 
 #: Replicas from which on a batch takes less time than one after the other, and most of a batch.
-FEWEST, MOST = 4, 64
+FEWEST, MOST = 2, 128
 
 #: Numbers in the variables of a batch: more would leave the caches, and gain nothing.
 ROOM = 1 << 22
@@ -65,7 +65,7 @@ class _BatchWorker(Worker):
         if rows.dtype.kind not in "iu" or not 0 <= rows.min() <= rows.max() < classes:
             for of_replica in labels:
                 losses.checked_labels(logits, of_replica)
-        return ops.softmax_cross_entropy(logits, labels=StackedIntegers(labels))
+        return ops.softmax_cross_entropy(logits, labels=StackedValues(labels))
 
 
 @usual_arithmetic_in()
@@ -81,7 +81,8 @@ class ReplicaBatch:
         numberings = [worker.numbering for worker in workers]
         common = numberings[0].common
         assert common is not None
-        seeds = [n.of_replica.seed for n in numberings if n.of_replica is not None]
+        sources = [numbering.of_replica for numbering in numberings]
+        seeds = [source.seed or 0 for source in sources if source is not None]
         self.device = ReplicaDevice(workers[0].device, common.seed, seeds)
         self.worker = _BatchWorker(self.device, workers[0])
         #: The gradients of the step, and what it notes.
@@ -102,7 +103,7 @@ class ReplicaBatch:
         worker.numbering.begin()
         names = list(first.variables)
         if any(list(w.variables) != names or w.slots.keys() != first.slots.keys() for w in workers):
-            raise NotTogether("replicas with other variables")
+            raise NotTogetherError("replicas with other variables")
         for name, variable in first.variables.items():
             array = device.joined([w.variables[name].array for w in workers])
             self._before[name] = array

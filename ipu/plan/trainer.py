@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
@@ -37,7 +37,7 @@ from ipu.learn.worker import Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
-from ipu.machine.stacked import NotTogether
+from ipu.machine.stacked import NotTogetherError
 from ipu.machine.target import MK2, Target
 from ipu.plan.collectives import Group, Summands
 from ipu.plan.explain import check_fit, explain
@@ -217,7 +217,7 @@ class PlanTrainer(train.Trainer):
         if not self.apart:
             try:
                 return self._gradients_together(x, labels, statistic)
-            except NotTogether as reason:
+            except NotTogetherError as reason:
                 self.apart = self._refused = str(reason)
         meter = StageMeter(self.plan, self.device) if self.figures is None else None
         pipelines = self._pipelines(x, labels, statistic, meter)
@@ -254,7 +254,7 @@ class PlanTrainer(train.Trainer):
     ) -> tuple[float, list[Gathered]]:
         """The same, of many replicas at once.
 
-        Raises    NotTogether, and nothing has changed, where they run one after the other.
+        Raises    NotTogetherError, and nothing has changed, where they run one after the other.
         """
         plan, n = self.plan, len(self.workers)
         batch = self._checked_batch(x)
@@ -263,21 +263,9 @@ class PlanTrainer(train.Trainer):
         if self._batches is None:
             self._batches = batches_of(self.workers)
         table = np.empty((plan.count, n))
-        assert self.accumulation is not None
         for replicas in self._batches:
-            replicas.begin()
-            cuts = [
-                Batch(*replicas.cut(batch, labels, m * n * size, size)) for m in range(plan.count)
-            ]
-            pipeline = Pipeline(
-                plan, replicas.worker, cuts, self.loss_scale, statistic, self.accumulation
-            )
-            loop = MicroBatchLoop(plan, [replicas.device], self.own_replicas[0] + replicas.first)
-            loop.run(1, lambda m, _, pipeline=pipeline, loop=loop: pipeline.run(m, loop))
-            replicas.pairs, replicas.updates = pipeline.gathered()
             columns = slice(replicas.first, replicas.first + len(replicas.workers))
-            for m in range(plan.count):
-                table[m, columns] = replicas.rows(pipeline.losses[m])
+            table[:, columns] = self._run_together(replicas, batch, labels, size, statistic)
         losses = self.group.agree(table, statistic)
         if plan.replicas > 1:
             of_all = [row for replicas in self._batches for row in replicas.gathered()]
@@ -292,6 +280,25 @@ class PlanTrainer(train.Trainer):
         self._joined, self._measuring = self._batches, None
         of_all = [row for replicas in self._batches for row in replicas.gathered()]
         return float(np.mean(losses)), of_all
+
+    def _run_together(
+        self, replicas: ReplicaBatch, batch: Any, labels: Labels, size: int, statistic: Statistic
+    ) -> list[NDArray[Any]]:
+        """The losses of each micro-batch; the gradients are noted.
+
+        size    samples of a micro-batch.
+        """
+        plan, stride = self.plan, len(self.workers) * size
+        replicas.begin()
+        cuts = [Batch(*replicas.cut(batch, labels, m * stride, size)) for m in range(plan.count)]
+        assert self.accumulation is not None
+        pipeline = Pipeline(
+            plan, replicas.worker, cuts, self.loss_scale, statistic, self.accumulation
+        )
+        loop = MicroBatchLoop(plan, [replicas.device], self.own_replicas[0] + replicas.first)
+        loop.run(1, lambda m, _: pipeline.run(m, loop))
+        replicas.pairs, replicas.updates = pipeline.gathered()
+        return [replicas.rows(pipeline.losses[m]) for m in range(plan.count)]
 
     def _checked_batch(self, x: ArrayLike | Array) -> Any:
         batch = x if isinstance(x, Array) else np.asarray(x)
@@ -370,7 +377,7 @@ class PlanTrainer(train.Trainer):
         if self._joined is not None:
             try:
                 return self._updated_together(self._joined, following, applied=applied)
-            except NotTogether as reason:
+            except NotTogetherError as reason:
                 self.apart = self._refused = str(reason)
         if self._measuring is None:
             return self._updated(gathered, following, applied=applied)
@@ -390,7 +397,6 @@ class PlanTrainer(train.Trainer):
         self, batches: Sequence[ReplicaBatch], following: LossScale, *, applied: bool
     ) -> list[dict[str, tuple[Array, ...]]]:
         for replicas in batches:
-            replicas.device.program = "replicas, update"
             replicas.update(self, following, applied=applied)
         for replicas in batches:
             replicas.give()

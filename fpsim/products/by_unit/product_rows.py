@@ -47,7 +47,8 @@ def multiply_rows(
 
 
 def _row(x: Carrier, r: int) -> Carrier:
-    return x[r if len(x) > 1 else 0]
+    row: Carrier = x[r if len(x) > 1 else 0]
+    return row
 
 
 def _places(settings: UnitSettings, keys: RowKeys, r: int, k: int, shape: Shape) -> Places:
