@@ -88,9 +88,6 @@ __all__ = ["Device", "MachineContext", "MachineCore"]
 
 _QUARTERS = (F143.name, F152.name)
 
-#: Columns of rows.
-Labels = NDArray[np.integer[Any]]
-
 
 def _no_memory(out: object) -> TypeError:
     """The sentence for the keyword that the format of a product's result had before."""
@@ -142,7 +139,7 @@ class Device:
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
     #: What is made for each format.
-    context_class: type[MachineContext] = MachineContext
+    _context_class: type[MachineContext] = MachineContext
 
     def __init__(
         self,
@@ -231,7 +228,7 @@ class Device:
                     "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
                     "reference has binary64)"
                 )
-            context = self._contexts[fmt] = self.context_class(self, fmt)
+            context = self._contexts[fmt] = self._context_class(self, fmt)
             # The context keeps its format alive, so that no other has its number.
             self._by_identity[id(fmt)] = context
         return context
@@ -501,19 +498,6 @@ class Device:
         """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
         self.vector_cycles += thread_cycles("select", x.format, x.size)
         return Array(kept_positive(keys, most, x.carrier), self._of(x))
-
-    def numbers_at(self, x: Array, labels: Labels) -> Array:
-        """The number of each row that its label names.
-
-        Shapes    x (rows, columns), labels (rows): (rows).
-        """
-        return x[np.arange(len(labels)), labels]
-
-    def one_hot(self, x: Array, labels: Labels) -> Array:
-        """Rows with 1 at their label and 0 elsewhere, in the shape and format of x."""
-        hot = np.zeros(x.shape, x.carrier.dtype)
-        hot[np.arange(len(labels)), labels] = 1.0
-        return x.like(hot)
 
     # Many to one ----------------------------------------------------------------------------
 

@@ -139,17 +139,16 @@ class ReplicaDevice(Device):
 
     >>> from fpsim import BINARY16
     >>> from ipu.machine.control import FpCtl
-    >>> single = Device(control=FpCtl(esr=True))
-    >>> device = ReplicaDevice(single, 0, range(4))
-    >>> x = device.stacked(np.full((4, 2), 1.0), BINARY16)
+    >>> device = ReplicaDevice(Device(control=FpCtl(esr=True)), 0, range(4))
+    >>> x = device.stacked([[1.5]] * 4, BINARY16)
     >>> device.source = device.keys
-    >>> y = device.divide(x, 3.0)
-    >>> [device.divide(single.from_host(1.0, BINARY16), 3.0).stack.tolist()]
-    [[0.333251953125, 0.333251953125, 0.333251953125, 0.333251953125]]
+    >>> y = device.multiply(x, 1 + 2.0**-10)
+    >>> y.shape, y.stack.ravel().tolist()
+    ((1,), [1.501953125, 1.5009765625, 1.5009765625, 1.5009765625])
     """
 
     in_one_call = False
-    context_class = _ReplicaContext
+    _context_class = _ReplicaContext
 
     def __init__(self, like: Device, seed: int, seeds: Sequence[int]) -> None:
         options = {name: getattr(like.options, name) for name in CHOSEN}
@@ -494,21 +493,6 @@ class ReplicaDevice(Device):
         )
         self.clock.operation += 1
         return StackedValues(values == 1)
-
-    def numbers_at(self, x: Array, labels: Any) -> Array:
-        if not isinstance(labels, StackedValues):
-            return super().numbers_at(x, labels)
-        if not isinstance(x, StackedArray):
-            raise NotTogetherError("labels of replicas that have one array")
-        values = np.take_along_axis(x.stack, labels.stack[..., None], -1)[..., 0]
-        return StackedArray(values, x.context)
-
-    def one_hot(self, x: Array, labels: Any) -> Array:
-        if not isinstance(labels, StackedValues):
-            return super().one_hot(x, labels)
-        hot = np.zeros((self.replicas, *x.shape), x.format.carrier)
-        np.put_along_axis(hot, labels.stack[..., None], 1.0, -1)
-        return StackedArray(hot, x.context)
 
     # Many to one ----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
@@ -17,24 +18,12 @@ class NotTogetherError(RuntimeError):
     """Something that replicas do one after the other."""
 
 
-class StackedValues:
-    """What each replica has that is no number of a format: labels, masks.
-
-    Shapes    stack (replicas, …)
-    """
-
-    __slots__ = ("stack",)
-
-    def __init__(self, stack: NDArray[Any]) -> None:
-        self.stack = stack
-
-
 class StackedArray(Array):
     """The arrays of several replicas; its shape is that of one.
 
     Shapes    stack (replicas, *shape)
 
-    >>> import fpsim as fp, numpy as np
+    >>> import fpsim as fp
     >>> x = StackedArray(np.ones((8, 2, 3), np.float32), fp.Context(fp.BINARY16))
     >>> x.shape, x.mT.shape, x[:, 1].shape
     ((2, 3), (3, 2), (2,))
@@ -93,3 +82,29 @@ class StackedArray(Array):
         if not all(place is None or isinstance(place, (int, slice)) for place in places):
             raise NotTogetherError("elements that an array names")
         return StackedArray(self.stack[:, *places], self.context)
+
+
+class StackedValues:
+    """What each replica has that is no number of a format: labels, masks.
+
+    Shapes    stack (replicas, …)
+    """
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: NDArray[Any]) -> None:
+        self.stack = stack
+
+    def numbers_of(self, x: StackedArray) -> StackedArray:
+        """The number of each row that its label names.
+
+        Shapes    x (rows, columns), labels (rows): (rows).
+        """
+        values = np.take_along_axis(x.stack, self.stack[..., None], -1)
+        return StackedArray(values[..., 0], x.context)
+
+    def one_hot(self, x: StackedArray) -> StackedArray:
+        """Rows with 1 at their label and 0 elsewhere, in the shape and format of x."""
+        hot = np.zeros(x.stack.shape, x.stack.dtype)
+        np.put_along_axis(hot, self.stack[..., None], 1.0, -1)
+        return StackedArray(hot, x.context)

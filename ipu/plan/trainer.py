@@ -91,6 +91,14 @@ class PlanTrainer(train.Trainer):
     True
     """
 
+    #: Why the replicas ran one after the other in the last step; "" where they ran together.
+    apart = ""
+    #: What could not run together in a step before.
+    _refused = ""
+    #: Replicas that run together, and those whose gradients are applied next.
+    _batches: list[ReplicaBatch] | None = None
+    _joined: list[ReplicaBatch] | None = None
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -127,13 +135,6 @@ class PlanTrainer(train.Trainer):
         self.figures: tuple[StageFigures, ...] | None = None
         self.replica_identical_only = replica_identical_only
         self.private_updates = private_updates
-        #: Why the replicas ran one after the other in the last step; "" where they ran together.
-        self.apart = ""
-        #: Replicas that run together, and those whose gradients are applied next.
-        self._batches: list[ReplicaBatch] | None = None
-        self._joined: list[ReplicaBatch] | None = None
-        #: What could not run together.
-        self._refused = ""
         self._measuring: tuple[StageMeter, Pipeline] | None = None
         super().__init__(
             chain(plan), optimizer, policy=policy, control=control, loss_scale=loss_scale,

@@ -19,7 +19,8 @@ def _numbers(fmt, shape, seed):
     """Values of the format, with overflows and zeros of products among them."""
     rng = np.random.default_rng(seed)
     numbers = rng.standard_normal(shape) * np.exp2(rng.integers(-14, 15, shape))
-    return apply("convert", (numbers.astype(np.float32),), Settings(fmt, overflow="saturate"), track=False)[0]
+    settings = Settings(fmt, overflow="saturate")
+    return apply("convert", (numbers.astype(np.float32),), settings, track=False)[0]
 
 
 @pytest.mark.parametrize("fmt", [BINARY16, BFLOAT16, BINARY32], ids=str)

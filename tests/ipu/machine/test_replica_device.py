@@ -7,6 +7,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32, Array
 from fpsim.state.bits import Philox
+from ipu import ops
 from ipu.machine import Device, FpCtl
 from ipu.machine.replica_device import ReplicaDevice
 from ipu.machine.stacked import NotTogetherError, StackedArray, StackedValues
@@ -50,8 +51,11 @@ VERBS = {
     "product with half partials": lambda d, x, y, w, v: d.matmul(x, w, partials="half"),
     "product in binary32": lambda d, x, y, w, v: d.matmul(x, w, to=BINARY32),
     "product of what all have": lambda d, x, y, w, v: d.matmul(w.mT, w),
-    "numbers at labels": lambda d, x, y, w, v: d.numbers_at(x, LABELS),
-    "one hot": lambda d, x, y, w, v: d.one_hot(x, LABELS),
+    "losses of labels": lambda d, x, y, w, v: d.compute(
+        ops.softmax_cross_entropy.forward, x, labels=LABELS)[0],
+    "slopes of labels": lambda d, x, y, w, v: d.compute(
+        ops.softmax_cross_entropy.vjps[0], d.divide(v, 3.0)[:1].reshape(()),
+        d.compute(ops.softmax_cross_entropy.forward, x, labels=LABELS)[1], labels=LABELS),
     "rectifier of NaN": lambda d, x, y, w, v: d.relu(d.divide(x, 0.0)),
     "maximum of NaN": lambda d, x, y, w, v: d.reduce_max(d.divide(x, 0.0), 0),
     "sum of NaN": lambda d, x, y, w, v: d.reduce_sum(d.divide(x, 0.0), 1),
@@ -106,11 +110,11 @@ def _together(verb, control, numbers, *, common):
     device.give_to(devices)
     return value, [
         (
-            each.status_word,
-            {f.name: int(each.context(f).core.raised) for f in (BINARY16, BINARY32)},
-            each.vector_cycles, device.clock.operation, each.ledger.table(),
+            of_replica.status_word,
+            {f.name: int(of_replica.context(f).core.raised) for f in (BINARY16, BINARY32)},
+            of_replica.vector_cycles, device.clock.operation, of_replica.ledger.table(),
         )
-        for each in devices
+        for of_replica in devices
     ]
 
 
@@ -185,8 +189,8 @@ def test_a_rule_that_looks_at_values_runs_replica_by_replica(control):
         single = Device(control=CONTROLS[control], seed=5)
         single.source = Philox(SEEDS[replica])
         x = single.from_host(numbers[replica], BINARY16)
-        alone, kept = _of_values(single, x, factor=100.0)
-        gradient = _back(single, alone, kept)
+        alone, saved_alone = _of_values(single, x, factor=100.0)
+        gradient = _back(single, alone, saved_alone)
         assert np.array_equal(y.stack[replica].view("u4"), alone.carrier.view("u4"))
         assert np.array_equal(g.stack[replica].view("u4"), gradient.carrier.view("u4"))
         assert single.clock.operation == device.clock.operation

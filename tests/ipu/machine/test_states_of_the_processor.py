@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that 
 
 #: Verbs that neither read nor make numbers.
 OTHERS = {
-    "account_blocks", "check_blocks", "clear_status", "context", "counting_apart", "naming",
+    "account_blocks", "check_blocks", "clear_status", "compute", "context", "counting_apart", "naming",
     "partials_for", "recomputing", "registers", "rounding", "settle", "settling", "shard", "twin",
 }
 

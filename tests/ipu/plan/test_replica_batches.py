@@ -117,7 +117,7 @@ def test_together_they_leave_what_they_leave_apart(name, most, monkeypatch):
     monkeypatch.setattr(replica_batches, "MOST", most)
     together, others = _trained(*TRAININGS[name])
     assert together.apart == ""
-    assert losses == others
+    assert str(losses) == str(others)  # NaN is NaN
     assert left(together) == left(apart)
     assert (together.loss_scale, together.applied) == (apart.loss_scale, apart.applied)
 
