@@ -276,6 +276,11 @@ class ReplicaDevice(Device):
         self.units_used.update(single.units_used)
         return self._together(results)
 
+    def _verb_one_by_one(self, verb: Callable[..., Array], arguments: Sequence[Any]) -> Array:
+        """A verb for one replica after the other, where data ask for it."""
+        result: Array = self._one_by_one(verb, arguments)
+        return result
+
     def _source_of(self, replica: int) -> Any:
         if self.source is not self.keys:
             return self.source
@@ -452,7 +457,7 @@ class ReplicaDevice(Device):
         least = fmt.smallest_normal if flushing else fmt.smallest_subnormal
         values = kept_least(x.stack, least)
         if values is None:
-            return self._one_by_one(Device.relu, [x])
+            return self._verb_one_by_one(Device.relu, [x])
         self.vector_cycles += thread_cycles("relu", fmt, x.size)
         return StackedArray(values, context)
 
@@ -506,7 +511,7 @@ class ReplicaDevice(Device):
         axes = checked_axes(axis, x.ndim)
         total = self._sum_of_rows(x, axes, is_far_from_tiny(x.format), ("cast", "add"))
         if total is None:
-            return self._one_by_one(Device.reduce_sum, [x, axis, fmt, scale])
+            return self._verb_one_by_one(Device.reduce_sum, [x, axis, fmt, scale])
         return self._scaled_sum(x, axes, total, x.format if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -519,7 +524,7 @@ class ReplicaDevice(Device):
         axes = checked_axes(axes, x.ndim, "axes")
         total = self._sum_of_rows(x, axes, True, ("cast", "multiply", "add"), squared=True)
         if total is None:
-            return self._one_by_one(Device.reduce_squares, [x, axes, scale])
+            return self._verb_one_by_one(Device.reduce_squares, [x, axes, scale])
         return self._scaled_sum(x, axes, total, BINARY32, scale)
 
     def _sum_of_rows(
@@ -553,7 +558,7 @@ class ReplicaDevice(Device):
             number_wins=self.options.max_nan == "number",
         )
         if has_nan:
-            return self._one_by_one(Device.reduce_max, [x, axis])
+            return self._verb_one_by_one(Device.reduce_max, [x, axis])
         self.vector_cycles += thread_cycles("maximum", x.format, x.size)
         return StackedArray(largest, context)
 
