@@ -138,6 +138,8 @@ class Device:
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
+    #: Runs the rules of `ipu.ops` of the tape; None: they are called as they are.
+    compute: Callable[..., Any] | None = None
     #: What is made for each format.
     _context_class: type[MachineContext] = MachineContext
 
@@ -336,12 +338,6 @@ class Device:
         streams = WORKERS if self.options.random == "xoroshiro" else {}
         sums = SUMS[self.options.sums]
         return RULES | {"choice of the unit": RULE, "order of sums": sums} | streams
-
-    # Rules ----------------------------------------------------------------------------------
-
-    def compute(self, rule: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """What a rule of `ipu.ops` gives on this device."""
-        return rule(self, *arguments, **options)
 
     # Values ---------------------------------------------------------------------------------
 
@@ -850,18 +846,14 @@ class Device:
                 return self._late.begin(call.compute, late_shape, context)
         if is_nearest:
             with self.rounding(False):
-                product = self._computed(call, context)
+                product = call.compute(context)
             # A product has a number whatever its stores do; a generator draws nothing for it.
             context.operation += 1
         else:
-            product = self._computed(call, context)
+            product = call.compute(context)
         result = product if leaves is result_format else self.cast(product, result_format)
         self._account(call, product)
         return result
-
-    def _computed(self, call: ProductCall, context: Context) -> Array:
-        """The product in a context."""
-        return call.compute(context)
 
     def _account(self, call: ProductCall, product: Array) -> None:
         x, y = call.operands

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -165,9 +166,6 @@ class ReplicaDevice(Device):
         #: On which rules run that need one replica at a time.
         self._single = Device(like.target, like.control, **arguments)
 
-    # Another thread would need a context of one replica.
-    puts_off = property(lambda self: False, lambda self, value: None)
-
     def stacked(self, values: ArrayLike, fmt: Format | str) -> StackedArray:
         """Values of each replica rounded to nearest on the host, as `from_host`."""
         context = self.context(fmt)
@@ -230,7 +228,9 @@ class ReplicaDevice(Device):
 
     # Rules ----------------------------------------------------------------------------------
 
-    def compute(self, rule: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def compute(  # type: ignore[override]
+        self, rule: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
         """What a rule of the table gives, for all replicas at once or one after the other."""
         if not _has_single_results(arguments):
             before = self._done()
@@ -563,6 +563,11 @@ class ReplicaDevice(Device):
         return StackedArray(largest, context)
 
     # Products -------------------------------------------------------------------------------
+
+    def _product(
+        self, call: ProductCall, to: Format | None, late_shape: Shape | None = None
+    ) -> Array:
+        return super()._product(call._replace(compute=partial(self._computed, call)), to)
 
     def _computed(self, call: ProductCall, context: Context) -> Array:
         x, y = call.operands

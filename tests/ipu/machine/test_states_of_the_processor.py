@@ -23,9 +23,8 @@ pytestmark = pytest.mark.skipif(not HAS_STATUS, reason="no status register that 
 
 #: Verbs that neither read nor make numbers.
 OTHERS = {
-    "account_blocks", "check_blocks", "clear_status", "compute", "context", "counting_apart",
-    "naming", "partials_for", "recomputing", "registers", "rounding", "settle", "settling",
-    "shard", "twin",
+    "account_blocks", "check_blocks", "clear_status", "context", "counting_apart", "naming",
+    "partials_for", "recomputing", "registers", "rounding", "settle", "settling", "shard", "twin",
 }
 
 #: Operands that are tried: of a device, an array and an image with a kernel.

@@ -25,8 +25,8 @@ VALUES: dict[str, Any] = {
 
 #: Verbs that layers and front ends call with what they have made themselves.
 INSIDE = {
-    "account_blocks", "compute", "counting_apart", "obey", "raise_flags", "rounded", "exact",
-    "partials_for", "select_positive", "conv2d", "check_blocks", "conv2d_input_gradient",
+    "account_blocks", "counting_apart", "obey", "raise_flags", "rounded", "exact", "partials_for",
+    "select_positive", "conv2d", "check_blocks", "conv2d_input_gradient",
     "conv2d_weight_gradient", "naming", "rounding",
     "shard",
 }
