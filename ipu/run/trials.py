@@ -23,7 +23,7 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32
 from ipu.run.advice import exceptions
 from ipu.run.endpoints import Outcome, final_loss, start_loss
-from ipu.run.judging import CANNOT_TELL, REFERENCE, Declaration, Judged, judge, settled
+from ipu.run.judging import CANNOT_TELL, REFERENCE, Declaration, Judged, judge, judge_sharing, settled
 from ipu.run.looks import MOST_CONFIRMED
 from ipu.run.ways import Way
 
@@ -145,15 +145,8 @@ class Trials:
 
     def _holm(self, ways: Sequence[Way], seeds: Sequence[int]) -> dict[Way, Judged]:
         """Each way at the level that is left: one that is confirmed leaves the others more."""
-        judged: dict[Way, Judged] = {}
-        left = list(ways)
-        while left:
-            judged |= {way: self._judge(way, seeds, len(left)) for way in left}
-            still = [way for way in left if not judged[way].is_good]
-            if len(still) == len(left):
-                break
-            left = still
-        return judged
+        return judge_sharing(
+            lambda way, sharing: self._judge(way, seeds, sharing), ways, lambda one: one.is_good)
 
     def _judge(self, way: Way, seeds: Sequence[int], sharing: int) -> Judged:
         return judge(self.declaration.endpoint, self.outcomes(way, seeds),

@@ -9,8 +9,11 @@ from scipy import stats
 
 #: Pairs from which on the bounds are so many standard errors wide.
 CRITICAL = {12: 4.0, 8: 5.0, 5: 7.0}
-#: The same where comparisons share the level, by their number.
-SHARED = {1: CRITICAL, 2: {12: 5.0, 8: 6.0, 5: 10.0}, 3: {12: 5.7, 8: 7.5, 5: 12.5}}
+#: The same where comparisons share the level, by the most of them.
+SHARED = {1: CRITICAL, 2: {12: 5.0, 8: 6.0, 5: 10.0}, 3: {12: 5.7, 8: 7.5, 5: 12.5},
+          4: {12: 6.3, 8: 8.3, 5: 13.0}, 6: {12: 7.0, 8: 9.2, 5: 15.0},
+          8: {12: 7.5, 8: 10.0, 5: 16.5}, 12: {12: 8.3, 8: 11.3, 5: 19.0},
+          16: {12: 8.9, 8: 12.2, 5: 21.0}}
 #: Answers after which no pair is looked at any more, and those that are good.
 SETTLED, GOOD = ("better", "as good", "worse"), ("better", "as good")
 
@@ -27,7 +30,8 @@ def half_width(values, sharing=1):
     sharing    comparisons that share the level.
     """
     n = len(values)
-    factor = next((c for least, c in SHARED[sharing].items() if n >= least), math.inf)
+    factors = next(f for most, f in SHARED.items() if sharing <= most)
+    factor = next((c for least, c in factors.items() if n >= least), math.inf)
     return factor * float(np.std(values, ddof=1)) / math.sqrt(n) if n >= 5 else math.inf
 
 
@@ -88,15 +92,15 @@ def read_way(reading, name, lost, margin, *, fell=None, unit="points", percent="
     return told
 
 
-def holm(judge, ways, n_pairs):
-    """Answers of ways that share a level: one that is good leaves the others more of it.
+def holm(judge, ways, decided):
+    """Answers of ways that share a level: one that is decided leaves the others more of it.
 
-    judge(way, n_pairs, sharing)    the answer first.
+    judge(way, sharing)    the answer first.
     """
     told, left = {}, list(ways)
     while left:
-        told |= {way: judge(way, n_pairs, len(left)) for way in left}
-        still = [way for way in left if told[way][0] not in GOOD]
+        told |= {way: judge(way, len(left)) for way in left}
+        still = [way for way in left if told[way][0] not in decided]
         if len(still) == len(left):
             break
         left = still

@@ -10,7 +10,15 @@ import numpy as np
 from scipy.stats import binomtest
 
 from tests.experiments.readers.pages import Reading, agrees, rows_of
-from tests.experiments.readers.pairs import SETTLED, answer, by_chance, holm, needed, student
+from tests.experiments.readers.pairs import (
+    GOOD,
+    SETTLED,
+    answer,
+    by_chance,
+    holm,
+    needed,
+    student,
+)
 
 #: Pairs on which ways are picked, which confirm nothing.
 PICKING = 2
@@ -74,7 +82,8 @@ class TriedRuns:
             alone, other = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
             if alone:
                 level = 0.5**5 if not other else 0.01
-                is_worse = binomtest(alone, alone + other, 0.5, "greater").pvalue <= level
+                p = binomtest(alone, alone + other, 0.5, "greater").pvalue
+                is_worse = sharing * p <= level
                 word = "worse" if is_worse else "cannot tell"
         return word, finite, low, high, (int(ours.sum()), int(theirs.sum())), falls
 
@@ -85,7 +94,7 @@ class TriedRuns:
         told, looked = {}, {}
         for n in self.looks:
             left = [way for way in ways if way not in told or told[way][0] not in SETTLED]
-            new = holm(self.judge, left, n)
+            new = holm(lambda way, sharing, n=n: self.judge(way, n, sharing), left, GOOD)
             if self.base not in told or told[self.base][0] not in SETTLED:
                 new[self.base] = self.judge(self.base, n, 1)
             told |= new
