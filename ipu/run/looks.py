@@ -21,8 +21,8 @@ from scipy.stats import norm
 
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["ALPHA", "LOOKS", "MOST_CONFIRMED", "MOST_SHARING", "bound", "check_pairs", "critical", "looks_of",
-           "pairs_needed"]
+__all__ = ["ALPHA", "LOOKS", "MOST_CONFIRMED", "MOST_SHARING", "bound", "check_pairs", "critical",
+           "looks_of", "pairs_needed"]
 
 #: Share of comparisons at the margin that may be called below it, over all looks.
 ALPHA = 0.05

@@ -23,7 +23,15 @@ from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32
 from ipu.run.advice import exceptions
 from ipu.run.endpoints import Outcome, final_loss, start_loss
-from ipu.run.judging import CANNOT_TELL, REFERENCE, Declaration, Judged, judge, judge_sharing, settled
+from ipu.run.judging import (
+    CANNOT_TELL,
+    REFERENCE,
+    Declaration,
+    Judged,
+    judge,
+    judge_sharing,
+    settled,
+)
 from ipu.run.looks import MOST_CONFIRMED
 from ipu.run.ways import Way
 

@@ -134,7 +134,8 @@ def agrees(text, number):
 
 
 #: Elements whose text is read as one piece.
-PIECES = {"p", "li", "h1", "h2", "h3", "td", "th", "pre", "dt", "dd", "summary", "figcaption", "div"}
+PIECES = {"p", "li", "h1", "h2", "h3", "td", "th", "pre", "dt", "dd", "summary", "figcaption",
+          "div"}
 #: Elements whose text nobody reads: pictures have data of their own.
 UNREAD = {"svg", "style", "script", "title", "button"}
 

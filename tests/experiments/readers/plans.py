@@ -60,18 +60,18 @@ def read_interval(reading, before, plan, after):
 
 
 def read_cells(cells, plan, data, *, is_best):
-    star, ms, megabytes, share, ipus, replicas, count, schedule, recomputed, remote, shards, first = (
-        cells)
+    star, ms, megabytes, share, *numbers = cells[:7]
+    schedule, recomputed, remote, shards, first = cells[7:]
     assert star == ("*" if is_best else "")
     reading = Reading(ms)
     read_interval(reading, "", plan, "")
     reading.is_read()
     assert agrees(megabytes, plan["bytes"] / 1e6)
     assert agrees(share.rstrip("%"), 100 * plan["bytes"] / data["room"])
-    assert [int(ipus), int(replicas), int(count)] == [
-        plan["ipus"], plan["replicas"], plan["micro_batches"]]
-    assert int(replicas) * int(count) == data["micro_batches"]
-    assert int(ipus) <= data["ipus"]
+    ipus, replicas, count = map(int, numbers)
+    assert (ipus, replicas, count) == (plan["ipus"], plan["replicas"], plan["micro_batches"])
+    assert replicas * count == data["micro_batches"]
+    assert ipus <= data["ipus"]
     assert schedule == (plan["schedule"] if plan["begin_with"] else "-")
     assert recomputed == (plan["recomputed"] or "-")
     assert remote == (" ".join(plan["remote"]) or "-")

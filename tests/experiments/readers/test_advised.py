@@ -1,4 +1,4 @@
-"""The table of ways that were tried, from the runs inside of the page; made-up runs too (golden)."""
+"""The table of ways that were tried, from the runs inside of the page; made-up runs (golden)."""
 
 from __future__ import annotations
 

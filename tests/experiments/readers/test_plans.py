@@ -1,4 +1,4 @@
-"""Every number of a plan's page from the file inside of it; searches that no plan fits too (law)."""
+"""Every number of a plan's page from the file inside of it; where no plan fits too (law)."""
 
 from __future__ import annotations
 

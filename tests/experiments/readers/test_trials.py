@@ -163,10 +163,11 @@ def first_pair(folder):
     calm = make_report() | {"losses": [2.0, 1.5, 1.25, 1.0], "births": [], "first": [],
                             "swallowed": {}, "loss_scale": {}, "constants": []}
     harmed = make_report() | {"losses": [2.0, 1.9, 1.8, 1.7, 1.6]}
-    many = calm | {"layers": {
-        f"l{i}": {"forward": {name: (i + 1) * (i % 3) for name in (
-            "results", "OVERFLOW", "INVALID", "DIVBYZERO", "UNDERFLOW", "subnormals")}}
-        for i in range(70)}, "units": [{**row, "cycles": 777} for row in calm["units"]]}
+    names = ("results", "OVERFLOW", "INVALID", "DIVBYZERO", "UNDERFLOW", "subnormals")
+    many = calm | {
+        "layers": {f"l{i}": {"forward": dict.fromkeys(names, (i + 1) * (i % 3))}
+                   for i in range(70)},
+        "units": [{**row, "cycles": 777} for row in calm["units"]]}
     runs = []
     for way, report in (("fp32", calm), ("fp16", harmed), ("bf16", many)):
         write_run(folder / way, report, advise(report, Way.parse(way)))

@@ -69,8 +69,9 @@ class TriedRuns:
         """(answer, differences, low, high, diverged, of the reference) of n fresh pairs."""
         pairs = range(PICKING, PICKING + n)
         lost, falls = self.differences(way, pairs), self.falls(pairs)
-        ours, theirs = (np.array([not math.isfinite(row["endpoint"]) for row in self.of(name, pairs)])
-                        for name in (way, self.reference))
+        ours, theirs = (
+            np.array([not math.isfinite(row["endpoint"]) for row in self.of(name, pairs)])
+            for name in (way, self.reference))
         falls = falls[np.isfinite(falls)]
         if not self.is_share and len(falls) < n:
             falls = None  # a score alone shows no progress
