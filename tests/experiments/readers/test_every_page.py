@@ -72,7 +72,7 @@ def read_exceptions(cells, table):
             (row,) = found
             share = 100 * row["underflow"] / max(row["results"], 1)
             text, *loud = cell.split(", ")
-            assert text == "–" if not share else text == "< 0.1%" and share < 0.1 or agrees(
+            assert text == "–" if not share else (text == "< 0.1%" and share < 0.1) or agrees(
                 text.rstrip("%"), share)
             assert loud == [f"{flag} {row[flag]:.0f}" for flag in ("OFLO", "INV", "DIV0")
                             if row[flag]]
