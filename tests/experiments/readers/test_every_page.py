@@ -65,11 +65,11 @@ def read_exceptions(cells, table):
     for place, *shares in cells[1:]:
         layer, phase = place.rsplit(", ", 1)
         for name, cell in zip(names, shares, strict=True):
-            found = table.where(part="exceptions", policy=name, layer=layer, phase=phase)
-            if not found:
+            rows = table.where(part="exceptions", policy=name, layer=layer, phase=phase)
+            if not rows:
                 assert cell == ""
                 continue
-            (row,) = found
+            (row,) = rows
             share = 100 * row["underflow"] / max(row["results"], 1)
             text, *loud = cell.split(", ")
             assert text == "–" if not share else (text == "< 0.1%" and share < 0.1) or agrees(
