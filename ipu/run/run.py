@@ -215,8 +215,9 @@ class Run(ABC):
         )
 
         def see(event: OperationEvent) -> None:
-            place = event.place._replace(layer=event.layer, direction=event.direction)
-            file.add(event.operation, place, event.array, event.operands)
+            operation, layer, direction, at, array, operands = event
+            place = Place(at.step, at.micro_batch, at.replica, layer, direction)
+            file.add(operation, place, array, operands)
 
         self.watch(see)
         return file
