@@ -39,8 +39,8 @@ from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.observed import (
     UNOBSERVED,
-    ObservedUpdate,
     Observed,
+    ObservedUpdate,
     ShownUpdate,
     ToldEvents,
     tell_all,

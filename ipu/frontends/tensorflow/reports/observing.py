@@ -82,7 +82,8 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
         if isinstance(result, Array):  # of most nodes, each of which comes here
             arrays = [result]
         else:
-            arrays = [x for x in result if isinstance(x, Array)] if isinstance(result, tuple) else []
+            several = result if isinstance(result, tuple) else ()
+            arrays = [x for x in several if isinstance(x, Array)]
         if account.noted == before:  # a kernel that leaves the machine notes that itself
             written = values[0].value if not arrays and _is_array(values) else None
             size = sum([x.size for x in arrays]) if written is None else written.size

@@ -154,7 +154,7 @@ def test_a_row_is_torchs_operations(name, seed, monkeypatch):
 @pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])
 def test_watchers_see_the_same_of_updates_in_one_call_and_one_by_one(name, monkeypatch):
     """Of results and operands, in order; with room for all, for some tensors, and for none."""
-    seen, weights = [], []
+    shown, weights = [], []
     for room in (None, 300, -1):
         if room is not None:
             monkeypatch.setattr("ipu.ops.updates.together._SHOWN", room)
@@ -164,11 +164,11 @@ def test_watchers_see_the_same_of_updates_in_one_call_and_one_by_one(name, monke
         )))
         with session:
             train(net, (6,), 2, getattr(torch.optim, name))
-        seen.append(events)
+        shown.append(events)
         weights.append([codes(p) for p in net.parameters()])
-    assert seen[0] == seen[1] == seen[2]
+    assert shown[0] == shown[1] == shown[2]
     assert weights[0] == weights[1] == weights[2]
-    assert sum(event[0][2] == "optimizer" for event in seen[0]) > 8
+    assert sum(event[0][2] == "optimizer" for event in shown[0]) > 8
 
 
 @pytest.mark.parametrize("name", NAMES)
