@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ipu.run.run import Run
     from ipu.run.ways import Way
 
-__all__ = ["DigestOptions", "LineOf", "PairOptions", "PairProcesses", "digesting", "outcome_of", "pair_options", "program_process", "write_json"]
+__all__ = ["DigestOptions", "LineOf", "PairOptions", "PairProcesses", "digesting", "outcome_of",
+           "pair_options", "program_process", "write_json"]
 
 #: The command line of `fpsim` for a way, with these options beside it.
 LineOf = Callable[["Way", Sequence[str]], list[str]]
