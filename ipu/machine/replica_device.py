@@ -228,7 +228,7 @@ class ReplicaDevice(Device):
 
     # Rules ----------------------------------------------------------------------------------
 
-    def compute(  # type: ignore[override]
+    def compute(
         self, rule: Callable[..., Any], *arguments: Any, **options: Any
     ) -> Any:
         """What a rule of the table gives, for all replicas at once or one after the other."""
