@@ -228,9 +228,7 @@ class ReplicaDevice(Device):
 
     # Rules ----------------------------------------------------------------------------------
 
-    def compute(
-        self, rule: Callable[..., Any], *arguments: Any, **options: Any
-    ) -> Any:
+    def compute(self, rule: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What a rule of the table gives, for all replicas at once or one after the other."""
         if not _has_single_results(arguments):
             before = self._done()
