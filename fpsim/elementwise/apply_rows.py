@@ -6,12 +6,15 @@ A row is what another machine would compute alone: values and flags are those of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.elementwise.apply import KernelCall
 from fpsim.kernels.elementwise import step
+from fpsim.kernels.elementwise.row_calls import call_rows
+from fpsim.kernels.elementwise.sequence import address_of
 from fpsim.kernels.random.words import NO_WORDS
 from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, Shape
@@ -27,10 +30,14 @@ _SMALLEST = 1 << 16
 
 _NO_FLAGS = np.zeros(1, np.uint8)
 
+#: Of a loop, which stays alive: looking for it takes as long as a hundred rows.
+_address = lru_cache(maxsize=256)(address_of)
+
 
 def has_rows(settings: Settings) -> bool:
     """Whether `apply_rows` has operations of these settings."""
-    return not settings.native and settings.subnormals != ZERO_OR_NORMAL
+    usual = not settings.native and settings.subnormals != ZERO_OR_NORMAL
+    return usual and settings.format.carrier == np.float32
 
 
 def apply_rows(
@@ -56,23 +63,24 @@ def apply_rows(
     call = settings.calls.get(key)
     if call is None:
         call = settings.calls[key] = KernelCall(operation, settings, *key[1:])
-    loop, constants, flat = call.loop, call.constants, out.reshape(rows, -1)
+    widest = max((x.dtype for x in operands), key=lambda kind: kind.itemsize)
+    x, *others = [np.ascontiguousarray(x, widest) for x in operands]
+    y, z = (*others, x, x)[:2]
+    address = _address(
+        call.loop, is_wide=call.constants.dtype == np.uint64, is_from_wide=widest == np.float64
+    )
+    flat, constants = out.reshape(rows, -1), call.constants
     seeds, number, first = keys or (np.zeros(rows, np.uint64), 0, 0)
-    three = [*operands, *[operands[0]] * (3 - len(operands))]
-    steps = [int(len(x) > 1) for x in three]
-    number_of_call = np.uint64(number)
+    operation_number = np.uint64(number)
 
-    def work(a: int, b: int) -> int:
-        for r in range(a, b):
-            x, y, z = (x[r * step] for x, step in zip(three, steps, strict=True))
-            flags[r] = loop(
-                x, y, z, flat[r], _NO_FLAGS, NO_WORDS, constants, first, seeds[r], number_of_call,
-                False,
-            )
+    def work(begin: int, end: int) -> int:
+        call_rows(
+            address, x, y, z, flat, flags, seeds, _NO_FLAGS, NO_WORDS, constants, first,
+            operation_number, begin, end,
+        )
         return 0
 
-    size = flat.shape[1]
-    run_blocks(work, 0, rows, max(1, _SMALLEST // size), 1)
+    run_blocks(work, 0, rows, max(1, _SMALLEST // flat.shape[1]), 1)
     return out, flags
 
 

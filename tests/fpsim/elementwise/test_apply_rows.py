@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fpsim.elementwise.apply import apply
-from fpsim.elementwise.apply_rows import apply_rows, flags_of_rows
-from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32
+from fpsim.elementwise.apply_rows import apply_rows, flags_of_rows, has_rows
+from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, Format
 from fpsim.records.rounding import RNE, RTP, SR
 from fpsim.records.settings import Settings
 from fpsim.state.draws import Draw
@@ -42,6 +42,24 @@ def test_a_row_is_computed_as_it_is_alone(fmt, rounding, operation, second):
         alone, raised = apply(operation, [x[r], other], settings, bits=bits)
         assert np.array_equal(values[r].ravel().view("u4"), alone.view("u4")), r
         assert flags[r] == raised
+
+
+@pytest.mark.parametrize("rounding", [RNE, SR(13)], ids=str)
+def test_rows_of_binary64_are_converted_as_they_are_alone(rounding):
+    settings = Settings(BINARY16, rounding)
+    x = np.random.default_rng(0).standard_normal((3, 5)) * [[1.0], [1e-6], [1e6]]
+    keys = (SEEDS, 4, 0) if rounding.stochastic else None
+    values, flags = apply_rows("convert", [x], settings, (5,), 3, keys)
+    for r in range(3):
+        alone, raised = apply("convert", [x[r]], settings, bits=Draw(SEEDS[r], np.uint64(4), None))
+        assert np.array_equal(values[r].view("u4"), alone.view("u4"))
+        assert flags[r] == raised
+
+
+def test_formats_with_wide_carriers_have_no_rows():
+    assert has_rows(Settings(BINARY32))
+    assert not has_rows(Settings(Format("wide", 9, 30)))
+    assert not has_rows(Settings(BINARY64))
 
 
 def test_flags_are_those_of_the_row_that_raised_them():

@@ -29,6 +29,7 @@ VERBS = {
     "in place": lambda d, x, y, w, v: d.add(d.multiply(x, 1.0), v, out=d.multiply(x, 2.0)),
     "sqrt": lambda d, x, y, w, v: d.sqrt(d.multiply(x, x)),
     "unscale": lambda d, x, y, w, v: d.unscale(x, 96.0),
+    "unscale by what binary16 lacks": lambda d, x, y, w, v: d.unscale(x, 2.0**17 + 1),
     "negative": lambda d, x, y, w, v: d.negative(x),
     "exp": lambda d, x, y, w, v: d.exp(x),
     "exp in binary32": lambda d, x, y, w, v: d.exp(d.cast(x, BINARY32)),
