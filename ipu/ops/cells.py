@@ -39,19 +39,18 @@ def lstm_cell(
 
 @in_one_call
 def lstm_cell_gradients(
-    device: Device, hidden: Array, after: Array | None, gates: tuple[Array, ...], bent: Array,
+    device: Device, hidden: Array, after: Array, gates: tuple[Array, ...], bent: Array,
     cell: Array,
 ) -> tuple[Array, ...]:
     """Gradients of the sums of the gates i, f, g, o, and of the cell before the step.
 
-    hidden, after    gradients of the hidden state, and of the cell behind the step if it has one.
+    hidden, after    gradients of the hidden state and of the cell behind the step.
     gates, bent      what `lstm_cell` gave.
     cell             before the step.
     """
     i, f, g, o = gates
     of_bent, of_o = device.multiply(hidden, o), device.multiply(hidden, bent)
-    slope = tanh.pull(0, device, of_bent, (bent,))
-    total = slope if after is None else device.add(after, slope)
+    total = device.add(after, tanh.pull(0, device, of_bent, (bent,)))
     of_g, of_i = device.multiply(total, i), device.multiply(total, g)
     before, of_f = device.multiply(total, f), device.multiply(total, cell)
     slope_o, slope_g = sigmoid.pull(0, device, of_o, (o,)), tanh.pull(0, device, of_g, (g,))

@@ -2,12 +2,13 @@
 
 torch writes an LSTM of the CPU in single operations. In a session a step of time is, but for its
 products, two operations: the cell, and its gradients. Values, flags, cycles, random bits, their
-numbers and the calls that a report tells are those of single operations. So is what a gradient
-of a gradient draws, since autograd sees gates and cell as results.
+numbers and the calls that a report tells are those of single operations.
 
 A layer runs as torch writes it where something looks at single operations (counts, watchers,
-shadows, captured steps, traps, other modes), outside of modules, and without gradients; so does its
-first step, whose state is the program's.
+shadows, captured steps, traps, other modes), outside of modules, and without gradients; so do its
+first and last step, whose states are the program's. Gradients of gradients are added up between
+the operations of a cell: a session whose backward passes are recorded runs cells in single
+operations, and none in one call before it has seen a backward pass.
 
 Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
           torch/csrc/autograd (order of gradients).
@@ -50,6 +51,7 @@ _FORWARD = {
 }
 _BACKWARD = {
     "aten.mul.Tensor": 6, "aten.tanh_backward.default": 2, "aten.sigmoid_backward.default": 3,
+    "aten.add.Tensor": 1,
 }
 _MOVED_FORWARD = {"aten.unsafe_split.Tensor": 1}
 _MOVED_BACKWARD = {"aten.cat.default": 1}
@@ -86,10 +88,12 @@ def cells_in_one_call(session: RecurrentSession) -> Iterator[None]:
 
 def _named(session: RecurrentSession, torchs: Callable[..., Any]) -> Callable[..., Any]:
     def lstm(*arguments: Any, **options: Any) -> Any:
-        if options or not is_alone(session) or not session.layers.stack:
+        layers = session.layers
+        is_first_order = layers.has_gone_back and not layers.records_backward
+        if options or not layers.stack or not is_first_order or not is_alone(session):
             return torchs(*arguments, **options)
-        layers = LstmLayers.of(*arguments)
-        return torchs(*arguments) if layers is None else layers.run(session)
+        stack = LstmLayers.of(*arguments)
+        return torchs(*arguments) if stack is None else stack.run(session)
 
     return lstm
 
@@ -148,7 +152,7 @@ class LstmLayers(NamedTuple):
         for x in tensors:
             if type(x) not in _TENSORS or x.dtype is not torch.float32 or is_foreign(x):
                 return None
-        is_recorded = torch.is_grad_enabled() and any([x.requires_grad for x in tensors])
+        is_recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
         return layers if is_recorded and layers._has_shapes() else None
 
     def _has_shapes(self) -> bool:
@@ -160,15 +164,15 @@ class LstmLayers(NamedTuple):
         if self.is_batch_first:
             steps, batch = batch, steps
         n_each = 4 if self.has_biases else 2
-        if steps < 2 or len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
+        if steps < 3 or len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
             return False
         size = self.parameters[1].shape[1]
         for k in range(n):
             if k == 1 + self.is_bidirectional:
                 width = size * k
-            shapes = (4 * size, width), (4 * size, size), (4 * size,), (4 * size,)
-            found = [tuple(x.shape) for x in self.parameters[k * n_each : (k + 1) * n_each]]
-            if found != list(shapes[:n_each]):
+            expected = [(4 * size, width), (4 * size, size), (4 * size,), (4 * size,)][:n_each]
+            parameters = self.parameters[k * n_each : (k + 1) * n_each]
+            if [tuple(x.shape) for x in parameters] != expected:
                 return False
         return all(tuple(x.shape) == (n, batch, size) for x in self.states)
 
@@ -208,7 +212,8 @@ def _layer(
         sums = torch.nn.functional.linear(x, weights.of_input, weights.input_bias).unbind(0)
         hidden = []
         for k, of_input in enumerate(sums[:: -1 if way else 1]):
-            state = _step(session, of_input, state, weights, is_first=k == 0)
+            is_inner = 0 < k < len(sums) - 1
+            state = _step(session, of_input, state, weights, is_inner=is_inner)
             hidden.append(state.hidden)
         outputs.append(torch.stack(hidden[:: -1 if way else 1], 0))
         last.append(state)
@@ -219,12 +224,12 @@ def _layer(
 
 def _step(
     session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters,
-    *, is_first: bool,
+    *, is_inner: bool,
 ) -> LstmState:
     linear = torch.nn.functional.linear
     gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
-    # Gradients of the program's own state may be added up between those of the first cell.
-    if not is_first and gates.requires_grad:
+    # Gradients of the program's own states may be added up between those of a cell, or be none.
+    if is_inner and gates.requires_grad:
         results = _forward(session, gates, state.cell)
         if results is not None:
             return LstmState(*_Cell.apply(session, results, gates, state.cell)[:2])
@@ -252,13 +257,13 @@ def _forward(
     return tensors
 
 
-def _format_of(call: Call, *tensors: torch.Tensor | None) -> Format | None:
+def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
     """The format of the call, if all tensors hold it and nothing happens to results."""
     fmt, memory = call.activations, call.memory
     if call.alter is not None or call.layer.startswith("aten."):
         return None
     for x in tensors:
-        if x is not None and (x.dtype is not torch.float32 or memory.format_of(x) != fmt):
+        if x.dtype is not torch.float32 or memory.format_of(x) != fmt:
             return None
     return fmt
 
@@ -289,7 +294,7 @@ class _Cell(torch.autograd.Function):
         session, (cell, *gates, bent) = ctx.session, ctx.saved_tensors
         hidden, after, *others = gradients
         slopes = None
-        if all(x is None for x in others) and hidden is not None:
+        if hidden is not None and after is not None and all(x is None for x in others):
             slopes = _backward(session, hidden, after, gates, bent, cell)
         if slopes is None:
             slopes = _backward_by_operation(gradients, gates, bent, cell)
@@ -298,7 +303,7 @@ class _Cell(torch.autograd.Function):
 
 
 def _backward(
-    session: RecurrentSession, hidden: torch.Tensor, after: torch.Tensor | None,
+    session: RecurrentSession, hidden: torch.Tensor, after: torch.Tensor,
     gates: Sequence[torch.Tensor], bent: torch.Tensor, cell: torch.Tensor,
 ) -> tuple[torch.Tensor, ...] | None:
     """Gradients of the gates and of the cell before a step; None: operations run alone."""
@@ -309,8 +314,8 @@ def _backward(
     if fmt is None or call.direction != "backward":
         return None
 
-    def read(x: torch.Tensor | None) -> Array | None:
-        return None if x is None else call.memory.read(x, fmt)
+    def read(x: torch.Tensor) -> Array:
+        return call.memory.read(x, fmt)
 
     with torch._C._DisableTorchDispatch():
         arrays = lstm_cell_gradients(
@@ -318,8 +323,6 @@ def _backward(
         )
         tensors = tuple([call.result(x, torch.float32) for x in arrays])
     _account(session.account, _BACKWARD, {}, cell.numel())
-    if after is not None:
-        session.account.add("machine", "aten.add.Tensor", cell.numel())
     return tensors
 
 
