@@ -250,8 +250,8 @@ def _forward(
     with torch._C._DisableTorchDispatch():
         sums, before = call.memory.read(gates, fmt), call.memory.read(cell, fmt)
         n = cell.shape[1]
-        parts = [sums.like(sums.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
-        results = lstm_cell(call.device, *parts, before)
+        i, f, g, o = [sums.like(sums.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
+        results = lstm_cell(call.device, i, f, g, o, before)
         tensors = tuple([call.result(x, torch.float32) for x in results])
     _account(session.account, _FORWARD, _MOVED_FORWARD, cell.numel())
     return tensors
@@ -276,7 +276,7 @@ def _account(account: Account, computing: dict[str, int], moving: dict[str, int]
         account.add_calls("exact", name, calls)
 
 
-class _Cell(torch.autograd.Function):
+class _Cell(torch.autograd.Function):  # type: ignore[misc]
     """Gates and cell before a step to hidden state and cell behind it, gates, and tanh."""
 
     @staticmethod
