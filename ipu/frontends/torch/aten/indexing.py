@@ -66,6 +66,21 @@ def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple
     return places.reshape(-1), source.like(values)
 
 
+def _whole_rows(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> torch.Tensor | None:
+    """The index of each row, if one number that is repeated tells where all of it goes; else None.
+
+    >>> rows = torch.tensor([2, 0])[:, None].expand(2, 4)
+    >>> _whole_rows(torch.ones(3, 4), 0, rows, torch.ones(2, 4))
+    tensor([2, 0])
+    """
+    if dim % x.ndim or not x.shape[1:] == index.shape[1:] == source.shape[1:]:
+        return None
+    is_repeated = all(n == 1 or by == 0 for n, by in zip(x.shape[1:], index.stride()[1:], strict=True))
+    return index[(slice(None), *[0] * (x.ndim - 1))] if is_repeated else None
+
+
 @aten("scatter_add.default", of=ops.scatter_add)
 def _scatter_add(
     call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
@@ -73,6 +88,10 @@ def _scatter_add(
     if not x.ndim or not index.numel():
         return NotImplemented
     a, v = call.arrays(x, source)
+    rows = _whole_rows(x, dim, index, source)
+    if rows is not None:
+        terms = v.like(v.carrier[: len(rows)])
+        return call.result(ops.scatter_add.value(call.device, a, terms, rows=rows.numpy()))
     at, values = _elements(x, dim, index, a, v)
     total = ops.scatter_add.value(call.device, a.reshape(-1), values, rows=at)
     return call.result(total.reshape(a.shape))
