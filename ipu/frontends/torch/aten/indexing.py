@@ -77,7 +77,8 @@ def _whole_rows(
     """
     if dim % x.ndim or not x.shape[1:] == index.shape[1:] == source.shape[1:]:
         return None
-    is_repeated = all(n == 1 or by == 0 for n, by in zip(x.shape[1:], index.stride()[1:], strict=True))
+    others = zip(x.shape[1:], index.stride()[1:], strict=True)
+    is_repeated = all(n == 1 or by == 0 for n, by in others)
     return index[(slice(None), *[0] * (x.ndim - 1))] if is_repeated else None
 
 
