@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +17,8 @@ __all__: list[str] = []
 
 #: Reductions that choose one of the numbers.
 _SELECTING = {"amax": ops.scatter_max, "amin": ops.scatter_min}
+#: Data types of indices that count rows.
+_INTEGERS = frozenset({torch.int64, torch.int32})
 
 
 @aten("embedding_dense_backward.default", of=ops.gather, gradient=True)
@@ -31,6 +34,22 @@ def _embedding_backward(
     )
 
 
+def _rows_of_first_axis(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
+    """The rows of x that indices mean, if they are whole rows in one line; else None.
+
+    >>> _rows_of_first_axis(torch.ones(3, 4), [torch.tensor([2, -3])]).tolist()
+    [2, 0]
+    """
+    first, *others = indices
+    if first is None or first.ndim != 1 or first.dtype not in _INTEGERS:
+        return None
+    if any(index is not None for index in others):
+        return None
+    rows = first.numpy()
+    rows = np.where(rows < 0, rows + len(x), rows)
+    return rows if np.all((rows >= 0) & (rows < len(x))) else None
+
+
 @aten(
     "index_put.default", "_unsafe_index_put.default", of=ops.scatter_add,
     rounding=f"{ops.scatter_add.rounding} where it accumulates",
@@ -38,6 +57,11 @@ def _embedding_backward(
 def _index_put(
     call: Call, x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False
 ) -> Any:
+    rows = _rows_of_first_axis(x, indices) if accumulate else None
+    if rows is not None:
+        a, v = call.arrays(x, values)
+        terms = v.like(np.broadcast_to(v.carrier, (len(rows), *a.shape[1:])))
+        return call.result(ops.scatter_add.value(call.device, a, terms, rows=rows))
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
     index = tuple(slice(None) if i is None else i.numpy() for i in indices)

@@ -148,3 +148,35 @@ def test_columns_and_indices_that_differ_are_added_by_element():
     expected = x.numpy().copy()
     expected[:, :2] = added(x.numpy()[:, :2], ROWS.numpy(), V.numpy()[:, :2])
     same(on_machine(lambda x, v: x.scatter_add(0, narrow, v), x, V), expected)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 2, 3), (7,)], ids=str)
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32], ids=str)
+def test_rows_by_index_are_those_of_their_elements(monkeypatch, shape, kind):
+    """Also rows that are counted from the end, and one row of values for all."""
+    x = torch.randn(4, *shape[1:], generator=torch.Generator().manual_seed(0)) * 3e4
+    v = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 3e4
+    index = (ROWS - 4 * (torch.arange(7) % 2)).to(kind)
+
+    def outcome(v):
+        with machine("fp16", sr=True) as run:
+            total = x.mul(1).index_put((index,), v.mul(1), accumulate=True)
+            told = run.device.vector_cycles, run.device.status, run.report()["operations"]
+        return total.numpy().tobytes(), *told
+
+    rows = [outcome(v), outcome(v[:1])]
+    taken = indexing._rows_of_first_axis(x, (index,))
+    monkeypatch.setattr(indexing, "_rows_of_first_axis", lambda *_: None)
+    assert rows == [outcome(v), outcome(v[:1])]
+    assert taken.tolist() == ROWS.tolist()
+
+
+def test_indices_that_are_no_rows_are_places():
+    x = torch.ones(3, 4)
+    for indices in ([None, ROWS], [ROWS, ROWS], [ROWS[None]], [torch.tensor([True, False, True])]):
+        assert indexing._rows_of_first_axis(x, indices) is None
+
+
+def test_rows_that_are_not_there_raise_the_error_of_torch():
+    with machine("fp16"), pytest.raises(IndexError, match="out of bounds"):
+        torch.ones(3, 4).mul(1).index_put((torch.tensor([3]),), torch.ones(1, 4), accumulate=True)
