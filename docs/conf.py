@@ -27,6 +27,7 @@ extensions = [
     "docstrings",
     "recorded_outputs",
     "operator_table",
+    "unit_evidence",
     "formats_for_scripts",
     "experiment_pages",
 ]
