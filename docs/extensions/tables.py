@@ -9,7 +9,9 @@ from docutils import nodes
 __all__ = ["table"]
 
 
-def table(heads: Sequence[str], widths: Sequence[int], lines: Iterable[Sequence[str]]) -> nodes.table:
+def table(
+    heads: Sequence[str], widths: Sequence[int], lines: Iterable[Sequence[str]]
+) -> nodes.table:
     """A table with a line of heads; widths are shares of the page."""
     group = nodes.tgroup(cols=len(heads))
     group += [nodes.colspec(colwidth=width) for width in widths]

@@ -1,4 +1,4 @@
-"""The directive `unit-evidence`: every constant of every matrix unit, what it rests on, and where from."""
+"""The directive `unit-evidence`: what each constant of each matrix unit rests on, with its source."""
 
 from __future__ import annotations
 

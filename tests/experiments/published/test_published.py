@@ -97,10 +97,10 @@ def test_the_gallery_lists_what_a_folder_holds(tmp_path):
 
 @pytest.fixture(scope="module")
 def verdicts_page(tmp_path_factory):
-    """The page with verdicts of three kinds, and its report, as `fpsim run published` writes them."""
+    """The page with verdicts of three kinds, beside its report: `fpsim run published` writes both."""
     folder = tmp_path_factory.mktemp("published")
-    run_series([find(name) for name in ("wrong_limits", "rump_polynomial", "bf16_steps")], folder,
-               quick=True, seed=0)
+    names = ("wrong_limits", "rump_polynomial", "bf16_steps")
+    run_series([find(name) for name in names], folder, quick=True, seed=0)
     write_gallery(folder)
     return folder / "published.html"
 
@@ -117,10 +117,6 @@ def test_the_page_of_verdicts_leads_to_its_parts_and_prints(verdicts_page, tmp_p
     parts = set(re.findall(r'<section id="([^"]+)"', text))
     assert parts
     assert set(re.findall(r'href="#([^"]+)"', text)) == parts
-    report = (verdicts_page.parent / "index.html").read_text(encoding="utf-8")
-    figures = set(re.findall(r'href="index.html#([^"]+)"', text))
-    assert figures == {"wrong_limits", "rump_polynomial", "bf16_steps"}
-    assert all(f'<section id="{name}"' in report for name in figures)
     assert print_page(verdicts_page, tmp_path).startswith(b"%PDF")
 
 

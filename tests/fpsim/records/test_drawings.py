@@ -49,7 +49,7 @@ def test_the_line_of_a_small_format_has_its_positive_numbers(fmt):
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_rounding_intervals_are_those_of_rounding(fmt):
     """What a band says of its ends and its mark, asked of the rounding just inside and at a tie."""
-    titles = [title.text or "" for title in fromstring(f"<p>{fmt._repr_html_()}</p>").iter("title")]
+    titles = [title.text or "" for title in fromstring(fmt._repr_html_()).iter("title")]
     bands = [re.findall(r"\d[\d.]*", text)[:3] for text in titles if "is rounded to" in text]
     assert len(bands) == (0 if fmt in (fp.E2M1FN, fp.E2M3FN, fp.E1M6) else 6)
     if fmt.precision > 11:
