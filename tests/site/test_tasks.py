@@ -101,7 +101,8 @@ TASKS = {
     "Does it simulate NaN payloads?": Task("NaN payload", "semantics", "payload"),
     "What is the value of code 0x3c00?": Task("code of a number", "bits", "A code that you give"),
     # A teacher.
-    "Are there exercises for a lecture?": Task("lecture exercises", "tutorials/rounding", "Exercises"),
+    "Are there exercises for a lecture?": Task(
+        "lecture exercises", "tutorials/rounding", "Exercises"),
     "How do I cite it, and what is its licence?": Task("cite licence", "platforms", "MIT"),
 }
 #: Results of a search that a reader looks at.
