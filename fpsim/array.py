@@ -247,7 +247,7 @@ class Array(NumpyProtocols):
         return f"Array({text}, {self.format.name})"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: numbers, bits of the first ones, exponents in the format's range."""
+        """How a notebook shows it: numbers, bits of the first, exponents in the format's range."""
         finite = self.carrier[np.isfinite(self.carrier) & (self.carrier != 0)]
         exponents, counts = np.unique(np.frexp(finite)[1] - 1, return_counts=True)
         picture = bars(list(zip(exponents.tolist(), counts.tolist(), strict=True)), self.format)

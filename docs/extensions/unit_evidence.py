@@ -1,4 +1,4 @@
-"""The directive `unit-evidence`: what each constant of each matrix unit rests on, and its source."""
+"""The directive `unit-evidence`: what every constant of a matrix unit rests on, and its source."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_the_gallery_lists_what_a_folder_holds(tmp_path):
 
 @pytest.fixture(scope="module")
 def verdicts_page(tmp_path_factory):
-    """The page with verdicts of three kinds, beside its report: `fpsim run published` writes both."""
+    """The page with verdicts of three kinds, as `fpsim run published` writes it."""
     folder = tmp_path_factory.mktemp("published")
     names = ("wrong_limits", "rump_polynomial", "bf16_steps")
     run_series([find(name) for name in names], folder, quick=True, seed=0)
