@@ -14,7 +14,7 @@ __all__ = [
     "Drawn", "bars", "bits_of", "draw_format", "number_line", "rounding_intervals", "table",
 ]
 
-#: Fields of a code, and their colours on either background.
+#: Fields of a code, and the colours below their digits: no colour is read on every background.
 _FIELDS = {"sign": "#b3462f", "exponent": "#8a6d00", "fraction": "#2b6cb0"}
 _WIDTH = 640
 #: Formats of more bits have more numbers than a line has places.
@@ -76,7 +76,7 @@ def bits_of(fmt: Drawn, code: int) -> str:
     digits = f"{code:0{fmt.bits}b}"
     names = ["sign"] + ["exponent"] * fmt.exponent_bits + ["fraction"] * fmt.nmant
     return '<code style="font-size:110%">' + "".join(
-        f'<b title="{name}" style="color:{_FIELDS[name]}">{digit}</b>'
+        f'<b title="{name}" style="border-bottom:3px solid {_FIELDS[name]}">{digit}</b>'
         for name, digit in zip(names, digits, strict=True)
     ) + "</code>"
 
