@@ -101,7 +101,8 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     if row["direction"] == "optimizer":
         return "Let the optimiser compute in binary32", (_with(base, wide_states=True),)
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds", (
-        _with(base, constants=((value, _held(row)),)), *_layer(cause, report, base),
+        _with(base, constants=(*base.changes.constants, (value, _held(row)))),
+        *_layer(cause, report, base),
     )
 
 

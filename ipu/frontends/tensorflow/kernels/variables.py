@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
@@ -68,10 +69,10 @@ def _in_rows(node: str, row: Primitive) -> None:
         def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
             rows = within(site, rows, variable.value.shape[0]).reshape(-1)
 
-            def changed(held: Array, terms: Array) -> Array:
-                return row.value(device, held, terms.reshape(len(rows), *held.shape[1:]), rows=rows)
-
-            variable.change(changed, device.cast(updates, variable.value.format))
+            held = variable.value
+            terms = device.cast(updates, held.format).reshape(len(rows), *held.shape[1:])
+            after = row.value(device, held, terms, rows=rows)
+            variable.move(after, None if variable.watch is None else _spread(held, rows, terms))
             return ()
 
         return run
@@ -97,3 +98,10 @@ def _update_rows(site: NodeSite) -> Run:
         return ()
 
     return run
+
+
+def _spread(held: Array, rows: NDArray[np.integer], terms: Array) -> Array:
+    """Terms of some rows beside all of a variable's; what is seen of its update."""
+    whole = np.zeros(held.shape, np.float32)
+    np.add.at(whole, rows, terms.carrier)
+    return held.like(whole)
