@@ -100,9 +100,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
         )
     if row["direction"] == "optimizer":
         return "Let the optimiser compute in binary32", (_with(base, wide_states=True),)
-    return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds", (
-        _with(base, constants=(*base.changes.constants, (value, _held(row)))),
-        *_layer(cause, report, base),
+    wide = _layer(cause, report, base)
+    or_wide = f", or compute {_place(cause)} in binary32" if wide else ""
+    return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
+        _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
     )
 
 

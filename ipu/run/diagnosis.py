@@ -201,12 +201,16 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
-        elif self.beside == "binary32":
+        elif self.beside != "binary32":
+            yield ("the program's own narrow tensors are no sites: they stay narrow in every way, "
+                   "and layers become wide in the program alone")
+        elif self.cure is not None:
+            yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
+                   "that belongs to no layer")
+        else:
             yield (
                 f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
             )
-        else:
-            yield "the program's own narrow tensors are no sites: they stay narrow in every way"
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
             yield from self._listed(self.sufficient)
