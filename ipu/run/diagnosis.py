@@ -406,8 +406,8 @@ def diagnose(
         tell_so_far()
         _find_sites(result, runs)
         if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
-            sites = ", ".join(map(str, result.necessary[:_LISTED]))
-            result.sentence += f" Precision is lost in {sites}."
+            places = ", ".join(map(str, result.necessary[:_LISTED]))
+            result.sentence += f" Precision is lost in {places}."
         _try(_with_wide_layers(result, runs), runs, result.remedies)
         _find_responses(result, runs, has_windows=has_windows)
         # Those that cure in the order of the advice, the others by the harm that they leave.

@@ -81,7 +81,8 @@ def test_a_constant_of_a_layer_that_is_divided_by(report):
         born("division by zero", number=1, causes=[0], operation="aten.div"),
     ]
     assert texts(report) == [
-        "Replace the constant 1e-12 of net.a by one that binary16 holds, or compute net.a in binary32"]
+        "Replace the constant 1e-12 of net.a by one that binary16 holds, or compute net.a in "
+        "binary32"]
     assert tried(report) == ["fp16+1e-12=6.103515625e-05", "fp16+net.a=f32"]
     (item,) = find_advice(report, HALF)
     assert item.evidence.startswith("The constant 1e-12 is zero in binary16, so the div of net.a")
@@ -270,6 +271,16 @@ def test_a_loss_with_a_sign_is_no_distance_that_grows(report):
     assert texts(report) == []
     report["jumps"] = {0: 30.0}
     assert texts(report) == ["Lower the learning rate: no format mends this"]
+
+
+def test_what_stands_outside_of_modules_is_widened_together(report):
+    """The result of one operation in binary32 is rounded again as the operand of the next."""
+    report["births"] = [born("saturation", layer="aten.mul", operation="aten.mul")]
+    (item,) = find_advice(report, HALF)
+    assert "all that stands outside of modules" in item.what
+    assert tried(report)[-2:] == ["fp16+aten.mul=f32", "fp16+aten.*=f32"]
+    report["births"].insert(0, born("saturation", operation="aten.mul"))
+    assert tried(report)[-1] == "fp16+net.a=f32+aten.*=f32"
 
 
 def standing(**about):

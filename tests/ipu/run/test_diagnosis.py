@@ -217,8 +217,8 @@ def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
         if way.policy == FP32 or wrong is None:
             return Outcome(GOOD, report_of(GOOD))
         report = report_of([math.nan] * 4)
-        report["births"] = [
-            born("constant", operation=repr(wrong), detail="zero"), born("NaN", number=1, causes=[0])]
+        zero = born("constant", operation=repr(wrong), detail="zero")
+        report["births"] = [zero, born("NaN", number=1, causes=[0])]
         return Outcome([math.nan] * 4, report)
 
     cure = diagnose(replay, WAY, 4).cure
