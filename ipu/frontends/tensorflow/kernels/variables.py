@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.array import Array
 from ipu import ops
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.primitive import Primitive
+from ipu.run.updates import term_of_rows
 
 __all__: list[str] = []
 
@@ -72,7 +72,10 @@ def _in_rows(node: str, row: Primitive) -> None:
             held = variable.value
             terms = device.cast(updates, held.format).reshape(len(rows), *held.shape[1:])
             after = row.value(device, held, terms, rows=rows)
-            variable.move(after, None if variable.watch is None else _spread(held, rows, terms))
+            told = None
+            if variable.watch is not None:
+                told = held.like(term_of_rows(held.shape, rows, terms.carrier))
+            variable.move(after, told)
             return ()
 
         return run
@@ -98,10 +101,3 @@ def _update_rows(site: NodeSite) -> Run:
         return ()
 
     return run
-
-
-def _spread(held: Array, rows: NDArray[np.integer], terms: Array) -> Array:
-    """Terms of some rows beside all of a variable's; what is seen of its update."""
-    whole = np.zeros(held.shape, np.float32)
-    np.add.at(whole, rows, terms.carrier)
-    return held.like(whole)
