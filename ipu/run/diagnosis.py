@@ -488,7 +488,7 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     def harms(low: Sequence[PrecisionSite]) -> bool:
         return runs.is_ill_with([site for site in sites if site not in low])
 
-    suspects = _suspects(runs, sites) or _one_role(sites, cures)
+    suspects = _one_role(_suspects(runs, sites) or sites, cures)
     result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
     result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
     result.is_smallest = is_smallest and is_tried
@@ -552,12 +552,14 @@ def _suspects(
 
 
 def _sites_of_births(report: Mapping[str, Any]) -> set[PrecisionSite]:
-    """Where numbers left their range with harm."""
-    return {
-        PrecisionSite(row["layer"], role)
-        for row in report["births"] if not row["harmless"]
-        for role in (role_of(row["direction"]), LAYER)
-    }
+    """Where numbers left their range with harm; the arithmetic of optimisers is one site."""
+    places: set[PrecisionSite] = set()
+    for row in report["births"]:
+        role = role_of(row["direction"])
+        if not row["harmless"]:
+            places |= {PrecisionSite("optimizer", UPDATE)} if role == UPDATE else {
+                PrecisionSite(row["layer"], role), PrecisionSite(row["layer"], LAYER)}
+    return places
 
 
 def _one_role(
