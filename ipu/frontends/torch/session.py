@@ -46,6 +46,7 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import WeightObserver, following_losses
 from ipu.frontends.torch.outside import Outside, watching
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.recurrent import cells_in_one_call
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
@@ -204,6 +205,7 @@ class Session(Run):
             if self.shadowing is not None:
                 stack.enter_context(self.shadowing.on_one_thread())
             stack.enter_context(without_whole_kernels())
+            stack.enter_context(cells_in_one_call(self))
             stack.enter_context(caching(self.options.changes.cache, self.memory))
             stack.enter_context(watching(self.account.native))
             stack.enter_context(self.outside.noting())
