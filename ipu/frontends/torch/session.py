@@ -87,6 +87,12 @@ class Session(Run):
     device    whose arithmetic it is.
     unit      for products, of a hypothetical machine.
     step      the number of the first step.
+
+    >>> import fpsim.torch
+    >>> with fpsim.torch.machine("fp16", count=True) as run:
+    ...     total = torch.full((4,), 300.0) * 300
+    >>> isinstance(run, Session), total.tolist(), run.status.oflo
+    (True, [65504.0, 65504.0, 65504.0, 65504.0], True)
     """
 
     _open: Session | None = None
@@ -733,6 +739,11 @@ def machine(
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
+
+    >>> import fpsim.torch
+    >>> with fpsim.torch.machine(policy="fp16"):
+    ...     print((torch.tensor([2048.0]) + 1).item())
+    2048.0
     """
     if not isinstance(sr, bool):
         raise TypeError(f"sr={sr!r} is neither True nor False")
