@@ -20,6 +20,7 @@ from fpsim.elementwise import codes, elementary
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
+from fpsim.elementwise.notes import CallNotes, rounded_again
 from fpsim.elementwise.recording import FUNCTION, OPERATION, Recording
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
@@ -53,10 +54,11 @@ class _Constants:
 
 
 class CycleMeter(Protocol):
-    """What adds up the cycles of operations, and may record them."""
+    """What adds up the cycles of operations, and may record them, or note their calls."""
 
     vector_cycles: int
     recording: Recording | None
+    notes: CallNotes | None
 
 
 class HasCore(Protocol):
@@ -104,6 +106,13 @@ class Core(State):
             if len(constants.carriers) < _CONSTANTS:
                 constants.carriers[key] = constant
         return constant
+
+    def is_constant(self, carrier: Carrier) -> bool:
+        """Whether this is what `constant` gave for a number, and not a number that was computed."""
+        return any(
+            kept is carrier for constants in self._other_constants.values()
+            for kept in constants.carriers.values()
+        )
 
     def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:
         """Carriers of operands, after the checks that nothing is promoted.
@@ -167,6 +176,11 @@ class Core(State):
                 self.meter.recording.note(name, settings, carriers, values, flags, kind)
                 if evaluate not in (apply, elementary.evaluate):
                     self.meter.recording.refuse()
+            if self.meter.notes is not None:
+                self.meter.notes.note(
+                    carriers, (values,), rounded_again(self, name, carriers, values, evaluate),
+                    (int(bits.number),) if stochastic else (),
+                )
         return out if isinstance(out, Array) else Array(values, self.context)
 
     def exact(
@@ -186,6 +200,8 @@ class Core(State):
             self.meter.vector_cycles += cycles * -(-values.size // elements)
             if self.meter.recording is not None:
                 self.meter.recording.refuse()
+            if self.meter.notes is not None:
+                self.meter.notes.refuse()
         return self.wrapped(values, out)
 
     def signed(self, name: str, carrier: Carrier, out: Out = None) -> Array:

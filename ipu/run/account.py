@@ -10,7 +10,7 @@ Source    docs/semantics.md §3 (flags), §2 (constants).
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 from ipu.learn.worker import SCOPE
 
-__all__ = ["KINDS", "Account", "counted_name", "fit", "split_name"]
+__all__ = ["KINDS", "NO_WORK", "Account", "AccountedWork", "counted_name", "fit", "split_name"]
 
 KINDS = ("machine", "exact", "host", "integer")
 
@@ -88,6 +88,32 @@ def fit(value: float, rounded: float, fmt: Format) -> str:
     return "subnormal" if abs(rounded) < fmt.smallest_normal else ""
 
 
+class AccountedWork(NamedTuple):
+    """What an account has counted: calls and elements by kind and operation, and constants."""
+
+    calls: Counter[tuple[str, str]]
+    elements: Counter[tuple[str, str]]
+    constants: Counter[tuple[str, str, str, float, str]]
+
+    def __add__(self, other: AccountedWork) -> AccountedWork:  # type: ignore[override]
+        """Both together."""
+        sums = [Counter(counts) for counts in self]
+        for counts, more in zip(sums, other, strict=True):
+            counts.update(more)  # a sum of counters drops zeros
+        return AccountedWork(*sums)
+
+    def __sub__(self, before: AccountedWork) -> AccountedWork:
+        """What has been counted since then."""
+        return AccountedWork(*[
+            Counter({key: n - old[key] for key, n in new.items() if n != old[key]})
+            for new, old in zip(self, before, strict=True)
+        ])
+
+
+#: Nothing has been counted.
+NO_WORK = AccountedWork(Counter(), Counter(), Counter())
+
+
 class Account:
     """What a run did.
 
@@ -121,6 +147,30 @@ class Account:
         self.noted += calls
         self._calls[kind][operation] += calls
         self._elements[kind][operation] += 0
+
+    def work(self) -> AccountedWork:
+        """All that was counted so far.
+
+        >>> account = Account()
+        >>> account.add("machine", "aten.add.Tensor", 6)
+        >>> account.repeat(account.work())
+        >>> account.summary()["operations"]["machine"]
+        2
+        """
+        calls, elements = (
+            Counter({(kind, name): n for kind in KINDS for name, n in rows[kind].items()})
+            for rows in (self._calls, self._elements)
+        )
+        return AccountedWork(calls, elements, self._constants.copy())
+
+    def repeat(self, work: AccountedWork) -> None:
+        """As much has been done once more."""
+        for (kind, name), n in work.calls.items():
+            self.noted += n
+            self._calls[kind][name] += n
+        for (kind, name), n in work.elements.items():
+            self._elements[kind][name] += n
+        self._constants.update(work.constants)
 
     def native(self, operation: str) -> None:
         """A call with floating-point results that came back without being noted as of a kind."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -41,6 +42,7 @@ from fpsim.records.formats import (
     F152,
     Format,
 )
+from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.run.account import fit
 from ipu.run.births import Birth, Births, Origins
@@ -377,6 +379,10 @@ class Memory:
                 self._constants[key] = entry
         return entry
 
+    def is_constant(self, carrier: Carrier) -> bool:
+        """Whether this is the carrier of a constant of the program."""
+        return any(rounded.carrier is carrier for rounded, _ in self._constants.values())
+
     def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
         """An array as a new tensor; of a data type with a format, rounded into that format."""
         if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
@@ -391,9 +397,15 @@ class Memory:
         flags = carrier.flags
         if not (flags.c_contiguous and flags.owndata and flags.writeable):
             carrier = np.array(carrier, order="C")
+            if self.device.notes is not None:
+                self.device.notes.note(
+                    (array.carrier,), (carrier,), partial(_copied, carrier, array.carrier)
+                )
         result = torch.from_numpy(carrier)
         if dtype is not torch.float32:
             result = result.to(dtype)
+            if self.device.notes is not None:
+                self.device.notes.refuse()
         if self.births is not None and (origins := self.births.of(array)):
             setattr(result.untyped_storage(), _ORIGINS, (self, origins))
         if dtype is not torch.float32:
@@ -401,6 +413,11 @@ class Memory:
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result
+
+
+def _copied(target: Carrier, source: Carrier, *_: object) -> bool:
+    target[...] = source
+    return True
 
 
 def _has_channels_last(x: Any) -> bool:
