@@ -49,7 +49,7 @@ from ipu.run.births import Birth, Births, Origins
 from ipu.run.restoring import Alter
 
 __all__ = [
-    "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
+    "EIGHTHS", "FORMATS", "FORMAT_MARK", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
     "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
 ]
 
@@ -65,8 +65,8 @@ FORMATS = HALVES | EIGHTHS
 
 V = TypeVar("V")
 
-#: Names of what a storage remembers.
-_FORMAT, _SAVED, _ORIGINS = "_fpsim_format", "_fpsim_saved", "_fpsim_origins"
+#: Names of what a storage remembers; the first is that of its format.
+FORMAT_MARK, _SAVED, _ORIGINS = "_fpsim_format", "_fpsim_saved", "_fpsim_origins"
 _ROLE_IN_PRODUCTS = "_fpsim_dense"
 #: Roles of memory in products of dense layers.
 WEIGHT, ACTIVATION = "weight", "activation"
@@ -205,12 +205,12 @@ class Memory:
             return FORMATS.get(x.dtype)
         if self.is_plain:
             return BINARY32
-        session, fmt, _ = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        session, fmt, _ = getattr(x.untyped_storage(), FORMAT_MARK, _NOTHING)
         return fmt if session is self else None
 
     def is_gradient(self, x: torch.Tensor) -> bool:
         """Whether a float32 tensor was computed in a backward pass of this session."""
-        session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        session, _, is_gradient = getattr(x.untyped_storage(), FORMAT_MARK, _NOTHING)
         return bool(session is self and is_gradient)
 
     def is_root(self, x: torch.Tensor) -> bool:
@@ -218,13 +218,13 @@ class Memory:
         if x.dtype is not torch.float32 or self.is_plain:
             return False
         storage = x.untyped_storage()
-        session, fmt, is_gradient = getattr(storage, _FORMAT, _NOTHING)
+        session, fmt, is_gradient = getattr(storage, FORMAT_MARK, _NOTHING)
         return bool(session is self and is_gradient and fmt == BINARY32) and storage.nbytes() == 4
 
     def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""
         if not self.is_plain and x.dtype == torch.float32:
-            setattr(x.untyped_storage(), _FORMAT, (self, fmt, is_gradient))
+            setattr(x.untyped_storage(), FORMAT_MARK, (self, fmt, is_gradient))
 
     def enter(self, parameter: torch.Tensor, fmt: Format, *, is_first: bool = False) -> None:
         """Round a parameter from outside, in place and to nearest, as copied to the machine.
@@ -274,7 +274,7 @@ class Memory:
     def _laid(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         laid = torch.empty_strided(like.shape, like.stride(), dtype=values.dtype).copy_(values)
         setattr(
-            laid.untyped_storage(), _FORMAT, getattr(values.untyped_storage(), _FORMAT, _NOTHING)
+            laid.untyped_storage(), FORMAT_MARK, getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
         )
         return laid
 

@@ -31,6 +31,7 @@ from ipu.frontends.torch.capture.tape import (
     UpdateEntry,
     slots_of,
 )
+from ipu.frontends.torch.values import FORMAT_MARK
 from ipu.run.account import NO_WORK
 from ipu.run.places import PlaceClock, numbers_of
 
@@ -137,10 +138,12 @@ class NativeTape:
         """Run the step by its handlers, and note what they call; False if it keeps too much."""
         entries, noting = self._entries, EntryNoting(self._session)
         self._begin(arguments)
+        versions = [x._version for x in self._arguments]
         for x in entries.values:
             if isinstance(x, torch.Tensor):
                 noting.know(x)
         end = _end_of(self._tape)
+        facts: list[list[dict[str, Any]]] = []
         for i, entry in enumerate(self._tape.entries):
             action, begun = entries.actions[i], entries.position
             native, slots = None, [] if isinstance(entry, UpdateEntry) else slots_of(entry.result)
@@ -153,11 +156,42 @@ class NativeTape:
             for slot in slots:
                 noting.know(self._value(slot))
             self._add(native, action, begun, tuple(map(entries.number, slots)))
+            facts.append([_facts_of(self._value(slot)) for slot in slots])
         self._values = list(entries.values)
+        wrote_arguments = self._wrote_arguments(arguments, versions)
+        is_whole = self._keep_handlers(facts) and not wrote_arguments
         natives = [step.native for step in self._steps if step.native is not None]
         self._work = sum([native.work for native in natives], NO_WORK)
         self._cycles = sum([native.cycles for native in natives])
-        return noting.n_bytes <= _MOST_BYTES
+        return is_whole and noting.n_bytes <= _MOST_BYTES
+
+    def _wrote_arguments(
+        self, arguments: Sequence[torch.Tensor], versions: Sequence[int]
+    ) -> bool:
+        """Whether the step writes into an argument, which then gets what its twin has now."""
+        is_written = False
+        for x, twin, version in zip(arguments, self._arguments, versions, strict=True):
+            if twin._version != version:
+                is_written = True
+                x.copy_(twin)
+                _give_facts(x, _facts_of(twin))
+        return is_written
+
+    def _keep_handlers(self, facts: Sequence[Sequence[dict[str, Any]]]) -> bool:
+        """An entry runs by its handler if a later one has changed what is known of its memory.
+
+        False where that entry computes: others may read memory that only its calls write.
+        """
+        for i, (step, known) in enumerate(zip(self._steps, facts, strict=True)):
+            if step.native is None or not step.native.is_new:
+                continue
+            for number, before in zip(step.results, known, strict=True):
+                after = _facts_of(self._values[number])
+                if after.get(FORMAT_MARK) != before.get(FORMAT_MARK):
+                    if step.native.places or step.native.cycles:
+                        return False
+                    self._steps[i] = step._replace(native=None, runs=())
+        return True
 
     def _value(self, slot: Slot) -> Any:
         return self._entries.values[self._entries.number(slot)]
@@ -225,16 +259,14 @@ class NativeTape:
 
     def _settle(self, step: _Step) -> None:
         """What a handler has made becomes that of the tensors of the tape."""
-        values, memory = self._entries.values, self._session.memory
+        values = self._entries.values
         for number in step.results:
             static, fresh = self._values[number], values[number]
             if fresh is static:
                 continue
             if storage_of(fresh) != storage_of(static):
                 static.copy_(fresh)
-                saved = memory.saved(fresh)
-                if saved is not None:
-                    memory.save(static, saved)
+                _give_facts(static, _facts_of(fresh))
             values[number] = static
 
     def _account(self, done: Sequence[NativeEntry]) -> None:
@@ -267,12 +299,23 @@ class NativeTape:
         return copy
 
 
+def _facts_of(x: torch.Tensor) -> dict[str, Any]:
+    """What the session knows of the memory of a tensor: formats, roles, what waits there."""
+    return dict(vars(x.untyped_storage()))
+
+
+def _give_facts(x: torch.Tensor, facts: dict[str, Any]) -> None:
+    known = vars(x.untyped_storage())
+    known.clear()
+    known.update(facts)
+
+
 def _copy_of_memory(x: torch.Tensor) -> torch.Tensor:
     """All memory of a tensor in a row, with what the session knows of it."""
     storage = x.untyped_storage()
     n = storage.nbytes() // x.element_size()
     copy = torch.empty(n, dtype=x.dtype).copy_(x.detach().as_strided((n,), (1,), 0))
-    vars(copy.untyped_storage()).update(vars(storage))
+    _give_facts(copy, _facts_of(x))
     return copy
 
 

@@ -74,6 +74,7 @@ class NativeEntry(NamedTuple):
     rows      of the ledger, by tensor.
     cycles    of the vector unit.
     formats   that it computes in, of a backward pass.
+    is_new    its results are memory of its own.
     """
 
     runs: tuple[tuple[Again, int], ...]
@@ -82,6 +83,7 @@ class NativeEntry(NamedTuple):
     rows: tuple[tuple[str, LedgerRow], ...]
     cycles: int
     formats: frozenset[Format]
+    is_new: bool
 
 
 class _HandlerRun(NamedTuple):
@@ -144,15 +146,16 @@ class EntryNoting:
 
         calls     how many places of operations have been asked for.
         """
+        operands = [value_of(slot) for slot in slots_of((entry.args, entry.kwargs))]
+        before = [(x, x.clone()) for x in operands] if _is_written(entry) else []
         ran = self._run_noted(action, calls, places)
         results = [value_of(slot) for slot in slots_of(entry.result)]
-        operands = [value_of(slot) for slot in slots_of((entry.args, entry.kwargs))]
         native = None
         if not (entry.is_update or entry.is_copied):
             if not ran.places and not ran.notes.calls:
                 native = self._moving(entry, ran, operands, results, value_of)
             elif _name_of(entry) in NATIVE:
-                native = self._computing(ran, results)
+                native = self._computing(ran, results, before)
         for x in (x for x in results if isinstance(x, torch.Tensor)):
             self.know(x)
         return native
@@ -196,18 +199,23 @@ class EntryNoting:
             return None
         storages = {x.untyped_storage()._cdata for x in operands if isinstance(x, torch.Tensor)}
         if all(x.untyped_storage()._cdata in storages for x in results):
-            return _native(ran, ())
+            return _native(ran, (), is_new=False)
         if _name_of(entry) not in MOVES or len(results) != 1 or ran.cycles:
             return None
-        move = _move(entry, results[0], value_of)
-        before = results[0].clone()
+        move, before = _move(entry, results[0], value_of), results[0].clone()
         move()
-        return _native(ran, [(lambda *_: move() is None, 0)]) if _same(before, results[0]) else None
+        return _native(ran, [(move, 0)]) if _same(before, results[0]) else None
 
     # Calls ----------------------------------------------------------------------------------
 
-    def _computing(self, ran: _HandlerRun, results: Sequence[Any]) -> NativeEntry | None:
-        """The calls of a handler, if nothing else can have made its results."""
+    def _computing(
+        self, ran: _HandlerRun, results: Sequence[Any],
+        operands: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    ) -> NativeEntry | None:
+        """The calls of a handler, if nothing else can have made its results.
+
+        operands    of an operation in place, and copies of what they were.
+        """
         if not ran.notes.is_whole or any(w.direction == "optimizer" for w, _ in ran.places):
             return None
         for call in ran.notes.calls:
@@ -221,7 +229,7 @@ class EntryNoting:
             return None
         if not all(map(self._may_save, ran.saved)):
             return None
-        return self._checked(ran, results)
+        return self._checked(ran, results, operands)
 
     def _takes(self, call: NotedCall) -> bool:
         fixed = {id(x) for x in call.fixed}
@@ -238,7 +246,10 @@ class EntryNoting:
             return all(map(self._may_save, saved))
         return isinstance(saved, (int, float, str, bool, Format, torch.Tensor, type(None)))
 
-    def _checked(self, ran: _HandlerRun, results: Sequence[Any]) -> NativeEntry | None:
+    def _checked(
+        self, ran: _HandlerRun, results: Sequence[Any],
+        operands: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    ) -> NativeEntry | None:
         """The entry, if its calls give the same results once more."""
         n = sum(len(call.numbers) for call in ran.notes.calls)
         known = {number(place, k + i): (place, k + i) for place, k in ran.places for i in range(n)}
@@ -250,21 +261,24 @@ class EntryNoting:
         for call in ran.notes.calls:
             runs.append((call.again, first))
             first += len(call.numbers)
-        is_in_place = any(map(_overlaps, ran.notes.calls))
-        if not is_in_place:
-            before, drawn = [x.clone() for x in results], np.array(numbers, np.uint64)
-            if not all([again(drawn, i) for again, i in runs]):
-                return None
-            if not all(map(_same, before, results)):
-                return None
-        return _native(ran, runs, [known[x] for x in numbers])
+        after, drawn = [x.clone() for x in results], np.array(numbers, np.uint64)
+        for x, before in operands:
+            x.copy_(before)
+        is_equal = all([again(drawn, i) for again, i in runs]) and all(map(_same, after, results))
+        for x, values in zip(results, after, strict=True):
+            x.copy_(values)
+        places = [known[x] for x in numbers]
+        return _native(ran, runs, places, is_new=not operands) if is_equal else None
 
 
 def _native(
-    ran: _HandlerRun, runs: Sequence[tuple[Again, int]], places: Iterable[tuple[Place, int]] = ()
+    ran: _HandlerRun, runs: Sequence[tuple[Again, int]], places: Iterable[tuple[Place, int]] = (),
+    *, is_new: bool = True,
 ) -> NativeEntry:
     texts = tuple([(place.text.partition("/")[2], k) for place, k in places])
-    return NativeEntry(tuple(runs), texts, ran.work, tuple(ran.rows), ran.cycles, ran.formats)
+    return NativeEntry(
+        tuple(runs), texts, ran.work, tuple(ran.rows), ran.cycles, ran.formats, is_new
+    )
 
 
 def _name_of(entry: OperationEntry) -> str:
@@ -278,14 +292,14 @@ def _is_written(entry: OperationEntry) -> bool:
 
 def _move(
     entry: OperationEntry, result: torch.Tensor, value_of: Callable[[Slot], Any]
-) -> Callable[[], None]:
+) -> Again:
     """Puts into a result what torch gives; its operands stay the same tensors."""
     overload = entry.overload
     args, kwargs = filled(entry.args, value_of), filled(entry.kwargs, value_of)
     if _name_of(entry) == "clone.default":
         source = args[0]
-        return lambda: result.copy_(source) and None
-    return lambda: result.copy_(overload(*args, **kwargs)) and None
+        return lambda *_: result.copy_(source) is result
+    return lambda *_: result.copy_(overload(*args, **kwargs)) is result
 
 
 def _beside(function: Callable[..., Any], rows: list[Any]) -> Callable[..., Any]:
@@ -308,8 +322,3 @@ def _bounds(x: NDArray[Any]) -> tuple[int, int]:
 
 def _start(x: NDArray[Any]) -> int:
     return _bounds(x)[0]
-
-
-def _overlaps(call: NotedCall) -> bool:
-    """Whether a call writes what it reads."""
-    return any(np.may_share_memory(x, y) for x in call.operands for y in call.results)

@@ -258,6 +258,8 @@ class StepReplay:
         native = NativeTape(self._session, self._tape, self, arguments)
         if native.note(arguments):
             self.native = native
+        else:
+            self._n_noted = _MOST_NOTED
         return native.copies()
 
     def _run_handlers(self, arguments: Sequence[torch.Tensor]) -> None:
