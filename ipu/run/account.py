@@ -142,11 +142,11 @@ class Account:
         self._calls[kind][operation] += 1
         self._elements[kind][operation] += elements
 
-    def add_calls(self, kind: str, operation: str, calls: int) -> None:
-        """So many calls of an operation that computes nothing."""
+    def add_calls(self, kind: str, operation: str, calls: int, elements: int = 0) -> None:
+        """So many calls of an operation, with so many floating-point results in all."""
         self.noted += calls
         self._calls[kind][operation] += calls
-        self._elements[kind][operation] += 0
+        self._elements[kind][operation] += elements
 
     def work(self) -> AccountedWork:
         """All that was counted so far.

@@ -64,6 +64,7 @@ class ReplayedEntries(Protocol):
     actions: Sequence[Callable[[], None]]
 
     def number(self, slot: Slot) -> int: ...
+    def noted_update(self, entry: UpdateEntry) -> Callable[[], bool] | None: ...
 
 
 class _Step(NamedTuple):
@@ -74,6 +75,7 @@ class _Step(NamedTuple):
     action      its handler, or what the session is told.
     begun       places of operations that were asked for before it.
     results     numbers of the values that it makes.
+    update      of an update that is repeated: False where it has to run as it is written.
     """
 
     native: NativeEntry | None
@@ -81,6 +83,7 @@ class _Step(NamedTuple):
     action: Callable[[], None]
     begun: int
     results: tuple[int, ...]
+    update: Callable[[], bool] | None = None
 
 
 class NativeTape:
@@ -147,7 +150,10 @@ class NativeTape:
         for i, entry in enumerate(self._tape.entries):
             action, begun = entries.actions[i], entries.position
             native, slots = None, [] if isinstance(entry, UpdateEntry) else slots_of(entry.result)
-            if isinstance(entry, OperationEntry) and i < end:
+            update = None
+            if isinstance(entry, UpdateEntry):
+                update = entries.noted_update(entry)
+            elif isinstance(entry, OperationEntry) and i < end:
                 native = noting.run(
                     entry, action, lambda: entries.position, self._tape.calls, self._value
                 )
@@ -155,7 +161,7 @@ class NativeTape:
                 action()
             for slot in slots:
                 noting.know(self._value(slot))
-            self._add(native, action, begun, tuple(map(entries.number, slots)))
+            self._add(native, action, begun, tuple(map(entries.number, slots)), update)
             facts.append([_facts_of(self._value(slot)) for slot in slots])
         self._values = list(entries.values)
         wrote_arguments = self._wrote_arguments(arguments, versions)
@@ -212,14 +218,14 @@ class NativeTape:
 
     def _add(
         self, native: NativeEntry | None, action: Callable[[], None], begun: int,
-        results: tuple[int, ...],
+        results: tuple[int, ...], update: Callable[[], bool] | None,
     ) -> None:
         runs: tuple[tuple[Again, int], ...] = ()
         if native is not None:
             first = len(self._places)
             runs = tuple([(again, first + i) for again, i in native.runs])
             self._places += native.places
-        self._steps.append(_Step(native, runs, action, begun, results))
+        self._steps.append(_Step(native, runs, action, begun, results, update))
 
     # Every time -----------------------------------------------------------------------------
 
@@ -239,6 +245,10 @@ class NativeTape:
                         continue
                     is_native = False
                 entries.position = step.begun
+                if step.update is not None and is_native:
+                    if step.update():
+                        continue
+                    is_native, entries.position = False, step.begun
                 step.action()
                 self._settle(step)
         finally:

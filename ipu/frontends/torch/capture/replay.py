@@ -173,6 +173,18 @@ class StepReplay:
         with session.mode:  # as torch's function is called
             session.step_rows.again(entry.name, entry.row, arguments)
 
+    def noted_update(self, entry: UpdateEntry) -> Callable[[], bool] | None:
+        """Run an update; what repeats it on the same tensors, if that is one call.
+
+        That gives False, and nothing has happened, where the update has to run as it is written.
+        """
+        session = self._session
+        with session.mode:
+            repeated = session.step_rows.noted(entry.name, entry.row, entry.arguments(self._fill))
+        if repeated is None:
+            return None
+        return lambda: repeated.run(entry.numbers())
+
     def _event(self, entry: EventEntry) -> None:
         session, layers, operands = self._session, self._session.layers, entry.operands
         if entry.kind == "loss":
