@@ -20,7 +20,7 @@ from fpsim.elementwise import codes, elementary
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
-from fpsim.elementwise.notes import CallNotes, rounded_again
+from fpsim.elementwise.notes import Again, CallNotes, rounded_again
 from fpsim.elementwise.recording import FUNCTION, OPERATION, Recording
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
@@ -185,9 +185,12 @@ class Core(State):
 
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
-        out: Out = None,
+        out: Out = None, again: Again | None = None,
     ) -> Array:
-        """An elementwise operation that rounds nothing, computed in new memory; published."""
+        """An elementwise operation that rounds nothing, computed in new memory; published.
+
+        again    runs it again, if it raises nothing.
+        """
         target = self.target(out)
         if target is not None:
             check_out(target, values.shape, self.format.carrier, carriers)
@@ -201,13 +204,22 @@ class Core(State):
             if self.meter.recording is not None:
                 self.meter.recording.refuse()
             if self.meter.notes is not None:
-                self.meter.notes.refuse()
+                if again is None or self.watched:
+                    self.meter.notes.refuse()
+                else:
+                    self.meter.notes.note(carriers, (values,), again)
         return self.wrapped(values, out)
 
     def signed(self, name: str, carrier: Carrier, out: Out = None) -> Array:
         """negative or absolute: the sign bit alone changes, nothing is raised."""
-        values = comparisons.with_sign(name, carrier, self.settings)
-        return self.exact(name, [carrier], values, np.zeros(carrier.shape, np.uint8), out)
+        settings = self.settings
+        values = comparisons.with_sign(name, carrier, settings)
+
+        def again(*_: object) -> bool:
+            values[...] = comparisons.with_sign(name, carrier, settings)
+            return True
+
+        return self.exact(name, [carrier], values, np.zeros(carrier.shape, np.uint8), out, again)
 
     def compare(
         self, name: str, x: Operand, y: Operand, signalling: bool | None = None
@@ -221,6 +233,8 @@ class Core(State):
             self, name, truth, fold(flags), flags if self.watched else None,
             broadcast_operands([a, b], truth.shape), in_format=False,
         )
+        if self.meter is not None and self.meter.notes is not None:
+            self.meter.notes.refuse()
         return truth
 
     def target(self, out: Out) -> Carrier | None:

@@ -515,6 +515,27 @@ class Device:
         return Array(values, context)
 
     @usual_arithmetic
+    def derived(
+        self, rule: Callable[..., NDArray[Any]], *sources: NDArray[Any]
+    ) -> NDArray[Any]:
+        """What a rule of numpy picks, compares or moves, in new memory; no arithmetic.
+
+        A tape that runs operations again runs the rule again, so it must follow from these arrays
+        and from constants alone.
+
+        >>> Device().derived(lambda x: x > 0, np.float32([1, -2])).tolist()
+        [True, False]
+        """
+        result = rule(*sources)
+        if self.notes is not None:
+            def again(*_: object) -> bool:
+                result[...] = rule(*sources)
+                return True
+
+            self.notes.note(sources, (result,), again)
+        return result
+
+    @usual_arithmetic
     def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
         """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
         self.vector_cycles += thread_cycles("select", x.format, x.size)

@@ -74,8 +74,7 @@ def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> A
 
 
 def _safe_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    masked = np.isneginf(x.carrier).all(axis=-1, keepdims=True)
-    used = np.broadcast_to(~masked, x.shape)
+    used = device.derived(lambda a: ~np.isneginf(a).all(axis=-1, keepdims=True), x.carrier)
     y = device.select(used, _softmax(device, device.select(used, x))[0])
     return y, (y,)
 

@@ -273,6 +273,10 @@ class Memory:
 
     def _laid(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         laid = torch.empty_strided(like.shape, like.stride(), dtype=values.dtype).copy_(values)
+        if self.device.notes is not None:
+            self.device.notes.note(
+                (values.numpy(),), (laid.numpy(),), lambda *_: laid.copy_(values) is laid
+            )
         setattr(
             laid.untyped_storage(), FORMAT_MARK, getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
         )

@@ -21,6 +21,7 @@ from fpsim.elementwise.notes import Again, CallNotes, NotedCall
 from fpsim.records.formats import Format
 from ipu.frontends.torch.capture.recording import replacing
 from ipu.frontends.torch.capture.tape import CalledPlace, OperationEntry, Slot, filled, slots_of
+from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.values import Memory
 from ipu.machine.cost.ledger import LedgerRow
 from ipu.machine.device import Device
@@ -40,7 +41,8 @@ NATIVE = frozenset("""
     gelu.default gelu_backward.default mm.default bmm.default addmm.default baddbmm.default
     sum.default sum.dim_IntList mean.default mean.dim mse_loss.default mse_loss_backward.default
     _softmax.default _softmax_backward_data.default _log_softmax.default
-    _log_softmax_backward_data.default native_layer_norm.default native_layer_norm_backward.default
+    _log_softmax_backward_data.default _safe_softmax.default nll_loss_forward.default
+    nll_loss_backward.default native_layer_norm.default native_layer_norm_backward.default
 """.split())
 #: What moves numbers as torch does, in the same way at every call.
 MOVES = frozenset("""
@@ -61,6 +63,7 @@ class NotedSession(Protocol):
     account: Account
     device: Device
     memory: Memory
+    gradients: Gradients
     step: int
     replica: int
 
@@ -151,7 +154,7 @@ class EntryNoting:
         ran = self._run_noted(action, calls, places)
         results = [value_of(slot) for slot in slots_of(entry.result)]
         native = None
-        if not (entry.is_update or entry.is_copied):
+        if not (entry.is_update or (entry.is_copied and self._copies_parameter(operands))):
             if not ran.places and not ran.notes.calls:
                 native = self._moving(entry, ran, operands, results, value_of)
             elif _name_of(entry) in NATIVE:
@@ -159,6 +162,11 @@ class EntryNoting:
         for x in (x for x in results if isinstance(x, torch.Tensor)):
             self.know(x)
         return native
+
+    def _copies_parameter(self, operands: Sequence[Any]) -> bool:
+        """Whether the session remembers a copy as one of a parameter."""
+        gradients = self._session.gradients
+        return any(gradients.is_of_parameter(x) for x in operands if isinstance(x, torch.Tensor))
 
     def _run_noted(
         self, action: Callable[[], None], calls: Callable[[], int], places: Sequence[CalledPlace]
