@@ -578,7 +578,8 @@ class Device:
             total = single_sum(self.context(BINARY32), single, axes, order)
             self._note("sum", single.carrier, total.carrier, SUM, axes)
             if self.notes is not None:
-                self.notes.refuse()
+                again = partial(single_sum, self.context(BINARY32), single, axes, order)
+                self._note_sum(single, total.carrier, again)
         return self._scaled_sum(x, axes, total, before if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -609,17 +610,17 @@ class Device:
                 self.vector_cycles += thread_cycles(verb, BINARY32, x.carrier.size)
             self._note("sum", x.carrier, total.carrier, SQUARES if squared else SUM, axes)
             if self.notes is not None:
-                self._note_sum(x, axes, total.carrier, squared)
+                single = self.context(BINARY32)
+                again = partial(single_pass_sum, single, x, axes, order, squared=squared)
+                self._note_sum(x, total.carrier, again)
         return total
 
-    def _note_sum(self, x: Array, axes: tuple[int, ...], total: Carrier, squared: bool) -> None:
-        single, order = self.context(BINARY32), self.options.sums
-
+    def _note_sum(self, x: Array, total: Carrier, sums: Callable[[], Array | None]) -> None:
         def again(*_: object) -> bool:
-            sums = single_pass_sum(single, x, axes, order, squared=squared)
-            if sums is None:
+            result = sums()
+            if result is None:
                 return False
-            total[...] = sums.carrier
+            total[...] = result.carrier
             return True
 
         assert self.notes is not None

@@ -13,6 +13,7 @@ Source    docs/semantics.md §2 (named addresses).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -104,6 +105,8 @@ class NativeTape:
         self._places: list[tuple[str, int]] = []
         self._values: list[Any] = []
         self._n_falls = 0
+        #: Of what leaves the step; see `leaving`.
+        self._is_plain: list[bool] | None = None
 
     @staticmethod
     def obstacle(
@@ -292,21 +295,43 @@ class NativeTape:
 
     # What leaves the step ---------------------------------------------------------------------
 
-    def copies(self) -> Callable[[torch.Tensor], torch.Tensor]:
-        """A function that gives copies; those of tensors that share memory share it too."""
-        stays = {storage_of(x.tensor) for x in self._tape.outside if not x.is_constant}
+    def leaving(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
+        """Copies of tensors; those of tensors that share memory share it too.
+
+        What is a tensor from outside, or a view of one, leaves as it is.
+        """
+        tensors = [self._values[self._entries.number(slot)] for slot in slots]
+        if self._is_plain is None:
+            self._is_plain = self._are_plain(tensors)
         storages: dict[int, torch.Tensor] = {}
+        return [
+            _plain_copy(x) if is_plain else self._shared_copy(x, storages)
+            for x, is_plain in zip(tensors, self._is_plain, strict=True)
+        ]
 
-        def copy(x: torch.Tensor) -> torch.Tensor:
-            storage = storage_of(x)
-            if storage in stays:
-                return x
-            whole = storages.get(storage)
-            if whole is None:
-                whole = storages[storage] = _copy_of_memory(x)
-            return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+    def _are_plain(self, tensors: Sequence[torch.Tensor]) -> list[bool]:
+        """Of each, whether it alone has its memory, and all of it."""
+        times = Counter([storage_of(x) for x in tensors])
+        return [
+            times[storage_of(x)] == 1 and storage_of(x) not in self._tape.storages
+            and x.is_contiguous() and x.numel() * x.element_size() == x.untyped_storage().nbytes()
+            for x in tensors
+        ]
 
-        return copy
+    def _shared_copy(self, x: torch.Tensor, storages: dict[int, torch.Tensor]) -> torch.Tensor:
+        storage = storage_of(x)
+        if storage in self._tape.storages:
+            return x
+        whole = storages.get(storage)
+        if whole is None:
+            whole = storages[storage] = _copy_of_memory(x)
+        return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _plain_copy(x: torch.Tensor) -> torch.Tensor:
+    copy = x.clone()
+    vars(copy.untyped_storage()).update(vars(x.untyped_storage()))
+    return copy
 
 
 def _facts_of(x: torch.Tensor) -> dict[str, Any]:

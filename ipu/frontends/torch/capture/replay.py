@@ -73,6 +73,8 @@ class StepReplay:
         self.actions = [self._action(entry) for entry in tape.entries]
         self._ends = self._last_uses(tape)
         self._uncomputed = tape.uncomputed()
+        #: Tensors that are there behind the step.
+        self._leaving = list(dict.fromkeys(slots_of((tape.gradients, tape.returned))))
         #: The tape below the handlers, and how often one was made.
         self.native: NativeTape | None = None
         self._n_noted = 0
@@ -237,30 +239,34 @@ class StepReplay:
                 _disable_current_modes(), torch._C._AutoDispatchBelowAutograd(),
                 torch._C.DisableTorchFunctionSubclass(), _without_gradients(),
             ):
-                leaving = self._run_below(arguments)
-                if leaving is None:
-                    leaving = _as_it_is
+                native = self._run_below(arguments)
+                if native is None:
                     self._run_handlers(arguments)
-                for leaf, slot in zip(tape.leaves, tape.gradients, strict=True):
-                    _give(leaf, None if slot is None else leaving(self._value(slot)))
-                returned = filled(tape.returned, lambda slot: leaving(self._value(slot)))
+                returned = self._left(native)
             for name, n in self._uncomputed.items():
                 session.account.add_calls("exact", name, n)
             return returned
         finally:
             session.replay, self.values = None, self._before
 
-    def _run_below(
-        self, arguments: Sequence[torch.Tensor]
-    ) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """Run the step below its handlers, or note what they do; how tensors leave it.
+    def _left(self, native: NativeTape | None) -> Any:
+        """Leaves have their gradients after the step; what it returns."""
+        slots = self._leaving
+        values = [self._value(s) for s in slots] if native is None else native.leaving(slots)
+        tensors = dict(zip(slots, values, strict=True))
+        for leaf, slot in zip(self._tape.leaves, self._tape.gradients, strict=True):
+            _give(leaf, None if slot is None else tensors[slot])
+        return filled(self._tape.returned, tensors.__getitem__)
+
+    def _run_below(self, arguments: Sequence[torch.Tensor]) -> NativeTape | None:
+        """Run the step below its handlers, or note what they do.
 
         None, and nothing has run, where handlers have to run.
         """
         native = self.native
         if native is not None and native.fits():
             native.run(arguments)
-            return native.copies()
+            return native
         self.native = None
         if self._n_noted >= _MOST_NOTED:
             return None
@@ -272,7 +278,7 @@ class StepReplay:
             self.native = native
         else:
             self._n_noted = _MOST_NOTED
-        return native.copies()
+        return native
 
     def _run_handlers(self, arguments: Sequence[torch.Tensor]) -> None:
         values, leaves = self.values, self._tape.leaves
@@ -286,10 +292,6 @@ class StepReplay:
             action()
             for number in ends:
                 values[number] = None
-
-
-def _as_it_is(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _give(leaf: torch.Tensor, gradient: torch.Tensor | None) -> None:
