@@ -90,7 +90,7 @@ class _Step(NamedTuple):
 class NativeTape:
     """The native calls of one tape on one session.
 
-    n_native    entries that run below their handlers.
+    refusal    why it cannot run again; "" where nothing is against it.
     """
 
     def __init__(
@@ -104,7 +104,8 @@ class NativeTape:
         self._steps: list[_Step] = []
         self._places: list[tuple[str, int]] = []
         self._values: list[Any] = []
-        self._n_falls = 0
+        self._n_falls = self._n_native = 0
+        self.refusal = ""
         #: Of what leaves the step; see `leaving`.
         self._is_plain: list[bool] | None = None
 
@@ -129,19 +130,17 @@ class NativeTape:
 
     def fits(self) -> bool:
         """Whether the tape holds now: tensors from outside lie where they lay."""
-        return (
-            self._n_falls < _MOST_FALLS and _is_unwatched(self._session)
-            and self._addresses == self._addresses_now()
-        )
+        return _is_unwatched(self._session) and self._addresses == self._addresses_now()
 
     @property
     def n_native(self) -> int:
-        return sum(step.native is not None for step in self._steps)
+        """Operations that ran below their handlers in the last step, views included."""
+        return self._n_native
 
     # The first time -------------------------------------------------------------------------
 
-    def note(self, arguments: Sequence[torch.Tensor]) -> bool:
-        """Run the step by its handlers, and note what they call; False if it keeps too much."""
+    def note(self, arguments: Sequence[torch.Tensor]) -> None:
+        """Run the step by its handlers, and note what they call."""
         entries, noting = self._entries, EntryNoting(self._session)
         self._begin(arguments)
         versions = [x._version for x in self._arguments]
@@ -167,12 +166,16 @@ class NativeTape:
             self._add(native, action, begun, tuple(map(entries.number, slots)), update)
             facts.append([_facts_of(self._value(slot)) for slot in slots])
         self._values = list(entries.values)
-        wrote_arguments = self._wrote_arguments(arguments, versions)
-        is_whole = self._keep_handlers(facts) and not wrote_arguments
+        self._refuse_if(self._wrote_arguments(arguments, versions), "the step writes an argument")
+        self._refuse_if(not self._keep_handlers(facts), "formats of tensors change in the step")
+        self._refuse_if(noting.n_bytes > _MOST_BYTES, "the step has too many tensors to keep them")
         natives = [step.native for step in self._steps if step.native is not None]
         self._work = sum([native.work for native in natives], NO_WORK)
         self._cycles = sum([native.cycles for native in natives])
-        return is_whole and noting.n_bytes <= _MOST_BYTES
+
+    def _refuse_if(self, is_so: bool, reason: str) -> None:
+        if is_so:
+            self.refusal = self.refusal or reason
 
     def _wrote_arguments(
         self, arguments: Sequence[torch.Tensor], versions: Sequence[int]
@@ -257,6 +260,9 @@ class NativeTape:
         finally:
             self._account(done)
         self._n_falls += not is_native
+        self._refuse_if(
+            self._n_falls >= _MOST_FALLS, "numbers of the step need the handlers again and again"
+        )
 
     def _runs(self, step: _Step, numbers: NDArray[np.uint64]) -> bool:
         """Whether the calls of an entry have results; they are there then."""
@@ -285,7 +291,8 @@ class NativeTape:
     def _account(self, done: Sequence[NativeEntry]) -> None:
         """What ran below its handlers is accounted for as by them."""
         session = self._session
-        if len(done) == self.n_native:
+        self._n_native = len(done)
+        if len(done) == sum([step.native is not None for step in self._steps]):
             session.account.repeat(self._work)
             session.device.vector_cycles += self._cycles
             return

@@ -52,10 +52,15 @@ class ReplayedSession(NativeTapeSession, Protocol):
 
 
 class StepReplay:
-    """One tape on one session."""
+    """One tape on one session.
+
+    n_native      operations that ran below their handlers in the last step.
+    why_handlers  why no operation does; "" where nothing is against it.
+    """
 
     def __init__(self, session: ReplayedSession, tape: StepTape) -> None:
         self._session, self._tape = session, tape
+        self.n_native, self.why_handlers = 0, ""
         #: Places of operations that were asked for in this step.
         self.position = 0
         sizes = {
@@ -75,9 +80,9 @@ class StepReplay:
         self._uncomputed = tape.uncomputed()
         #: Tensors that are there behind the step.
         self._leaving = list(dict.fromkeys(slots_of((tape.gradients, tape.returned))))
-        #: The tape below the handlers, and how often one was made.
-        self.native: NativeTape | None = None
-        self._n_noted = 0
+        #: The tape below the handlers, how often one was made, and why none is made any more.
+        self._native: NativeTape | None = None
+        self._n_noted, self._given_up = 0, ""
 
     def number(self, slot: Slot) -> int:
         """Of a tensor among the values."""
@@ -263,21 +268,25 @@ class StepReplay:
 
         None, and nothing has run, where handlers have to run.
         """
-        native = self.native
+        native, session = self._native, self._session
+        self.n_native = 0
         if native is not None and native.fits():
             native.run(arguments)
-            return native
-        self.native = None
-        if self._n_noted >= _MOST_NOTED:
-            return None
-        if NativeTape.obstacle(self._session, self._tape, arguments):
-            return None
-        self._n_noted += 1
-        native = NativeTape(self._session, self._tape, self, arguments)
-        if native.note(arguments):
-            self.native = native
+            self.n_native = native.n_native
         else:
-            self._n_noted = _MOST_NOTED
+            self._native = None
+            self.why_handlers = self._given_up or NativeTape.obstacle(
+                session, self._tape, arguments
+            )
+            if self.why_handlers:
+                return None
+            native = self._native = NativeTape(session, self._tape, self, arguments)
+            native.note(arguments)
+            self._n_noted += 1
+            if self._n_noted >= _MOST_NOTED:
+                self._given_up = "tensors from outside of the step lie elsewhere again and again"
+        if native.refusal:
+            self._native, self._given_up = None, native.refusal
         return native
 
     def _run_handlers(self, arguments: Sequence[torch.Tensor]) -> None:
