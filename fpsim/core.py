@@ -110,8 +110,8 @@ class Core(State):
     def is_constant(self, carrier: Carrier) -> bool:
         """Whether this is what `constant` gave for a number, and not a number that was computed."""
         return any(
-            kept is carrier for constants in self._other_constants.values()
-            for kept in constants.carriers.values()
+            number is carrier for constants in self._other_constants.values()
+            for number in constants.carriers.values()
         )
 
     def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:

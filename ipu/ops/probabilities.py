@@ -73,8 +73,13 @@ def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> A
     return device.cast(device.subtract(g, common), gradient.format)
 
 
+def _is_used(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a row is anything but minus infinities."""
+    return np.asarray(~np.isneginf(x).all(axis=-1, keepdims=True))
+
+
 def _safe_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    used = device.derived(lambda a: ~np.isneginf(a).all(axis=-1, keepdims=True), x.carrier)
+    used = device.derived(_is_used, x.carrier)
     y = device.select(used, _softmax(device, device.select(used, x))[0])
     return y, (y,)
 

@@ -97,17 +97,13 @@ class AccountedWork(NamedTuple):
 
     def __add__(self, other: AccountedWork) -> AccountedWork:  # type: ignore[override]
         """Both together."""
-        sums = [Counter(counts) for counts in self]
-        for counts, more in zip(sums, other, strict=True):
-            counts.update(more)  # a sum of counters drops zeros
-        return AccountedWork(*sums)
+        pairs: zip[tuple[Counter[Any], Counter[Any]]] = zip(self, other, strict=True)
+        return AccountedWork(*[one + more for one, more in pairs])
 
     def __sub__(self, before: AccountedWork) -> AccountedWork:
         """What has been counted since then."""
-        return AccountedWork(*[
-            Counter({key: n - old[key] for key, n in new.items() if n != old[key]})
-            for new, old in zip(self, before, strict=True)
-        ])
+        pairs: zip[tuple[Counter[Any], Counter[Any]]] = zip(self, before, strict=True)
+        return AccountedWork(*[now - then for now, then in pairs])
 
 
 #: Nothing has been counted.

@@ -225,7 +225,8 @@ class RepeatedTiles:
         if a.ndim == 2:
             return a.size + b.size <= _SMALL and a.size * columns <= _SHORT
         numbers = m * k + k * (-(-columns // COLUMNS) * COLUMNS)
-        return a.shape[0] == b.shape[0] and 1 < a.shape[0] <= _NUMBERS // numbers
+        n: int = a.shape[0]
+        return b.shape[0] == n and 1 < n <= _NUMBERS // numbers
 
     def _in_a_row(self, x: Carrier) -> Carrier:
         """The memory of an operand, or memory for a copy of it."""
@@ -260,15 +261,9 @@ class RepeatedTiles:
     def _call(self, task: TileTask) -> tuple[Any, ...]:
         """Arguments of the kernels, by the shapes and the task."""
         n, m, k, columns = self._shape
-        offsets, terms, bases, outputs, *shapes, tables = _prepared(
-            self._settings, task, n, m, k, columns
-        )
-        tables_of_its_own = [
-            _table_of(table, shape) for table, shape in zip(
-                (task.left, task.right), shapes, strict=True
-            )
-        ]
-        (table, fields), (panels, exponents) = tables_of_its_own
+        shapes = _prepared(self._settings, task, n, m, k, columns)
+        table, fields = _table_of(task.left, shapes.left)
+        panels, exponents = _table_of(task.right, shapes.right)
         fill_left = None
         if task.left.bytes:
             fill_left = (
@@ -276,11 +271,11 @@ class RepeatedTiles:
                 task.left.shift,
             )
         fill_right = (
-            self.codes, terms, self._steps, 0, columns, 0, len(panels), panels, exponents,
+            self.codes, shapes.terms, self._steps, 0, columns, 0, len(panels), panels, exponents,
             task.zero, task.right.shift,
         )
         numbers = table if task.left.values else self.numbers
-        left = numbers, fields, bases, offsets, outputs
+        left = numbers, fields, shapes.bases, shapes.offsets, shapes.outputs
         return fill_left, fill_right, left, (panels, exponents, 0, columns), task.loop
 
 

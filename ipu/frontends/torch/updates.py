@@ -213,7 +213,8 @@ class StepRows:
         self, name: str, row: UpdateRow, arguments: Mapping[str, Any]
     ) -> RepeatedStep | None:
         """As `again`; the same step on the same tensors, or None where it is not one call."""
-        self._joining = joined = []
+        joined: list[tuple[RepeatedUpdate, _Turn, Updated]] = []
+        self._joining = joined
         try:
             self.again(name, row, arguments)
         finally:

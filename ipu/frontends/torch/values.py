@@ -277,9 +277,8 @@ class Memory:
             self.device.notes.note(
                 (values.numpy(),), (laid.numpy(),), lambda *_: laid.copy_(values) is laid
             )
-        setattr(
-            laid.untyped_storage(), FORMAT_MARK, getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
-        )
+        mark = getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
+        setattr(laid.untyped_storage(), FORMAT_MARK, mark)
         return laid
 
     # Roles in products of dense layers ---------------------------------------------------------

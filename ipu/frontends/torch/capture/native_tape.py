@@ -62,8 +62,9 @@ class ReplayedEntries(Protocol):
 
     values: list[Any]
     position: int
-    actions: Sequence[Callable[[], None]]
 
+    @property
+    def actions(self) -> Sequence[Callable[[], None]]: ...
     def number(self, slot: Slot) -> int: ...
     def noted_update(self, entry: UpdateEntry) -> Callable[[], bool] | None: ...
 
@@ -194,10 +195,10 @@ class NativeTape:
 
         False where that entry computes: others may read memory that only its calls write.
         """
-        for i, (step, known) in enumerate(zip(self._steps, facts, strict=True)):
+        for i, (step, facts_then) in enumerate(zip(self._steps, facts, strict=True)):
             if step.native is None or not step.native.is_new:
                 continue
-            for number, before in zip(step.results, known, strict=True):
+            for number, before in zip(step.results, facts_then, strict=True):
                 after = _facts_of(self._values[number])
                 if after.get(FORMAT_MARK) != before.get(FORMAT_MARK):
                     if step.native.places or step.native.cycles:
@@ -347,9 +348,9 @@ def _facts_of(x: torch.Tensor) -> dict[str, Any]:
 
 
 def _give_facts(x: torch.Tensor, facts: dict[str, Any]) -> None:
-    known = vars(x.untyped_storage())
-    known.clear()
-    known.update(facts)
+    attributes = vars(x.untyped_storage())
+    attributes.clear()
+    attributes.update(facts)
 
 
 def _copy_of_memory(x: torch.Tensor) -> torch.Tensor:

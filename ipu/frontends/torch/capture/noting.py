@@ -30,9 +30,7 @@ from ipu.run.places import Place, number
 
 __all__ = ["EntryNoting", "NativeEntry", "NotedSession"]
 
-#: Overloads whose handlers decide by shapes, formats and options alone, but in calls that are
-#: noted.
-NATIVE = frozenset("""
+_NATIVE = """
     add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar div.Tensor
     div.Scalar add_.Tensor sub_.Tensor mul_.Tensor div_.Tensor add_.Scalar mul_.Scalar div_.Scalar
     sqrt.default square.default exp.default log.default tanh.default sigmoid.default erf.default
@@ -43,16 +41,21 @@ NATIVE = frozenset("""
     _softmax.default _softmax_backward_data.default _log_softmax.default
     _log_softmax_backward_data.default _safe_softmax.default nll_loss_forward.default
     nll_loss_backward.default native_layer_norm.default native_layer_norm_backward.default
-""".split())
-#: What moves numbers as torch does, in the same way at every call.
-MOVES = frozenset("""
+"""
+_MOVES = """
     clone.default _unsafe_view.default stack.default cat.default where.self tril.default
     triu.default ones.default zeros.default ones_like.default zeros_like.default full.default
     full_like.default scalar_tensor.default arange.default arange.start eq.Scalar ne.Scalar
     eq.Tensor logical_not.default bitwise_not.default embedding.default index_select.default
     gather.default constant_pad_nd.default flip.default select_backward.default
     slice_backward.default
-""".split())
+"""
+
+#: Overloads whose handlers decide by shapes, formats and options alone, but in calls that are
+#: noted.
+NATIVE = frozenset(_NATIVE.split())
+#: What moves numbers as torch does, in the same way at every call.
+MOVES = frozenset(_MOVES.split())
 #: Kinds of operations that round nothing.
 _MOVING = {"exact", "integer"}
 
@@ -260,9 +263,11 @@ class EntryNoting:
     ) -> NativeEntry | None:
         """The entry, if its calls give the same results once more."""
         n = sum(len(call.numbers) for call in ran.notes.calls)
-        known = {number(place, k + i): (place, k + i) for place, k in ran.places for i in range(n)}
+        drawn_at = {
+            number(place, k + i): (place, k + i) for place, k in ran.places for i in range(n)
+        }
         numbers = [x for call in ran.notes.calls for x in call.numbers]
-        if any(x not in known for x in numbers):
+        if any(x not in drawn_at for x in numbers):
             return None
         runs: list[tuple[Again, int]] = []
         first = 0
@@ -272,10 +277,10 @@ class EntryNoting:
         after, drawn = [x.clone() for x in results], np.array(numbers, np.uint64)
         for x, before in operands:
             x.copy_(before)
-        is_equal = all([again(drawn, i) for again, i in runs]) and all(map(_same, after, results))
+        is_equal = all(again(drawn, i) for again, i in runs) and all(map(_same, after, results))
         for x, values in zip(results, after, strict=True):
             x.copy_(values)
-        places = [known[x] for x in numbers]
+        places = [drawn_at[x] for x in numbers]
         return _native(ran, runs, places, is_new=not operands) if is_equal else None
 
 

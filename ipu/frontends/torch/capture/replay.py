@@ -236,7 +236,7 @@ class StepReplay:
     @usual_arithmetic
     def run(self, arguments: Sequence[torch.Tensor]) -> Any:
         """The step on these arguments; what it returns."""
-        session, tape = self._session, self._tape
+        session = self._session
         self.values = list(self._before)
         self.position, session.replay = 0, self
         try:

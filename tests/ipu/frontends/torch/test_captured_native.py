@@ -277,7 +277,7 @@ def test_counts_and_observers_run_by_handlers():
 def test_what_leaves_a_step_is_no_memory_of_the_next_one():
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
-    kept = []
+    results = []
 
     def step(x, classes):
         stepping.zero_grad()
@@ -293,12 +293,12 @@ def test_what_leaves_a_step_is_no_memory_of_the_next_one():
             result = replayed(*batch)
             held = [result["loss"], *result["out"], *(p.grad for p in net.parameters())]
             del held[3]  # the bias lives on
-            kept.append((held, [x.detach().clone() for x in held]))
+            results.append((held, [x.detach().clone() for x in held]))
             whole, part, bias = result["out"]
             assert part.data_ptr() == whole.data_ptr() + whole.stride(0) * 4
             assert bias.data_ptr() == net[2].bias.data_ptr()
     assert replayed.native
-    for held, before in kept:
+    for held, before in results:
         for x, y in zip(held, before, strict=True):
             assert x.detach().numpy().tobytes() == y.numpy().tobytes()
 
