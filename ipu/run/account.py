@@ -10,6 +10,7 @@ Source    docs/semantics.md §3 (flags), §2 (constants).
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,9 @@ from ipu.learn.worker import SCOPE
 __all__ = ["KINDS", "NO_WORK", "Account", "AccountedWork", "counted_name", "fit", "split_name"]
 
 KINDS = ("machine", "exact", "host", "integer")
+
+#: Names that are kept taken apart.
+_NAMES = 1 << 12
 
 #: Between layer and direction in the names that a device counts under.
 _BETWEEN = "|"
@@ -45,6 +49,7 @@ _PHASES = {
 }
 
 
+@lru_cache(_NAMES)
 def split_name(name: str) -> tuple[str, str]:
     """The layer and direction of a name under which a device counts.
 

@@ -104,23 +104,25 @@ class DigestFile:
         if noise:
             self._file.write(f"{_NOISE}{noise}\n")
         self._count, self._step = 0, -1
-        self._of_step = bytearray()
+        #: Digests of the step, as text.
+        self._of_step: list[str] = []
 
     def add(
         self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
     ) -> None:
         """The next operation has this result, of these operands."""
-        if place.step != self._step:
+        step, micro_batch, replica, layer, direction = place  # each operation asks: no more calls
+        if step != self._step:
             self._end_step()
-            self._step = place.step
-        sketch = f"\t{Sketch.of(array.carrier, array.format.max)}" if self._sketch else ""
-        shape, start = _head(array.format.name, array.shape)
-        digest = f"{xxh64(array.carrier, start):016x}"
-        self._of_step += digest.encode()
+            self._step = step
+        fmt, carrier = array.format, array.carrier
+        sketch = f"\t{Sketch.of(carrier, fmt.max)}" if self._sketch else ""
+        shape, start = _head(fmt.name, carrier.shape)
+        digest = f"{xxh64(carrier, start):016x}"
+        self._of_step.append(digest)
         self._file.write(
-            f"{self._count}\t{place.step}/{place.micro_batch}/{place.replica}\t"
-            f"{place.layer or '-'}\t{place.direction}\t{name}\t{array.format.name}\t{shape}\t"
-            f"{digest}\t{self._line()}{sketch}\n"
+            f"{self._count}\t{step}/{micro_batch}/{replica}\t{layer or '-'}\t{direction}\t{name}\t"
+            f"{fmt.name}\t{shape}\t{digest}\t{self._line()}{sketch}\n"
         )
         if self._count == self._keep:
             for number, values in enumerate((array, *operands)):
@@ -129,9 +131,9 @@ class DigestFile:
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            total = xxh64(np.frombuffer(self._of_step, np.uint8))
+            total = xxh64(np.frombuffer("".join(self._of_step).encode(), np.uint8))
             self._file.write(f"# step {self._step}\t{total:016x}\n")
-            self._of_step = bytearray()
+            self._of_step.clear()
 
     def close(self) -> None:
         """The run is over."""

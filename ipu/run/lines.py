@@ -34,19 +34,27 @@ def user_line(framework: str = "") -> str:
     framework    the folder of a framework, none of whose frames is told.
     """
     fallback = ""
+    owners = _owners_beside(framework)
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    while frame is not None:  # digests ask at each operation: no calls, and lines where they count
         file = frame.f_code.co_filename
-        line, frame = frame.f_lineno, frame.f_back
-        owner = _owner(file, framework)
-        if owner == "user":
-            return f"{file}:{line}"
-        if owner == "installed":
-            fallback = fallback or f"{file}:{line}"
+        owner = owners.get(file)
+        if owner is None:
+            owner = owners[file] = _owner(file, framework)
+        if owner:
+            if owner == "user":
+                return f"{file}:{frame.f_lineno}"
+            fallback = fallback or f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
     return fallback
 
 
 @cache
+def _owners_beside(framework: str) -> dict[str, str]:
+    """Owners of files that were asked for, beside a framework."""
+    return {}
+
+
 def _owner(file: str, framework: str) -> str:
     """Whose a file of Python is: "user", "installed" or, of us, the framework and no file, ""."""
     path = os.path.realpath(file)

@@ -210,13 +210,14 @@ class Run(ABC):
         """
         noise = self.options.restoring.noise
         file = DigestFile(
-            path, lambda: self.recorder.births.line(), keep, sketch=sketch,
+            path, self.operation_line, keep, sketch=sketch,
             noise=noise.format.name if noise is not None else "",
         )
 
         def see(event: OperationEvent) -> None:
-            place = event.place._replace(layer=event.layer, direction=event.direction)
-            file.add(event.operation, place, event.array, event.operands)
+            operation, layer, direction, at, array, operands = event
+            place = Place(at.step, at.micro_batch, at.replica, layer, direction)
+            file.add(operation, place, array, operands)
 
         self.watch(see)
         return file
@@ -235,6 +236,10 @@ class Run(ABC):
     def user_line(self) -> str:
         """FILE:LINE of the user's program that runs now, where the front end knows it."""
         return ""
+
+    def operation_line(self) -> str:
+        """The same of the operation whose results are told now."""
+        return self.recorder.births.line()
 
     def result(
         self, name: str, operation: str, array: Array, operands: Sequence[Array] = (),

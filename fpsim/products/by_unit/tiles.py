@@ -218,7 +218,7 @@ class RepeatedTiles:
     @staticmethod
     def takes(a: Carrier, b: Carrier) -> bool:
         """Whether the operands are so small that one call has all of their products."""
-        *stack, m, k = a.shape
+        m, k = a.shape[-2:]
         columns = b.shape[-1]
         if a.ndim != b.ndim or a.ndim > 3 or not (a.size and b.size):
             return False

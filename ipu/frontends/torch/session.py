@@ -105,6 +105,8 @@ class Session(Run):
         self.use(device)
         #: The operation that runs now.
         self._operation = ""
+        #: Its line of the program, where somebody has asked for it.
+        self._line: str | None = None
         self._unit, self._first = unit, check_step(step)
         #: Formats that tensors may hold.
         self._formats = self.formats | {BINARY32, *FORMATS.values()}
@@ -272,7 +274,7 @@ class Session(Run):
         if entry is None:
             entry = calls[key] = self._new_call(*key)
         call, place, name = entry
-        self._operation = operation
+        self._operation, self._line = operation, None
         self.memory.operands.clear()
         self.clock.place = place
         self.memory.in_pass = call.direction == "backward"
@@ -527,6 +529,12 @@ class Session(Run):
     def user_line(self) -> str:
         """FILE:LINE of the program, "" in the backward pass of a compiled one."""
         return errors.user_line()
+
+    def operation_line(self) -> str:
+        """The same of the operation that runs now, which may have many results."""
+        if self._line is None:
+            self._line = super().operation_line()
+        return self._line
 
     def note_result(
         self, array: Array, operands: Sequence[Array], tally: ValueTally | None = None

@@ -355,6 +355,9 @@ class StepRows:
                     alone(i, turn)
                 else:
                     waiting.append((i, turn, updated))
+                    assert together is not None
+                    if together.is_full:
+                        self._finish(lists, waiting, alone)
                 account.add("machine", operation, parameter.numel())
             self._finish(lists, waiting, alone)
 
@@ -365,7 +368,7 @@ class StepRows:
         """One parameter's tensors, as arrays too."""
         memory = self._memory
         g = memory.read(gradient, memory.format_of(gradient) or BINARY32)
-        if held is not None and memory.watch is None:
+        if held is not None and memory.births is None:
             w, *before = held.arrays
             assert w is not None
             memories = [x if x is None else x.carrier for x in held.arrays]
@@ -412,7 +415,7 @@ class StepRows:
     ) -> tuple[Updated, Changed] | None:
         """An update that is computed with the others, in the memory of the tensors; or None."""
         together, program = together_on(call.device), self._program
-        is_seen = self._memory.watch is not None and not program.is_only_counting
+        is_seen = program.is_counting and not program.is_only_counting
         if together is None or is_seen or turn.parameter.dtype in HALVES:
             return None
         observed = UNOBSERVED

@@ -1,10 +1,11 @@
-"""Updates that are counted: who is told of them, and what of it is told behind their one call.
+"""Updates that are observed: who is told of them, and what of it is told behind their one call.
 
 What an observer would be told while operations run is noted when an equation is recorded, in
 references to the arrays that it has. Behind the call it is told in that order, tensor by tensor.
-Results that nothing keeps are arrays without numbers then, and their tallies come from the kernel.
-Of results without a past, in which nothing underflows to zero, exponents alone are told: those of
-all tensors together.
+Where nothing is counted all results are kept, and shown. Where operations are counted, results that
+nothing keeps are arrays without numbers, and their tallies come from the kernel. Of results without
+a past, in which nothing underflows to zero, exponents alone are told then: those of all tensors
+together.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fpsim.state.tallies import BINS, ValueTally
 from ipu.machine.device import Device
 from ipu.ops.updates.row import Moved
 
-__all__ = ["UNOBSERVED", "CountedUpdate", "Observed", "ShownUpdate", "ToldEvents", "tell_all"]
+__all__ = ["UNOBSERVED", "ObservedUpdate", "Observed", "ShownUpdate", "ToldEvents", "tell_all"]
 
 #: A variable, gradient or slot by its number; the result of operation k: -1 - k; a single number.
 Reference = int | Array
@@ -49,11 +50,11 @@ def _always(array: Array) -> bool:
 
 
 class Observed(NamedTuple):
-    """Who is told of an update that is counted.
+    """Who is told of an update.
 
-    watch     of each result, its operands and its tally; as of `Around`, None for nobody. Of
-              results before and in which nothing underflows to zero `exponents` alone are told,
-              unless an operand `inherits` something.
+    watch     of each result, its operands and, where operations are counted, its tally; as of
+              `Around`, None for nobody. Of counted results before and in which nothing underflows
+              to zero `exponents` alone are told, unless an operand `inherits` something.
     exponents of results in a format: how many have each biased exponent.
     inherits  whether an array has a past that its results would have.
     constant  of each constant that did not fit, if there is `watch`: format, number, how it changed
@@ -62,7 +63,7 @@ class Observed(NamedTuple):
     change    the change of the variable and its direction are results too.
     """
 
-    watch: Callable[[Array, Sequence[Array], ValueTally], None] | None = None
+    watch: Callable[[Array, Sequence[Array], ValueTally | None], None] | None = None
     exponents: Callable[[Format, NDArray[np.int64]], None] = _nothing
     inherits: Callable[[Array], bool] = _always
     constant: Callable[[Format, float, str, Any], None] | None = None
@@ -156,6 +157,11 @@ class ShownUpdate:
         self._moves.append((verb, before, operands, factor, after))
 
     @property
+    def shown(self) -> list[Array]:
+        """Results that are shown, and their operands."""
+        return [x for _, result, operands in self._results for x in (result, *operands)]
+
+    @property
     def moved(self) -> list[Array]:
         """Arrays that who is told of moves reads."""
         return [x for _, before, operands, _, after in self._moves
@@ -183,8 +189,8 @@ class ShownUpdate:
 # What is told -----------------------------------------------------------------------------------
 
 
-class CountedUpdate(NamedTuple):
-    """An update that waits and is counted.
+class ObservedUpdate(NamedTuple):
+    """An update that waits and is observed.
 
     arrays    the variable, its gradient and its slots.
     outputs   memory of the program's outputs.
@@ -221,6 +227,17 @@ class CountedUpdate(NamedTuple):
             for shown, values in zip(self.told.results, tally.looks, strict=True)
         )
 
+    def show(self, device: Device) -> None:
+        """Show the observer all results, which have memory where nothing is counted."""
+        observed, array = self.observed, _UpdateArrays(self, device)
+        assert observed.watch is not None
+        for _, event in self.told.events:
+            if isinstance(event, UnfitConstant):
+                self._tell_constant(event)
+            else:
+                operands = [array(x) for x in event.operands]
+                observed.watch(array(event.result), operands, None)
+
     def tell(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
         """Count the operations, and tell the observer, in their order."""
         counts.tensor = self.tensor
@@ -245,8 +262,7 @@ class CountedUpdate(NamedTuple):
         done = k = 0
         for n, event in self.told.events:
             if isinstance(event, UnfitConstant):
-                assert observed.constant is not None
-                observed.constant(*event)
+                self._tell_constant(event)
             if not is_shown and self._begins(event, tally, rows[done:n], k):
                 is_shown = True
                 skipped.add(tally, self.size, done, k)
@@ -261,6 +277,10 @@ class CountedUpdate(NamedTuple):
         if not is_shown:
             skipped.add(tally, self.size, done, k)
         self._count(tally, counts, done, len(rows))
+
+    def _tell_constant(self, constant: UnfitConstant) -> None:
+        assert self.observed.constant is not None
+        self.observed.constant(*constant)
 
     def _begins(
         self, event: Event, tally: JobTally, rows: Sequence[Sequence[int]], k: int
@@ -283,7 +303,7 @@ class CountedUpdate(NamedTuple):
 class _UpdateArrays:
     """Arrays of an update by their references; what nothing keeps has no numbers."""
 
-    def __init__(self, update: CountedUpdate, device: Device) -> None:
+    def __init__(self, update: ObservedUpdate, device: Device) -> None:
         self._update, self._device = update, device
         self._results = {
             value: self._result(value, carrier)
@@ -310,7 +330,7 @@ class _Skipped:
     Counters stand in the order in which the operations of the first tensor ran.
     """
 
-    def __init__(self, update: CountedUpdate, counts: Counts) -> None:
+    def __init__(self, update: ObservedUpdate, counts: Counts) -> None:
         self._observed, self._tensor = update.observed, update.tensor
         self._operations, self._shown = update.program.operations, update.told.results
         self._numbers = np.zeros((len(self._operations), TALLIED), np.int64)
@@ -350,7 +370,7 @@ class _Skipped:
 
 
 def tell_all(
-    device: Device, counts: Counts, updates: Sequence[tuple[CountedUpdate, JobTally]]
+    device: Device, counts: Counts, updates: Sequence[tuple[ObservedUpdate, JobTally]]
 ) -> None:
     """Operations count, and observers are told, tensor by tensor."""
     tensor, skipped = counts.tensor, dict[tuple[int, str], _Skipped]()

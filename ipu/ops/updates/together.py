@@ -6,9 +6,9 @@ numbers among the slots tell one such program from another. It then runs on all 
 holds for: values, flags, cycles and the numbers of operations are those of one update after the
 other. What is not of that kind is left to its caller.
 
-Where operations are counted, results have memory of their own; counts and observers are told behind
-the call (`ipu.ops.updates.observed`). Where one would have to look closer, at what is not finite or
-overflowed, the updates are left to the caller too.
+Where operations are counted or shown, results have memory of their own; counts and observers are
+told behind the call (`ipu.ops.updates.observed`). Where one that counts would have to look closer,
+at what is not finite or overflowed, the updates are left to the caller too.
 
 Source    docs/semantics.md §2 (numbering), §6 (updates).
 """
@@ -39,8 +39,8 @@ from ipu.machine.device import Device
 from ipu.ops.in_one_call import may_join
 from ipu.ops.updates.observed import (
     UNOBSERVED,
-    CountedUpdate,
     Observed,
+    ObservedUpdate,
     ShownUpdate,
     ToldEvents,
     tell_all,
@@ -51,6 +51,8 @@ __all__ = ["Changed", "Equation", "Together", "UpdateRequest", "at_once", "toget
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
+#: Elements of results that are kept for an observer at once: larger updates are shown one by one.
+_SHOWN = 1 << 21
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
 
@@ -86,7 +88,7 @@ class UpdateRequest(NamedTuple):
 
     fmt         of every operation, as in `Around`.
     constant    makes constants; None: to nearest.
-    observed    by whom, where operations are counted.
+    observed    by whom.
     """
 
     row: UpdateRow
@@ -198,8 +200,10 @@ class Together:
         #: How often a row was refused, one time after the other.
         self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
-        #: Where operations are counted: what is told of each job, in the order of all.
-        self._counted: list[CountedUpdate] = []
+        #: What is told of each job, in the order of all, where it is counted or shown.
+        self._observed: list[ObservedUpdate] = []
+        #: Elements of results that are kept to be shown.
+        self._n_shown = 0
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: Single numbers, and the memory that they are written to.
@@ -222,16 +226,20 @@ class Together:
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
                 The numbers of a request stay what they are until `run`. Where operations are
-                counted all memory is new.
+                counted or shown all memory is new.
         """
         device = self._device()
         assert device is not None
         equation = self.equation(device, request)
         if equation is None:
             return None
-        if device.counts is not None:
-            into = ()
         w, slots, shape = request.w, request.slots, request.w.carrier.shape
+        is_shown = device.counts is None and request.observed.watch is not None
+        n_shown = len(equation.outputs) * w.carrier.size if is_shown else 0
+        if n_shown > _SHOWN:
+            return None
+        if is_shown or device.counts is not None:
+            into = ()
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
         outputs = [_memory(into, home, shape) for home in equation.outputs]
         after, singles = [], []
@@ -255,30 +263,37 @@ class Together:
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         jobs = self._waiting.setdefault(id(program), (program, []))[1]
-        if device.counts is not None:
-            self._count(device.counts, request, equation, outputs, len(jobs))
+        if is_shown or device.counts is not None:
+            self._observe(device.counts, request, equation, outputs, len(jobs))
+        self._n_shown += n_shown
         jobs.append(job)
         self._arrays += arrays
         self._singles += singles
         change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
         return Updated(after[0], tuple(after[1:]), *change), changed
 
-    def _count(
-        self, counts: Counts, request: UpdateRequest, equation: Equation,
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is kept for an observer that `run` should be called now."""
+        return self._n_shown > _SHOWN
+
+    def _observe(
+        self, counts: Counts | None, request: UpdateRequest, equation: Equation,
         outputs: Sequence[Carrier], number: int,
     ) -> None:
-        """An update that will be counted waits with the flags that were raised before it."""
-        self._counted.append(CountedUpdate(
+        """An update that will be told of; counted ones have the flags that were raised before."""
+        tensor, raised = ("", None) if counts is None else (counts.tensor, counts.raised)
+        self._observed.append(ObservedUpdate(
             equation.program, equation.told, request.observed, request.arrays, outputs,
-            request.w.shape, number, counts.tensor, dict(counts.raised or {}),
+            request.w.shape, number, tensor, dict(raised or {}),
         ))
-        if counts.raised:
-            counts.raised.clear()
+        if raised:
+            raised.clear()
 
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""
-        self._waiting, self._arrays, self._singles, self._counted = {}, [], [], []
-        self._numbers = None, None
+        self._waiting, self._arrays, self._singles, self._observed = {}, [], [], []
+        self._numbers, self._n_shown = (None, None), 0
 
     def run(self) -> bool:
         """Compute what waits; raise its flags and count its cycles.
@@ -301,7 +316,10 @@ class Together:
             self._account(device, program, jobs, flags)
         for memory, number in self._singles:
             memory[...] = number
+        shown = self._observed if device.counts is None else []
         self.forget()
+        for update in shown:
+            update.show(device)
         return True
 
     def compute(self, device: Device, jobs: Sequence[tuple[Equation, RecordedJob]]) -> None:
@@ -320,12 +338,12 @@ class Together:
     ) -> bool:
         """Count what ran, and tell the observers; False where one has to see it as it runs."""
         of_programs = dict(zip(self._waiting, tallies, strict=True))
-        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._counted]
+        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._observed]
         if all(update.is_plain(tally) for update, tally in updates):
             tell_all(device, counts, updates)
             return True
         if counts.raised is not None:
-            for update in self._counted:
+            for update in self._observed:
                 counts.raised.update(update.pending)
         return False
 
@@ -405,12 +423,15 @@ class Together:
         finally:
             twin.recording = None
             recording.close()
-        return self._program(request, recording, (w, g, *slots), updated, shown, tuple(changed))
+        return self._program(
+            request, recording, (w, g, *slots), updated, shown, tuple(changed),
+            is_counted=twin.counts is not None,
+        )
 
     @staticmethod
     def _program(
         request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
-        updated: Updated, shown: ShownUpdate, changed: Changed,
+        updated: Updated, shown: ShownUpdate, changed: Changed, *, is_counted: bool,
     ) -> Equation | None:
         """The equation of a recording on samples; None where it is no program."""
         w, _, *slots = samples
@@ -434,7 +455,8 @@ class Together:
         change = (-1, -1)
         if request.observed.change:
             change = outputs.shown(updated.change), outputs.shown(updated.direction)
-        for array in shown.moved:
+        read = shown.moved if is_counted else [*shown.shown, *shown.moved]
+        for array in read:
             if references.get(id(array.carrier), 0) < 0:
                 outputs.add(array)
         inputs = [x.carrier for x in samples if x is not None and x.shape != ()]

@@ -273,6 +273,84 @@ def test_an_observer_looks_closer_where_a_single_number_overflows():
     assert not told.events
 
 
+class Shown:
+    """What is shown where nothing is counted: the numbers of results and operands."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def watch(self, result, operands, tally=None) -> None:
+        assert tally is None
+        self.events.append([
+            (x.format.name, x.shape, x.carrier.tobytes()) for x in (result, *operands)
+        ])
+
+    def constant(self, fmt, value, change, rounded) -> None:
+        self.events.append((fmt.name, value, change, rounded.carrier.tobytes()))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("name", OBSERVED)
+def test_all_results_are_shown_where_nothing_is_counted(name, hard):
+    """Numbers and order are those of operations that run, also where they are not finite."""
+    row, rng = UPDATES[name], np.random.default_rng(11)
+    numbers = dict.fromkeys(row.numbers, False) | OBSERVED[name]
+    alone, joint = (Device(control=FpCtl(esr=True)) for _ in range(2))
+    shown, expected, together = Shown(), Shown(), together_on(joint)
+
+    def constant(value, fmt):
+        rounded = alone.context(fmt).constant(value)
+        return rounded, "" if rounded.carrier or not value else "zero"
+
+    def constant_alone(value, fmt):
+        rounded, change = constant(value, fmt)
+        if change:
+            expected.constant(fmt, value, change, rounded)
+        return rounded
+
+    for n in SIZES:
+        arrays = [tensor(alone, rng, BINARY16, n, hard=hard) for _ in range(2)] + [
+            single(alone, s, 2.0) if s in SINGLE else tensor(alone, rng, BINARY16, n, hard=hard)
+            for s in row.slots
+        ]
+        w, g, *slots = (moved(alone, x) for x in arrays)
+        row(alone, w, g, slots, Around(constant_alone, expected.watch), **numbers)
+        w, g, *slots = (moved(joint, x) for x in arrays)
+        assert together.add(UpdateRequest(
+            row, w, g, slots, numbers, constant=constant,
+            observed=Observed(shown.watch, constant=shown.constant),
+        ), [w.carrier, *(x.carrier for x in slots)])
+    assert not shown.events
+    assert together.run()
+    assert shown.events == expected.events
+    assert len(shown.events) > 4 * len(SIZES)
+    assert state(joint) == state(alone)
+
+
+def test_results_that_are_shown_have_bounded_room(monkeypatch):
+    """A large update is left to its caller, and many are told of before more are added."""
+    monkeypatch.setattr("ipu.ops.updates.together._SHOWN", 1000)
+    device, shown = Device(), Shown()
+    together, row, n_added = together_on(device), UPDATES["torch sgd"], 0
+    numbers = dict.fromkeys(row.numbers, False) | OBSERVED["torch sgd"]
+
+    def add(n):
+        w, g, v = arrays(device, n)
+        return together.add(UpdateRequest(
+            row, w, g, (v,), numbers, observed=Observed(shown.watch),
+        ))
+
+    assert add(400) is None
+    while not together.is_full:
+        assert add(100) is not None
+        n_added += 1
+    assert 2 <= n_added < 8
+    assert not shown.events
+    assert together.run()
+    assert len(shown.events) % n_added == 0 < len(shown.events)
+    assert not together.is_full
+
+
 ROW = UPDATES["tensorflow momentum"]
 OPTIONS = {"rate": 0.1, "momentum": 0.9}
 

@@ -536,11 +536,11 @@ def _placing(site: NodeSite, draws: bool) -> Callable[[int], None] | None:
     has_recipe = site.policy.recipe is not None  # of random bits, and of scales by the step
     if not (draws or device.control.esr or override or has_recipe or site.run.is_watched):
         return None
-    name = site.name
+    name, node_name, direction = site.name, node.name, site.direction
 
     def place(replica: int) -> None:
         number = machine.first_replica + replica
-        machine.clock.place = machine.place(node.name, site.direction, number)
+        machine.clock.place = machine.place(node_name, direction, number)
         device.tensor = name
 
     return place

@@ -79,11 +79,14 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
         before = account.noted
         births.line = line
         result = run(*values)
-        arrays = [x for x in (result if isinstance(result, tuple) else (result,))
-                  if isinstance(x, Array)]
+        if isinstance(result, Array):  # of most nodes, each of which comes here
+            arrays = [result]
+        else:
+            several = result if isinstance(result, tuple) else ()
+            arrays = [x for x in several if isinstance(x, Array)]
         if account.noted == before:  # a kernel that leaves the machine notes that itself
             written = values[0].value if not arrays and _is_array(values) else None
-            size = sum(x.size for x in arrays) if written is None else written.size
+            size = sum([x.size for x in arrays]) if written is None else written.size
             account.add(kind, operation, size)
         if kind != "exact":
             operands = [x for x in values if isinstance(x, Array)]

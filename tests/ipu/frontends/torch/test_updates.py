@@ -151,6 +151,26 @@ def test_a_row_is_torchs_operations(name, seed, monkeypatch):
         assert part == other
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "NAdam"])
+def test_watchers_see_the_same_of_updates_in_one_call_and_one_by_one(name, monkeypatch):
+    """Of results and operands, in order; with room for all, for some tensors, and for none."""
+    shown, weights = [], []
+    for room in (None, 300, -1):
+        if room is not None:
+            monkeypatch.setattr("ipu.ops.updates.together._SHOWN", room)
+        events, net, session = [], mlp(), machine("f16", sr=True)
+        session.watch(lambda event, into=events: into.append((
+            event[:4], [(x.format, x.carrier.tobytes()) for x in (event.array, *event.operands)]
+        )))
+        with session:
+            train(net, (6,), 2, getattr(torch.optim, name))
+        shown.append(events)
+        weights.append([codes(p) for p in net.parameters()])
+    assert shown[0] == shown[1] == shown[2]
+    assert weights[0] == weights[1] == weights[2]
+    assert sum(event[0][2] == "optimizer" for event in shown[0]) > 8
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_row_of_torch_is_reached(name, monkeypatch):
     rows = []
