@@ -225,8 +225,7 @@ class RepeatedTiles:
         if a.ndim == 2:
             return a.size + b.size <= _SMALL and a.size * columns <= _SHORT
         numbers = m * k + k * (-(-columns // COLUMNS) * COLUMNS)
-        n: int = a.shape[0]
-        return b.shape[0] == n and 1 < n <= _NUMBERS // numbers
+        return bool(a.shape[0] == b.shape[0] and 1 < a.shape[0] <= _NUMBERS // numbers)
 
     def _in_a_row(self, x: Carrier) -> Carrier:
         """The memory of an operand, or memory for a copy of it."""

@@ -58,6 +58,7 @@ NATIVE = frozenset(_NATIVE.split())
 MOVES = frozenset(_MOVES.split())
 #: Kinds of operations that round nothing.
 _MOVING = {"exact", "integer"}
+_NO_NUMBERS = np.zeros(0, np.uint64)
 
 
 class NotedSession(Protocol):
@@ -214,7 +215,7 @@ class EntryNoting:
         if _name_of(entry) not in MOVES or len(results) != 1 or ran.cycles:
             return None
         move, before = _move(entry, results[0], value_of), results[0].clone()
-        move()
+        move(_NO_NUMBERS, 0)
         return _native(ran, [(move, 0)]) if _same(before, results[0]) else None
 
     # Calls ----------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ def _move(
 
 
 def _beside(function: Callable[..., Any], rows: list[Any]) -> Callable[..., Any]:
-    """A function whose arguments are noted too; of what is saved, the second one."""
+    """A function whose arguments are noted too."""
     def noted(*args: Any) -> Any:
         rows.append(args)
         return function(*args)
@@ -325,7 +326,7 @@ def _beside(function: Callable[..., Any], rows: list[Any]) -> Callable[..., Any]
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes()
+    return bool(one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes())
 
 
 def _bounds(x: NDArray[Any]) -> tuple[int, int]:
