@@ -105,14 +105,9 @@ class Core(State):
             constant, _ = apply("convert", (scalar(value, nearest.native),), nearest, track=False)
             if len(constants.carriers) < _CONSTANTS:
                 constants.carriers[key] = constant
+        if self.meter is not None and self.meter.notes is not None:
+            self.meter.notes.constants.append(constant)
         return constant
-
-    def is_constant(self, carrier: Carrier) -> bool:
-        """Whether this is what `constant` gave for a number, and not a number that was computed."""
-        return any(
-            number is carrier for constants in self._other_constants.values()
-            for number in constants.carriers.values()
-        )
 
     def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:
         """Carriers of operands, after the checks that nothing is promoted.

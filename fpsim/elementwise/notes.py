@@ -47,11 +47,13 @@ class NotedCall(NamedTuple):
 class CallNotes:
     """Calls in order.
 
+    constants   numbers of Python, as carriers.
     is_whole    whether all that ran is noted.
     """
 
     def __init__(self) -> None:
         self.calls: list[NotedCall] = []
+        self.constants: list[Carrier] = []
         self.is_whole = True
 
     def note(

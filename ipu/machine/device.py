@@ -359,10 +359,6 @@ class Device:
         else:
             self.notes.refuse()
 
-    def is_constant(self, carrier: Carrier) -> bool:
-        """Whether this is the carrier of a number of Python, in any format."""
-        return any(context.core.is_constant(carrier) for context in self._contexts.values())
-
     def zeros(self, shape: int | tuple[int, ...], fmt: Format | str) -> Array:
         """+0 in every element."""
         return self.context(fmt).zeros(shape)
@@ -513,27 +509,6 @@ class Device:
             again = partial(kept_where, where, x.carrier, values)
             self.notes.note((where, x.carrier), (values,), lambda *_: again() is values)
         return Array(values, context)
-
-    @usual_arithmetic
-    def derived(
-        self, rule: Callable[..., NDArray[Any]], *sources: NDArray[Any]
-    ) -> NDArray[Any]:
-        """What a rule of numpy picks, compares or moves, in new memory; no arithmetic.
-
-        A tape that runs operations again runs the rule again, so it must follow from these arrays
-        and from constants alone.
-
-        >>> Device().derived(lambda x: x > 0, np.float32([1, -2])).tolist()
-        [True, False]
-        """
-        result = rule(*sources)
-        if self.notes is not None:
-            def again(*_: object) -> bool:
-                result[...] = rule(*sources)
-                return True
-
-            self.notes.note(sources, (result,), again)
-        return result
 
     @usual_arithmetic
     def select_positive(self, keys: Keys, most: int, x: Array) -> Array:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.core import Operand
 from fpsim.records.evidence import Evidence
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.bounds import clamp, number_of
@@ -143,7 +144,7 @@ def _dropout_x(device: Device, gradient: Array, saved: Saved, *, keep: float) ->
 def _above(device: Device, x: Array, least: Operand) -> NDArray[np.bool_]:
     """Whether a number is above a limit, or a NaN."""
     limit = number_of(least)
-    return device.derived(lambda values: ~(values <= limit), x.carrier)
+    return derived(device, lambda values: ~(values <= limit), x.carrier)
 
 
 def _threshold(device: Device, x: Array, *, least: Operand = 0.0) -> tuple[Array, Saved]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.activations import softplus_of
@@ -162,13 +163,13 @@ def _weights(
     """Each row's weight in binary32, 0 where its class is ignored."""
     kind = wide(like.format).carrier
     if weight is None:
-        return device.derived(lambda c: (c != ignored).astype(kind), classes)
+        return derived(device, lambda c: (c != ignored).astype(kind), classes)
 
     def rule(c: Classes, of_classes: NDArray[Any]) -> NDArray[Any]:
         used = c != ignored
         return np.where(used, of_classes[np.where(used, c, 0)], kind.type(0))
 
-    return device.derived(rule, classes, weight.carrier)
+    return derived(device, rule, classes, weight.carrier)
 
 
 def _at(classes: Classes, ignored: int) -> Classes:
@@ -193,14 +194,15 @@ def _nll(
     """-w · x[class] of each row; a mean is their sum over that of the weights."""
     rows, single = _single(device, x), None if weight is None else _single(device, weight)
     weights = _weights(device, x, classes, ignored, single)
-    numbers = device.derived(
-        lambda a, c: np.take_along_axis(a, _at(c, ignored), 1).squeeze(1), rows.carrier, classes
+    numbers = derived(
+        device, lambda a, c: np.take_along_axis(a, _at(c, ignored), 1).squeeze(1), rows.carrier,
+        classes,
     )
     terms = device.negative(rows.like(numbers))
     factors = rows.like(weights)
     if weight is not None:
         terms = device.multiply(terms, factors)
-    terms = device.select(device.derived(lambda w: w != 0, weights), terms)
+    terms = device.select(derived(device, lambda w: w != 0, weights), terms)
     saved = x.shape, x.format, single
     if reduction == NONE:
         return terms, saved
@@ -227,14 +229,14 @@ def _nll_x(
         share = device.reduce_sum(factors, tuple(range(weights.ndim))).reshape(())
         g = device.divide(g, share)
     slope = device.negative(device.multiply(factors, g))
-    slope = device.cast(device.select(device.derived(lambda w: w != 0, weights), slope), fmt)
+    slope = device.cast(device.select(derived(device, lambda w: w != 0, weights), slope), fmt)
 
     def spread(values: NDArray[Any], c: Classes) -> NDArray[Any]:
         rows = np.zeros(shape, values.dtype)
         np.put_along_axis(rows, _at(c, ignored), np.expand_dims(values, 1), 1)
         return rows
 
-    return Array(device.derived(spread, slope.carrier, classes), device.context(fmt))
+    return Array(derived(device, spread, slope.carrier, classes), device.context(fmt))
 
 
 _INSIDE, _PULLED = "binary32", "binary32 inside, once into the format of the predictions"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.in_one_call import in_one_call
@@ -79,7 +80,7 @@ def _is_used(x: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _safe_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    used = device.derived(_is_used, x.carrier)
+    used = derived(device, _is_used, x.carrier)
     y = device.select(used, _softmax(device, device.select(used, x))[0])
     return y, (y,)
 

@@ -137,10 +137,10 @@ class EntryNoting:
             start <= low and high <= end for start, end in self._ranges.items()
         )
 
-    def _is_constant(self, x: NDArray[Any]) -> bool:
+    def _is_constant(self, x: NDArray[Any], notes: CallNotes) -> bool:
         """Whether it is a number that the session keeps for a number of Python."""
         return x.shape == () and (
-            self._session.memory.is_constant(x) or self._session.device.is_constant(x)
+            self._session.memory.is_constant(x) or any(x is number for number in notes.constants)
         )
 
     # An entry -------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class EntryNoting:
         if _is_written(entry):
             return None
         storages = {x.untyped_storage()._cdata for x in operands if isinstance(x, torch.Tensor)}
-        if all(x.untyped_storage()._cdata in storages for x in results):
+        if results and all(x.untyped_storage()._cdata in storages for x in results):
             return _native(ran, (), is_new=False)
         if _name_of(entry) not in MOVES or len(results) != 1 or ran.cycles:
             return None
@@ -231,7 +231,7 @@ class EntryNoting:
         if not ran.notes.is_whole or any(w.direction == "optimizer" for w, _ in ran.places):
             return None
         for call in ran.notes.calls:
-            if not self._takes(call):
+            if not self._takes(call, ran.notes):
                 return None
             for x in call.results:
                 self._add(*_bounds(x))
@@ -243,10 +243,10 @@ class EntryNoting:
             return None
         return self._checked(ran, results, operands)
 
-    def _takes(self, call: NotedCall) -> bool:
+    def _takes(self, call: NotedCall, notes: CallNotes) -> bool:
         fixed = {id(x) for x in call.fixed}
         return all(
-            self._is_constant(x) or (id(x) not in fixed and self._is_known(x))
+            self._is_constant(x, notes) or (id(x) not in fixed and self._is_known(x))
             for x in call.operands
         )
 
