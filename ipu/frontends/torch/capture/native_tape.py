@@ -33,6 +33,7 @@ from ipu.frontends.torch.capture.tape import (
     slots_of,
 )
 from ipu.frontends.torch.values import FORMAT_MARK
+from ipu.learn.policy import LayerPolicies, Policy
 from ipu.run.account import NO_WORK
 from ipu.run.places import PlaceClock, numbers_of
 
@@ -48,6 +49,7 @@ class NativeTapeSession(NotedSession, Protocol):
     """What a tape below the handlers asks of a session."""
 
     clock: PlaceClock
+    policy: Policy | LayerPolicies
 
     def has_recipe(self, layer: str, direction: str) -> bool: ...
 
@@ -102,6 +104,8 @@ class NativeTape:
         self._arguments = [_twin_of(x) for x in arguments]
         self._constants = [i for i, x in enumerate(tape.outside) if x.is_constant]
         self._addresses = self._addresses_now()
+        #: Not looked into: another object is another policy, or other random bits.
+        self._rules = session.policy, session.device.source
         self._steps: list[_Step] = []
         self._places: list[tuple[str, int]] = []
         self._values: list[Any] = []
@@ -130,7 +134,11 @@ class NativeTape:
         return [x.tensor.data_ptr() for x in self._tape.outside]
 
     def fits(self) -> bool:
-        """Whether the tape holds now: tensors from outside lie where they lay."""
+        """Whether the tape holds now: the same rules, and tensors from outside lie where they lay."""
+        policy, source = self._rules
+        session = self._session
+        if session.policy is not policy or session.device.source is not source:
+            return False
         return _is_unwatched(self._session) and self._addresses == self._addresses_now()
 
     @property

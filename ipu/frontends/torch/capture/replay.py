@@ -284,7 +284,7 @@ class StepReplay:
             native.note(arguments)
             self._n_noted += 1
             if self._n_noted >= _MOST_NOTED:
-                self._given_up = "tensors from outside of the step lie elsewhere again and again"
+                self._given_up = "rules or places of tensors from outside change again and again"
         if native.refusal:
             self._native, self._given_up = None, native.refusal
         return native

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy, mse_loss  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention as attention  # noqa: E402
 
 import fpsim.torch  # noqa: E402
+from ipu.learn.policy import Policy  # noqa: E402
 
 _STEPS = 8
 #: Two steps are noted, and a third one with the state that the first has made.
@@ -240,7 +241,21 @@ def test_parameters_in_other_memory(every):
     _assert_equal(eager, captured)
     assert step.replayed
     if every == 1:
-        assert "lie elsewhere" in step.why_handlers
+        assert "places of tensors" in step.why_handlers
+
+
+def test_rules_that_change_between_steps():
+    """Another policy, as a model that runs between steps brings it, and other random bits."""
+    def between(i, net, stepping, run):
+        if i == 5:
+            run.policy = Policy.parse("p=f16,c=f16,part=f16")
+        if i == 6:
+            run.device.source = fpsim.Philox(9)
+
+    eager, _ = _run(_perceptron, _rows, capture=False, between=between)
+    captured, step = _run(_perceptron, _rows, capture=True, between=between)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.why_handlers) == (_REPLAYED, "")
 
 
 def test_numbers_written_into_parameters_between_steps_are_read():
