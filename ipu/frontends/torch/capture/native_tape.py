@@ -134,7 +134,7 @@ class NativeTape:
         return [x.tensor.data_ptr() for x in self._tape.outside]
 
     def fits(self) -> bool:
-        """Whether the tape holds now: the same rules, and tensors from outside lie where they lay."""
+        """Whether the tape holds now: the same rules, tensors from outside lie where they lay."""
         policy, source = self._rules
         session = self._session
         if session.policy is not policy or session.device.source is not source:
