@@ -216,7 +216,8 @@ def why_apart(training: Trainer, statistic: Statistic) -> str:
         "operations are counted": first.counts is not None,
         "operations may trap": control.inv or control.div0 or control.oflo,
         "operations are watched": any(
-            w.device.watch is not None or w.device.recording is not None for w in workers
+            looks is not None for worker in workers
+            for looks in (worker.device.watch, worker.device.recording, worker.device.notes)
         ),
         "the loss scale counts gradients": type(statistic) is not Statistic,
         "products are in blocks": any(policy.recipe for policy in training.policy.all),

@@ -46,7 +46,7 @@ def _rows_of_first_axis(x: torch.Tensor, indices: Sequence[torch.Tensor | None])
     if any(index is not None for index in others):
         return None
     rows = first.numpy()
-    rows = np.where(rows < 0, rows + len(x), rows)
+    rows = rows + len(x) * (rows < 0)
     return rows if np.all((rows >= 0) & (rows < len(x))) else None
 
 
