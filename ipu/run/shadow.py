@@ -38,6 +38,8 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
+#: The least half of a unit in the last place of binary32, of a number that is 1.
+_HALF_ULP = 2.0**-25
 
 Numbers = NDArray[np.floating]
 #: Layer, direction and operation.
@@ -70,29 +72,38 @@ class Motion(NamedTuple):
 
     arrived    the part of the shadow's way that the machine went along it.
     error      the distance between both ways beside the length of the shadow's.
+    in_wide    the part of the shadow's way, in squares, of numbers whose moves a sum in binary32
+               holds: those of a step are no smaller than half a unit in their last place.
     """
 
     arrived: float
     error: float
+    in_wide: float = 1.0
 
 
 @usual_arithmetic
-def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) -> Motion | None:
-    """The motion between two states, before and after; None of a shadow that stands still.
+def motion(
+    machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers], steps: int = 1
+) -> Motion | None:
+    """The motion between two states, before and after so many steps; None of one without a way.
 
     >>> start = np.zeros(2)
     >>> motion((start, np.array([1.0, 0.0])), (start, np.array([2.0, 0.0])))
-    Motion(arrived=0.5, error=0.5)
+    Motion(arrived=0.5, error=0.5, in_wide=1.0)
+    >>> motion((start + 1, start + 1), (start + 1, start + 1 + 2.0**-27)).in_wide
+    0.0
     """
     with np.errstate(all="ignore"):
         way, full = machine[1] - machine[0], shadow[1] - shadow[0]
     finite = np.isfinite(way) & np.isfinite(full)
-    way, full = way[finite], full[finite]
+    way, full, size = way[finite], full[finite], np.abs(shadow[1][finite])
     length = _dot(full, full)
     if not length:
         return None
-    lost = way - full
-    return Motion(_dot(way, full) / length, math.sqrt(_dot(lost, lost) / length))
+    lost, moves = way - full, np.abs(full) >= steps * _HALF_ULP * size
+    return Motion(
+        _dot(way, full) / length, math.sqrt(_dot(lost, lost) / length),
+        _dot(full * moves, full) / length)
 
 
 def check_shadow_steps(steps: int) -> int:
@@ -227,8 +238,8 @@ class Shadow:
         """A tensor moved over the steps that are followed.
 
         name    "" of one that belongs to no layer.
-        about   line, operation and number of steps that wrote it, and whether it is_state of an
-                optimiser.
+        about   line, operation and number of steps that wrote it, whether it is_state of an
+                optimiser, and whether it is_parameter: an optimiser's step moves it.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 
