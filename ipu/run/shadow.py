@@ -38,6 +38,8 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
+#: Why a shadow is empty.
+_EMPTY = "no number was computed on the machine while it was followed"
 #: The least half of a unit in the last place of binary32, of a number that is 1.
 _HALF_ULP = 2.0**-25
 
@@ -255,6 +257,7 @@ class Shadow:
         branches    choices that differ; `rejoined`: operations whose shadow is the machine's.
         motions     of tensors that several steps wrote, the one that arrives least first.
         losses      where backward passes began.
+        empty       why there is nothing; "": there is something.
         """
         operations = [row.told(key) for key, row in self._rows.items()]
         operations.sort(key=lambda row: -row["born"] ** 2 * row["calls"])
@@ -267,6 +270,7 @@ class Shadow:
             "branches": branches, "rejoined": list(self._rejoined.values()),
             "motions": sorted(self._motions, key=lambda row: row["arrived"]),
             "losses": self._losses,
+            "empty": "" if operations or self._rejoined else _EMPTY,
         }
 
 
@@ -285,6 +289,9 @@ def _shares(operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def shadow_lines(shadow: Mapping[str, Any], rows: int = 8) -> Iterator[str]:
     """What the shadow shows, in lines for a terminal."""
     if not shadow:
+        return
+    if shadow.get("empty"):
+        yield f"shadow in binary64 of {shadow['steps']} steps is empty: {shadow['empty']}"
         return
     yield (
         f"shadow in binary64 of {shadow['steps']} steps: error born by layer: " + (", ".join(

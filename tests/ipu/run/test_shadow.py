@@ -37,6 +37,18 @@ def test_moves_that_binary32_absorbs_are_told(exponent):
     assert how.in_wide >= held - 1e-12  # no motion that binary32 makes is left out
 
 
+def test_an_empty_shadow_says_so():
+    """As of a program that runs beside the machine."""
+    summary = Shadow(2).summary()
+    assert list(shadow_lines(summary)) == [
+        "shadow in binary64 of 2 steps is empty: no number was computed on the machine while it "
+        "was followed"]
+    shadow = Shadow(2)
+    shadow.compared(KEY, numbers(3.0), numbers(3.0), numbers(3.0), 0.0)
+    assert shadow.summary()["empty"] == ""
+    assert "is empty" not in "\n".join(shadow_lines(shadow.summary()))
+
+
 def told(shadow):
     (row,) = shadow.summary()["operations"]
     return row
