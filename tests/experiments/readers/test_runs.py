@@ -80,8 +80,8 @@ MADE_UP = {
 }
 
 #: Of these no cause is told.
-WELL = ("nothing", "an empty shadow", "many births", "a shadow", "blocks", "updates that are lost here and there",
-        "a harmless saturation")
+WELL = ("nothing", "an empty shadow", "many births", "a shadow", "blocks",
+        "updates that are lost here and there", "a harmless saturation")
 
 
 @pytest.mark.parametrize("name", MADE_UP)
