@@ -131,7 +131,8 @@ class Diagnosis:
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
     report      that the sentence is about: of the run as it is, or of binary32's that fails.
-    left_out    why no more of the program was followed; "": all steps were.
+    followed    of the program, where it is less than was asked for: steps, operations, seconds of
+                the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
     """
 
@@ -156,7 +157,12 @@ class Diagnosis:
     beside: str = "binary32"
     asks_status: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    left_out: str = ""
+    followed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> str:
+        """Why no more of the program was followed; "" where all steps were."""
+        return str(self.followed.get("why", ""))
 
     @property
     def cure(self) -> TriedRemedy | None:
@@ -369,8 +375,8 @@ def diagnose(
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
-    followed = runs.reference.report.get("followed", {})
-    result.steps, result.left_out = followed.get("steps") or steps, followed.get("why", "")
+    result.followed = runs.reference.report.get("followed", {})
+    result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.beside = "binary64" if runs.is_narrow else "binary32"
     result.harm = runs.harm(runs.base)
@@ -666,6 +672,6 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
                       "losses": list(r.losses)} for r in diagnosis.remedies],
-        "sites": diagnosis.n_sites, "left_out": diagnosis.left_out, "beside": diagnosis.beside,
+        "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,
         "runs": diagnosis.runs, "seconds": diagnosis.seconds, "report": diagnosis.report,
     }

@@ -48,8 +48,8 @@ class RunBound:
 
     def __init__(self, seconds: float = math.inf, calls: int | None = None) -> None:
         self.seconds, self.calls, self.steps = seconds, calls, 0
-        #: Why the run ended here; "" where it did not.
-        self.why = ""
+        #: Why the run ended here, "" where it did not; and the seconds that it took.
+        self.why, self.took = "", 0.0
         self._begin = self._since = math.inf
 
     def check(self, calls: int, *, has_loss: bool) -> None:
@@ -61,7 +61,7 @@ class RunBound:
         self._begin, self._since = min(self._begin, now), min(self._since, now)
         allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
         if now - self._since > allowed and not self.why:
-            self.calls = calls
+            self.calls, self.took = calls, allowed
             step = f"ended no step of an optimiser{' more' if self.steps else ''}"
             loss = "" if has_loss else " and began no backward pass"
             self.why = (
@@ -79,8 +79,9 @@ class RunBound:
         now = time.monotonic() if self.seconds < math.inf else 0.0
         self.steps, self._since = steps, now
         if now - self._begin > self.seconds:
+            self.took = now - self._begin
             self.why = (
-                f"{steps} steps took {now - self._begin:.0f} s, so each run stops after them; more "
+                f"{steps} steps took {self.took:.0f} s, so each run stops after them; more "
                 "--seconds follow more of them"
             )
             raise EnoughError(f"{steps} steps are over")
@@ -142,7 +143,8 @@ def replaying(
                 error = str(stopped).partition("\n")[0]
         report = again.report()
         if bound.why:
-            report["followed"] = {"steps": bound.steps, "why": bound.why}
+            report["followed"] = {"steps": bound.steps, "calls": bound.calls,
+                                  "seconds": bound.took, "why": bound.why}
         return Outcome(report["losses"], report, error)
 
     return replay

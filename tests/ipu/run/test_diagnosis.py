@@ -210,7 +210,8 @@ def test_what_was_not_followed_is_said():
 
     def replay(way, restoring, has_shadow):
         outcome = whole(way, restoring, has_shadow)
-        followed = {"steps": 2, "why": "2 steps took 90 s, so each run stops after them"}
+        followed = {"steps": 2, "calls": None, "seconds": 90.0,
+                    "why": "2 steps took 90 s, so each run stops after them"}
         return Outcome(outcome.losses, outcome.report | {"followed": followed})
 
     result = diagnose(replay, WAY, 4)
