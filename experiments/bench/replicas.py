@@ -46,5 +46,6 @@ def _step(replicas: int, samples: int) -> Call:
     n = replicas * samples
     images, labels = rng.random((n, _INPUTS)), rng.integers(0, _CLASSES, n)
     step = partial(trainer.step, images, labels)
-    step()  # makes the variables, and compiles
+    step()  # makes the variables, and measures the plan
+    step()  # compiles what replicas run together
     return step

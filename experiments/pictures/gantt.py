@@ -67,7 +67,7 @@ def draw_lanes(axes: Axes, events: Sequence[Event], *, title: str, inches: float
         if event.lane != "compute":
             _draw_bar(axes, event, rows.index((event.ipu, event.lane)), inches * 72 / end, 0.0)
     _draw_slots(axes, slot_starts(events))
-    axes.set(title=title, xlim=(0, end), ylim=(len(rows) - 0.5, -0.5))
+    axes.set(title=title, xlim=(0, end), ylim=(max(len(rows), 1) - 0.5, -0.5))
     axes.set_yticks(range(len(rows)), [f"{lane}, IPU {ipu}" for ipu, lane in rows])
     axes.grid(False)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fpsim.state.files import write_whole
 from ipu.experiments.pictures.sheet import draw_sheet
 from ipu.plan.explain import few_rounds
+from ipu.plan.numbers import search_numbers
 from ipu.plan.search import Search
 from ipu.plan.written import HEADS, cells, evidence, times, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: What the page's sentences follow from.
+DATA = "search.json"
 #: Largest peak over the smallest from which the axis of memory is logarithmic.
 _WIDE = 20
 
@@ -20,24 +25,27 @@ __all__ = ["draw_front", "write_plan_page"]
 
 
 def write_plan_page(folder: Path, search: Search, title: str, code: str = "") -> Path:
-    """Write index.html, front.png and plan.png of a search into a folder; returns the page's path.
+    """Write index.html, search.json, front.png and plan.png of a search; returns the page's path.
 
     code    that makes the plan, in a front end's own words.
 
     Raises    OSError where the folder cannot be written.
     """
-    from ipu.run.pages.rendering import write_figures, write_page
+    from ipu.run.pages.rendering import data_url, write_figures, write_page
 
     folder.mkdir(parents=True, exist_ok=True)
     best = search.best or search.smallest
     sheet = draw_sheet(few_rounds(best.plan), best.figures(search.chain), search.target)
     images = write_figures(folder, {"front": draw_front(search), "plan": sheet})
+    numbers = json.dumps(search_numbers(search), indent=1, ensure_ascii=False).encode()
+    write_whole(folder / DATA, numbers)
     content = {
         "title": title, "target": search.target.name, "ipus": search.space.ipus,
         "micro_batches": search.space.micro_batches, "verdict": list(verdict(search)),
         "images": images, "heads": HEADS, "rows": [cells(search, row) for row in search.rows],
         "tried": f"{search.tried:,}", "of_all": f"{search.of_all:,}", "code": code,
-        "facts": list(evidence(search)),
+        "facts": list(evidence(search)), "data": DATA,
+        "data_url": data_url("application/json", numbers),
     }
     return write_page(folder / "index.html", "plan", content)
 

@@ -39,7 +39,7 @@ def write_page(swept: Swept, result: Result, folder: Path) -> Path:
         "swept": swept, "result": result,
         "heads": ["run", "seed", *keys, *columns],
         "lines": [_line(place, swept, keys, list(columns.values())) for place in range(len(runs))],
-        "declared": swept.declared, "verdicts": swept.verdicts,
+        "declared": swept.declared, "verdicts": list(map(str, swept.verdicts)),
         "equal": len(measured.numbers) - len(different),
         "more_columns": len(different) - len(columns), "more_panels": left_out,
         "images": images,

@@ -110,6 +110,8 @@ def _colours(settings: Sequence[str]) -> dict[str, str]:
 
 def _plot_curves(axes: Axes, curves: Sequence[Curve | None], colours: Sequence[str]) -> None:
     """One thin line for each run."""
+    from ipu.run.pages.drawing import count_ticks
+
     drawn = [(curve, colour) for curve, colour in zip(curves, colours, strict=True) if curve]
     for curve, colour in drawn:
         marker = "o" if len(curve.x) < 10 else ""
@@ -119,6 +121,8 @@ def _plot_curves(axes: Axes, curves: Sequence[Curve | None], colours: Sequence[s
     x = [value for curve, _ in drawn for value in curve.x]
     if min(x) > 0 and max(x) > 300 * min(x):
         axes.set_xscale("log")
+    elif _counts(x):
+        count_ticks(axes.xaxis)
     y = [abs(value) for curve, _ in drawn for value in curve.y if value]
     if y and all(math.isfinite(v) for v in y) and _positive(drawn) and max(y) > 300 * min(y):
         axes.set_yscale("log")
@@ -160,6 +164,13 @@ def _plot_numbers(
     axes.set_xlabel(f"{axis.name} (mean ± 95 % interval)")
     if min(axis.values) > 0 and max(axis.values) >= 30 * min(axis.values):
         axes.set_xscale("log")
+    elif _counts(axis.values):
+        count_ticks(axes.xaxis)
+
+
+def _counts(values: Sequence[float]) -> bool:
+    """Whether values are whole numbers, as epochs are: between them there is nothing."""
+    return all(float(value).is_integer() for value in values)
 
 
 def _add_legend(figure: Figure, axes: Axes, colours: dict[str, str]) -> None:

@@ -8,6 +8,8 @@ order of completion and any loss of workers: it is read from the kept results, j
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +46,8 @@ class SweptJob(NamedTuple):
     error: str = ""
 
 
-class Swept(NamedTuple):
+@dataclass(frozen=True)
+class Swept:
     """All jobs of a sweep, in their order.
 
     endpoint    by which its settings are judged; None: they are not.
@@ -61,7 +64,7 @@ class Swept(NamedTuple):
             return ""
         return str(declared(self.endpoint, [one.job for one in self.jobs]))
 
-    @property
+    @cached_property
     def verdicts(self) -> list[SettingVerdict]:
         """Settings beside the first of them.
 
@@ -163,7 +166,8 @@ def answer(swept: Swept) -> str:
     if len(rows) < 2:
         return f"{runs}."
     agree = f"{runs}; {different} of {len(numbers)} numbers differ between them."
-    return " ".join([agree, *(f"{told}." for told in swept.verdicts)])
+    told = list(map(str, swept.verdicts))
+    return " ".join([agree, *(f"{one[:1].upper()}{one[1:]}." for one in told)])
 
 
 def save(swept: Swept, folder: Path, command: str, seconds: float) -> Result:

@@ -1,7 +1,8 @@
 """Settings of a sweep judged beside the first of them: runs of equal seeds are pairs.
 
 Endpoint and margin are declared before the runs, and the answers are those of `--compare`
-(`ipu.run.judging`): as good, better, worse, cannot tell.
+(`ipu.run.judging`): as good, better, worse, cannot tell. Several settings share the level by Holm's
+procedure: of ten that are all equal, one may not be called better by chance.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from ipu.experiments.lab.result import Row
 from ipu.experiments.sweep.jobs import SweepJob
 from ipu.experiments.sweep.metrics import compared
 from ipu.run.endpoints import Endpoint, Outcome, find_endpoint
-from ipu.run.judging import Declaration, Judged, judge
+from ipu.run.judging import (
+    AS_GOOD,
+    BETTER,
+    CANNOT_TELL,
+    WORSE,
+    Declaration,
+    Judged,
+    judge,
+    judge_sharing,
+)
+from ipu.run.looks import LOOKS, MOST_SHARING
 
 __all__ = [
     "NoSuchNumberError", "SettingVerdict", "check_question", "check_title", "declared", "verdicts",
@@ -38,11 +49,54 @@ class SettingVerdict(NamedTuple):
     judged: Judged
 
     def __str__(self) -> str:
-        pairs = f"{self.judged.pairs} pairs of equal seeds"
-        return (
-            f"{self.settings} beside {self.reference}, by {self.title}: {self.judged}, worse by "
-            f"{self.judged.difference}, {pairs}"
-        )
+        answer = {
+            BETTER: f"{self.settings} is better than {self.reference}",
+            AS_GOOD: f"{self.settings} is as good as {self.reference}",
+            WORSE: f"{self.settings} is worse than {self.reference}",
+            CANNOT_TELL: f"whether {self.settings} is as good as {self.reference} cannot be told",
+        }.get(self.judged.answer)
+        if answer is None:
+            return f"{self.settings} is not judged: {self.judged}"
+        if self.judged.answer == CANNOT_TELL and self.judged.low > 0:
+            answer = f"{self.settings} is worse than {self.reference}, how much cannot be told"
+        return f"{answer}: {self._evidence}"
+
+    @property
+    def _evidence(self) -> str:
+        """The mean difference with its bound, of how many pairs; what would tell more."""
+        judged, pairs = self.judged, f"{self.judged.pairs} pairs of equal seeds"
+        if judged.pairs < LOOKS[0]:
+            return f"{pairs}, and {LOOKS[0]} are the fewest"
+        ours, theirs = judged.diverged
+        if ours or theirs:
+            told = f"of {pairs} “{self.title}” is no number in {ours}, of {self.reference} in "\
+                   f"{theirs}"
+        else:
+            told = f"“{self.title}” is {self._difference} over {pairs}"
+        if judged.answer != CANNOT_TELL:
+            return told
+        return f"{told}; {judged.needs or 'no number of pairs that anyone runs'} would tell" + (
+            "" if judged.needs is None else " in four of five cases")
+
+    @property
+    def _difference(self) -> str:
+        """By how much the number is higher or lower, and at least or at most."""
+        judged, text = self.judged, self.judged.endpoint.text
+        mean, half = judged.effect.value, judged.effect.uncertainty
+        if not mean and not half:
+            return "the same"
+        told = f"{text(abs(mean))} ± {text(half)} {self._side(mean)}"
+        bound = {BETTER: judged.high, AS_GOOD: judged.high, WORSE: judged.low}.get(judged.answer)
+        if bound is None:
+            return told
+        # How much worse at most, or better at least: of a mean that is negative all the same.
+        is_most = judged.answer == AS_GOOD and bound > 0
+        side = "" if (bound > 0) == (mean > 0) else f" {self._side(bound)}"
+        return f"{told} (at {'most' if is_most else 'least'} {text(abs(bound))}{side})"
+
+    def _side(self, worse_by: float) -> str:
+        is_lower = (worse_by > 0) == self.judged.endpoint.name.startswith("highest")
+        return "lower" if is_lower else "higher"
 
 
 def check_question(name: str, margin: float | None, jobs: Sequence[SweepJob]) -> Endpoint:
@@ -66,18 +120,28 @@ def check_question(name: str, margin: float | None, jobs: Sequence[SweepJob]) ->
         raise ValueError(
             f"endpoint={name!r} compares settings, and there is one alone; add --set KEY=A,B"
         )
+    if _others(jobs) > MOST_SHARING:
+        raise ValueError(
+            f"endpoint={name!r} compares {_others(jobs)} settings with the first one, and at most "
+            f"{MOST_SHARING} share the level; give --set fewer values, or sweep without --endpoint"
+        )
     return endpoint
 
 
 def declared(endpoint: Endpoint, jobs: Sequence[SweepJob]) -> Declaration:
     """What is fixed before the runs: the first combination of settings is the reference."""
-    return Declaration(endpoint, len({job.seed for job in jobs}))
+    return Declaration(endpoint, len({job.seed for job in jobs}), _others(jobs))
+
+
+def _others(jobs: Sequence[SweepJob]) -> int:
+    """Settings beside the first one."""
+    return len({job.settings for job in jobs}) - 1
 
 
 def verdicts(
     endpoint: Endpoint, runs: Sequence[tuple[SweepJob, Sequence[Row]]]
 ) -> list[SettingVerdict]:
-    """Every combination of settings beside the first one.
+    """Every combination of settings beside the first one; they share the level.
 
     Raises    NoSuchNumberError for a word that no number's title has, or several.
     """
@@ -89,14 +153,19 @@ def verdicts(
             of_setting[job.seed] = number
     (first, references), *others = by_settings.items()
     of_score = Endpoint(endpoint.name.partition(":")[0], endpoint.margin)
-    answers = []
-    for settings, scores in others:
+    scores_of = dict(others)
+
+    def judge_one(settings: _Settings, sharing: int) -> Judged:
+        scores = scores_of[settings]
         seeds = [seed for seed in references if seed in scores]
         ours, theirs = (
             [Outcome(score=of_runs[seed]) for seed in seeds] for of_runs in (scores, references))
-        judged = judge(of_score, ours, theirs, reference=_text(first))
-        answers.append(SettingVerdict(_text(settings), _text(first), title, judged))
-    return answers
+        return judge(of_score, ours, theirs, sharing, _text(first))
+
+    return [
+        SettingVerdict(_text(settings), _text(first), title, judged)
+        for settings, judged in judge_sharing(judge_one, scores_of).items()
+    ]
 
 
 def check_title(endpoint: Endpoint, rows: Sequence[Row]) -> None:

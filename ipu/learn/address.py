@@ -31,7 +31,7 @@ from dataclasses import replace
 from enum import IntEnum
 from types import TracebackType
 
-from fpsim.state.bits import Philox
+from fpsim.state.bits import BitSource, Philox
 from ipu.learn.variables import Variable
 from ipu.machine.assigned import Bound
 from ipu.machine.delayed import Moment
@@ -136,7 +136,7 @@ class Numbering:
         seed = device.source.seed
         #: Another source than Philox has no numbers: it goes on from operation to operation.
         self.common: Philox | None = None
-        self.of_replica: Philox | None = None
+        self.of_replica: BitSource | None = None
         if seed is not None:
             self.common, self.of_replica = Philox(seed), Philox(replica_seed(seed, replica))
         elif replica or private:
@@ -180,9 +180,10 @@ class Numbering:
         """Number j of the next operation of a cell."""
         return self.numbers.get((region, cell, 0), 0)
 
-    def source_of(self, region: Region) -> Philox:
+    def source_of(self, region: Region) -> BitSource:
         """What operations of a region draw from."""
-        source = self.common if region in self.identical else self.of_replica
+        is_common = region in self.identical
+        source: BitSource | None = self.common if is_common else self.of_replica
         assert source is not None
         return source
 

@@ -13,7 +13,9 @@ from ipu import ops
 from ipu.learn.tensor import Tensor
 from ipu.machine.reference import wide
 
-__all__ = ["accuracy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
+__all__ = [
+    "accuracy", "checked_labels", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+]
 
 Labels = NDArray[np.integer[Any]]
 
@@ -26,7 +28,7 @@ def sparse_softmax_cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     Rounding  binary32 inside; the gradient is rounded once into the logits' format.
     Raises    ValueError for labels that are not integers from 0 to classes - 1.
     """
-    return ops.softmax_cross_entropy(logits, labels=_checked(logits, labels))
+    return ops.softmax_cross_entropy(logits, labels=checked_labels(logits, labels))
 
 
 @usual_arithmetic
@@ -55,7 +57,7 @@ def accuracy(logits: Array, labels: Labels) -> float:
     Shapes    logits (batch, classes), labels (batch).
     Raises    ValueError for labels that are not integers from 0 to classes - 1.
     """
-    return float(np.mean(logits.values.argmax(axis=1) == _checked(logits, labels)))
+    return float(np.mean(logits.values.argmax(axis=1) == checked_labels(logits, labels)))
 
 
 def _extents(logits: Tensor | Array) -> tuple[int, int]:
@@ -65,7 +67,7 @@ def _extents(logits: Tensor | Array) -> tuple[int, int]:
     return batch, classes
 
 
-def _checked(logits: Tensor | Array, labels: Labels) -> Labels:
+def checked_labels(logits: Tensor | Array, labels: Labels) -> Labels:
     """Labels, one for each row of the logits."""
     batch, classes = _extents(logits)
     labels = np.asarray(labels)

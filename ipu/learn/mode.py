@@ -32,6 +32,11 @@ class PendingUpdates:
         """The variable is to take these values."""
         self._noted[id(variable)] = (variable, array)
 
+    @property
+    def noted(self) -> list[tuple[Variable, Array]]:
+        """The variables, each with what it is to take."""
+        return list(self._noted.values())
+
     def apply(self) -> None:
         """Publish what was noted."""
         for variable, array in self._noted.values():

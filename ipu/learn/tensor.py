@@ -168,7 +168,10 @@ class Tensor:
         listing = current_listing()
         if listing is not None:
             list_operation(listing, device.tensor or name, primitive.name, arrays, options)
-        output, saved = primitive.forward(device, *arrays, **options)
+        if device.compute is None:
+            output, saved = primitive.forward(device, *arrays, **options)
+        else:
+            output, saved = device.compute(primitive.forward, *arrays, **options)
         if device.watch is not None:
             device.watch(Rule(primitive, None, arrays, saved, dict(options)), output)
         result = Tensor(output, device, name)
@@ -440,7 +443,10 @@ def _pull_back(
             continue
         # The gradient of a variable is not read before the end.
         device.puts_off = is_variable
-        summand = vjp(device, gradient, saved, **node.options)
+        if device.compute is None:
+            summand = vjp(device, gradient, saved, **node.options)
+        else:
+            summand = device.compute(vjp, gradient, saved, **node.options)
         if device.watch is not None:
             device.watch(
                 Rule(node.primitive, argument, (gradient,), saved, node.options), summand)

@@ -93,7 +93,7 @@ class Worker:
     def loss(self, logits: Tensor, labels: Labels) -> Tensor:
         """Mean cross-entropy of a batch plus the regularisers of the variables, unscaled."""
         with self.device.naming("loss"):
-            loss = losses.sparse_softmax_cross_entropy(logits, labels)
+            loss = self.cross_entropy(logits, labels)
         regularization = self.variables.regularization_loss()
         if regularization is not None:
             with self.device.naming("loss"):
@@ -101,6 +101,10 @@ class Worker:
         if self.note_loss is not None and not self._is_evaluating:
             self.note_loss(loss.array)
         return loss
+
+    def cross_entropy(self, logits: Tensor, labels: Labels) -> Tensor:
+        """Mean cross-entropy of a batch."""
+        return losses.sparse_softmax_cross_entropy(logits, labels)
 
     def evaluating(self, *, anew: bool = True) -> AbstractContextManager[None]:
         """Operations inside draw as an evaluation does; inside a step as the step does.

@@ -138,6 +138,10 @@ class Device:
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
+    #: Runs the rules of `ipu.ops` of the tape; None: they are called as they are.
+    compute: Callable[..., Any] | None = None
+    #: What is made for each format.
+    _context_class: type[MachineContext] = MachineContext
 
     def __init__(
         self,
@@ -226,7 +230,7 @@ class Device:
                     "choose another target (hypothetical has bfloat16, mk2-fp8 has quarters, "
                     "reference has binary64)"
                 )
-            context = self._contexts[fmt] = MachineContext(self, fmt)
+            context = self._contexts[fmt] = self._context_class(self, fmt)
             # The context keeps its format alive, so that no other has its number.
             self._by_identity[id(fmt)] = context
         return context
@@ -570,7 +574,7 @@ class Device:
         """A sum without its axes times the scale, rounded once to fmt, with them."""
         if checked_number("scale", scale) != 1:
             total = self.multiply(total, scale)
-        shape = list(x.carrier.shape)
+        shape = list(x.shape)
         for axis in axes:
             shape[axis] = 1
         return self.cast(total.reshape(shape), fmt)
@@ -854,7 +858,7 @@ class Device:
     def _account(self, call: ProductCall, product: Array) -> None:
         x, y = call.operands
         fmt = product.context.core.settings.format
-        key = call.key(x.carrier.shape, y.carrier.shape, product.carrier.shape, fmt)
+        key = call.key(x.shape, y.shape, product.shape, fmt)
         # By identity: a hash of a planner is a call of Python.
         full = key, id(self.planner), id(self.conv_planner)
         entry = self._rows.get(full)

@@ -44,6 +44,7 @@ class ProductCall(NamedTuple):
     work_of    as for `ipu.machine.cost.rows.ledger_row`.
     options    stride and groups of a convolution.
     parts      of the tiles that K is split over.
+    scale      of quarters.
     """
 
     verb: str
@@ -53,6 +54,7 @@ class ProductCall(NamedTuple):
     work_of: WorkOf
     options: tuple[object, ...] = ()
     parts: int = 1
+    scale: int = 0
 
     def key(self, x: Shape, y: Shape, shape: Shape, fmt: Format) -> tuple[object, ...]:
         """What its row follows from; x, y and the result have these shapes, it has this format."""
@@ -78,7 +80,7 @@ def matmul_call(
     def work_of(instruction: Instruction, _: Shape) -> Work:
         return of_matmul(x.shape, y.shape, instruction)
 
-    return ProductCall("matmul", record, (x, y), compute, work_of, parts=parts)
+    return ProductCall("matmul", record, (x, y), compute, work_of, parts=parts, scale=scale)
 
 
 def convolution_call(

@@ -16,7 +16,9 @@ from fpsim.records.formats import BINARY32, Format
 from fpsim.records.types import Carrier
 from fpsim.rounded_products import native_sum
 
-__all__ = ["is_far_from_tiny", "reference_sum", "single_pass_sum", "single_sum"]
+__all__ = [
+    "has_plain_squares", "is_far_from_tiny", "reference_sum", "single_pass_sum", "single_sum",
+]
 
 
 def single_sum(single: Context, x: Array, axes: tuple[int, ...], order: str) -> Array:
@@ -37,7 +39,7 @@ def single_pass_sum(
     None for formats whose numbers, or squares, are not all normal ones in binary32; where
     operations are counted; and for sums that could raise other flags than INEXACT.
     """
-    is_suitable = _has_plain_squares if squared else is_far_from_tiny
+    is_suitable = has_plain_squares if squared else is_far_from_tiny
     if single.core.counts is not None or not is_suitable(x.context.core.settings.format):
         return None
     if order == "chain":
@@ -60,7 +62,7 @@ def is_far_from_tiny(fmt: Format) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _has_plain_squares(fmt: Format) -> bool:
+def has_plain_squares(fmt: Format) -> bool:
     """Whether the squares of its numbers are zero or normal numbers of binary32."""
     if 2 * fmt.precision > BINARY32.precision:
         return False

@@ -18,6 +18,7 @@ from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.machine.stacked import StackedArray, StackedValues
 from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
@@ -105,8 +106,7 @@ def _mean(device: Device, terms: Array) -> Array:
 def _sparse_terms(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
     """log sum exp(z) - z[label] of each row; softmax and the labels are saved."""
     z, e, total = shifted(device, logits)
-    rows = np.arange(len(labels))
-    terms = device.subtract(device.log(total).reshape(-1), z[rows, labels])
+    terms = device.subtract(device.log(total).reshape(-1), _numbers_of(z, labels))
     return terms, (device.divide(e, total), labels, logits.format)
 
 
@@ -127,8 +127,19 @@ def terms_slope(device: Device, saved: Saved) -> Array:
     return device.subtract(probabilities, wanted)
 
 
-def _one_hot(like: Array, labels: Labels) -> Array:
+def _numbers_of(x: Array, labels: Labels | StackedValues) -> Array:
+    """The number of each row that its label names."""
+    if isinstance(labels, StackedValues):
+        assert isinstance(x, StackedArray)
+        return labels.numbers_of(x)
+    return x[np.arange(len(labels)), labels]
+
+
+def _one_hot(like: Array, labels: Labels | StackedValues) -> Array:
     """Rows with 1 at their label."""
+    if isinstance(labels, StackedValues):
+        assert isinstance(like, StackedArray)
+        return labels.one_hot(like)
     hot = np.zeros(like.shape, like.carrier.dtype)
     hot[np.arange(len(labels)), labels] = 1.0
     return like.like(hot)

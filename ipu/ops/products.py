@@ -22,6 +22,7 @@ from fpsim.records.evidence import Evidence
 from fpsim.records.formats import Format, find_number_format
 from fpsim.records.geometry import Geometry, Padding, Stride, geometry
 from ipu.machine.device import Device
+from ipu.machine.stacked import StackedArray
 from ipu.ops import dense, dense_images
 from ipu.ops.dense import LayerRecipe
 from ipu.ops.phases import Phases
@@ -68,6 +69,8 @@ def check_matrices(x: Array, y: Array) -> None:
 
 
 def _turned(x: Array) -> Array:
+    if isinstance(x, StackedArray):
+        return x.mT
     return Array(x.carrier.swapaxes(-1, -2), x.context)
 
 

@@ -21,6 +21,7 @@ from fpsim.elementwise.codes import from_codes, to_codes
 from fpsim.elementwise.selection import Keys
 from fpsim.records.formats import Format
 from ipu.machine.assigned import Bound
+from ipu.machine.stacked import StackedArray
 from ipu.ops.heap import PAGES
 
 __all__ = ["Packed", "Reading", "is_packing", "memory", "packed", "packing", "positive_keys"]
@@ -96,7 +97,7 @@ def packed(x: Array) -> Array:
     >>> kept.stored.nbytes, np.array_equal(kept.array().values, x.values)
     (8192, True)
     """
-    if isinstance(x, Packed) or x.size < _FEW or not is_packing():
+    if isinstance(x, (Packed, StackedArray)) or x.size < _FEW or not is_packing():
         return x
     carrier, fmt = x.carrier, x.format
     if not carrier.flags.c_contiguous or fmt.code_dtype.itemsize >= carrier.itemsize:
@@ -167,5 +168,6 @@ def positive_keys(saved: Sequence[Any], index: int) -> tuple[Keys, int]:
     item = saved.item(index) if isinstance(saved, Reading) else saved[index]
     if isinstance(item, Packed):
         return item.stored, _largest_code(item.context.core.settings.format)
-    bits = np.asarray(item.carrier, order="C").view(f"u{item.carrier.itemsize}")
-    return bits, int(np.array(np.inf, item.carrier.dtype).view(bits.dtype))
+    numbers = item.stack if isinstance(item, StackedArray) else item.carrier
+    bits = np.asarray(numbers, order="C").view(f"u{numbers.itemsize}")
+    return bits, int(np.array(np.inf, numbers.dtype).view(bits.dtype))

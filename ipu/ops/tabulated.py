@@ -59,19 +59,18 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     """
     context = device.context(BINARY32)
     is_listed = x.format.bits == 16 and x.format in device.target.formats
-    if not is_listed or x.size < _LEAST or context.core.armed:
+    table, options = None, device.options
+    if is_listed and x.size >= _LEAST and not context.core.armed:
+        table = _table(function, x.format, device.target, device.control, options.f32_denormals,
+                       options.max_nan)
+    counted = None if table is None else table.counted
+    if table is None or (device.counts is not None and counted is None):
         return function(device, device.cast(x, wide(x.format)))
-    options = device.options
-    table = _table(
-        function, x.format, device.target, device.control, options.f32_denormals, options.max_nan
-    )
     values, whole = np.empty(x.shape, np.float32), np.ascontiguousarray(x.carrier)
-    if device.counts is None:
+    if device.counts is None or counted is None:
         flags = table.codes.read(whole, values)
-    elif table.counted is None:
-        return function(device, device.cast(x, BINARY32))
     else:
-        flags = table.counted.read(whole, values, device.counts)
+        flags = counted.read(whole, values, device.counts)
     if flags:
         context.core.raise_flags(flags)
     device.vector_cycles += table.cycles * -(-x.size // 2)

@@ -7,22 +7,29 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ipu.plan.cycles import Rates, slots_time, update_time
-from ipu.plan.memory import StageFigures, lives, peaks
+from ipu.plan.memory import Peak, StageFigures, lives, peaks
 from ipu.plan.plan import Plan
 from ipu.plan.search import PlanRow, Search
 
-__all__ = ["PlanBound", "bounds", "filled"]
+__all__ = ["PlanBound", "bounds", "filled", "peaks_of"]
 
 
 class PlanBound(NamedTuple):
-    """A limit of a plan: without it an update would take this share of its time less.
+    """A limit of a plan.
 
+    cycles    of an update without the limit; total: with it.
     remedy    what moves the limit.
     """
 
     name: str
-    share: float
+    cycles: float
+    total: float
     remedy: str
+
+    @property
+    def share(self) -> float:
+        """Of its time that an update takes less without the limit."""
+        return 1 - self.cycles / self.total
 
 
 def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[PlanBound, ...]:
@@ -38,15 +45,15 @@ def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[Pl
     ):
         fast = replace(rates, **{name: replace(getattr(rates, name), value=float("inf"))})
         words = {"link": "exchange between IPUs", "host": "host I/O", "remote": "remote memory"}
-        rows.append(PlanBound(words[name], 1 - update_time(plan, figures, fast) / total, remedy))
+        rows.append(PlanBound(words[name], update_time(plan, figures, fast), total, remedy))
     even = _balanced(figures)
     rows += [
-        PlanBound("stages of unequal work", 1 - update_time(plan, even, rates) / total,
-              "smaller layers can be cut more evenly"),
-        PlanBound("bubble", _bubble(plan, figures, rates) / total,
-              "more micro-batches in an update, which changes its samples"),
-        PlanBound("update", 1 - slots_time(plan, figures, rates) / total,
-              "more micro-batches in an update, which changes its samples"),
+        PlanBound("stages of unequal work", update_time(plan, even, rates), total,
+                  "smaller layers can be cut more evenly"),
+        PlanBound("bubble", total - _bubble(plan, figures, rates), total,
+                  "more micro-batches in an update, which changes its samples"),
+        PlanBound("update", slots_time(plan, figures, rates), total,
+                  "more micro-batches in an update, which changes its samples"),
     ]
     return tuple(sorted((r for r in rows if r.share > 1e-9), key=lambda r: -r.share))
 
@@ -54,15 +61,19 @@ def bounds(search: Search, row: PlanRow, rates: Rates | None = None) -> tuple[Pl
 def _memory(search: Search, row: PlanRow) -> PlanBound:
     """Plans that do not fit would be faster."""
     fastest = search.rows[0]
-    share = 0.0 if search.fits(fastest) else 1 - fastest.cycles / row.cycles
-    return PlanBound(f"memory of {filled(search, fastest)}", max(share, 0.0),
-                 "smaller micro-batches, or formats of fewer bits")
+    cycles = row.cycles if search.fits(fastest) else min(fastest.cycles, row.cycles)
+    return PlanBound(f"memory of {filled(search, fastest)}", cycles, row.cycles,
+                     "smaller micro-batches, or formats of fewer bits")
+
+
+def peaks_of(search: Search, row: PlanRow) -> list[Peak]:
+    """The peak of each IPU of a plan."""
+    return list(peaks(lives(row.plan, row.figures(search.chain))).values())
 
 
 def filled(search: Search, row: PlanRow) -> str:
     """Where a plan needs most memory, and what fills it."""
-    figures = row.figures(search.chain)
-    peak = max(peaks(lives(row.plan, figures)).values(), key=lambda peak: peak.bytes)
+    peak = max(peaks_of(search, row), key=lambda peak: peak.bytes)
     stages = [str(entry.stage) for entry in row.plan.entries if entry.ipu == peak.ipu]
     kind, size = max(peak.by_kind.items(), key=lambda item: item[1])
     where = "in the update" if peak.slot == row.plan.slots else f"in slot {peak.slot}"

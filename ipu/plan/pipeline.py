@@ -60,7 +60,7 @@ class Pipeline:
         self.accumulation = accumulation
         self.updates = PendingUpdates()
         #: Loss of each micro-batch, unscaled.
-        self.losses: dict[int, float] = {}
+        self.losses: dict[int, Array] = {}
         self._scale, self._statistic, self._note = scale, statistic, note
         self._new = not worker.variables
         self._flights: dict[tuple[int, int], Flight] = {}
@@ -129,7 +129,7 @@ class Pipeline:
         loss = worker.loss(values[0], self.batches[m].labels)
         self._logits = values[0]
         flight.take(program.branch, (loss,))
-        self.losses[m] = float(loss.array)
+        self.losses[m] = loss.array
 
     def _note_use(self, program: Program, flight: Flight) -> None:
         """Which variables an entry uses; regularisers, which are of the loss, use none."""

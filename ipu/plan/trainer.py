@@ -15,9 +15,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
@@ -36,6 +37,7 @@ from ipu.learn.worker import Labels, Worker
 from ipu.machine.control import POWER_ON, FpCtl
 from ipu.machine.cost.planner import Planner
 from ipu.machine.device import Device
+from ipu.machine.stacked import NotTogetherError
 from ipu.machine.target import MK2, Target
 from ipu.plan.collectives import Group, Summands
 from ipu.plan.explain import check_fit, explain
@@ -45,6 +47,7 @@ from ipu.plan.metering import Costs, StageMeter
 from ipu.plan.orders import Order, Ring, buckets
 from ipu.plan.pipeline import Batch, Pipeline
 from ipu.plan.plan import Plan
+from ipu.plan.replica_batches import ReplicaBatch, batches_of, why_apart
 from ipu.plan.sharding import gathered_slots, shards_of, write_back
 from ipu.plan.stage import as_values
 
@@ -87,6 +90,14 @@ class PlanTrainer(train.Trainer):
     >>> loss == whole.step(x, labels)
     True
     """
+
+    #: Why the replicas ran one after the other in the last step; "" where they ran together.
+    apart = ""
+    #: What could not run together in a step before.
+    _refused = ""
+    #: Replicas that run together, and those whose gradients are applied next.
+    _batches: list[ReplicaBatch] | None = None
+    _joined: list[ReplicaBatch] | None = None
 
     def __init__(
         self,
@@ -202,6 +213,13 @@ class PlanTrainer(train.Trainer):
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
     ) -> tuple[float, list[Gathered]]:
         """Loss and scaled gradients of a batch, of each replica."""
+        self._joined = None
+        self.apart = self._why_apart(statistic)
+        if not self.apart:
+            try:
+                return self._gradients_together(x, labels, statistic)
+            except NotTogetherError as reason:
+                self.apart = self._refused = str(reason)
         meter = StageMeter(self.plan, self.device) if self.figures is None else None
         pipelines = self._pipelines(x, labels, statistic, meter)
         self._measuring = None if meter is None else (meter, pipelines[0])
@@ -216,21 +234,85 @@ class PlanTrainer(train.Trainer):
             if meter is not None:
                 meter.spent(loop)
             gathered = [pipeline.gathered() for pipeline in pipelines]
-            table = [[pipeline.losses[m] for pipeline in pipelines] for m in range(self.plan.count)]
+            table = [
+                [float(pipeline.losses[m]) for pipeline in pipelines]
+                for m in range(self.plan.count)
+            ]
             losses = self.group.agree(np.array(table), statistic)
             if self.plan.replicas > 1:
                 gathered = self._reduced(gathered)
         return float(np.mean(losses)), gathered
 
+    def _why_apart(self, statistic: Statistic) -> str:
+        if self.figures is None:
+            return "the first step is measured"
+        if self.plan.shard_state:
+            return "their state is sharded"
+        return self._refused or why_apart(self, statistic)
+
+    def _gradients_together(
+        self, x: ArrayLike | Array, labels: Labels, statistic: Statistic
+    ) -> tuple[float, list[Gathered]]:
+        """The same, of many replicas at once.
+
+        Raises    NotTogetherError, and nothing has changed, where they run one after the other.
+        """
+        plan, n = self.plan, len(self.workers)
+        batch = self._checked_batch(x)
+        next(train.cut(batch, labels, plan.count * n))
+        size = len(batch) // (plan.count * n)
+        if self._batches is None:
+            self._batches = batches_of(self.workers)
+        table = np.empty((plan.count, n))
+        for replicas in self._batches:
+            columns = slice(replicas.first, replicas.first + len(replicas.workers))
+            table[:, columns] = self._run_together(replicas, batch, labels, size, statistic)
+        losses = self.group.agree(table, statistic)
+        if plan.replicas > 1:
+            of_all = [row for replicas in self._batches for row in replicas.gathered()]
+            sums = self._sums(of_all)
+            for replicas in self._batches:
+                replicas.pairs = [
+                    (self._mean(total, replicas.worker, variable), variable)
+                    for total, (_, variable) in zip(sums, replicas.pairs, strict=True)
+                ]
+        for replicas in self._batches:
+            replicas.give()
+        self._joined, self._measuring = self._batches, None
+        of_all = [row for replicas in self._batches for row in replicas.gathered()]
+        return float(np.mean(losses)), of_all
+
+    def _run_together(
+        self, replicas: ReplicaBatch, batch: Any, labels: Labels, size: int, statistic: Statistic
+    ) -> list[NDArray[Any]]:
+        """The losses of each micro-batch; the gradients are noted.
+
+        size    samples of a micro-batch.
+        """
+        plan, stride = self.plan, len(self.workers) * size
+        replicas.begin()
+        cuts = [Batch(*replicas.cut(batch, labels, m * stride, size)) for m in range(plan.count)]
+        assert self.accumulation is not None
+        pipeline = Pipeline(
+            plan, replicas.worker, cuts, self.loss_scale, statistic, self.accumulation
+        )
+        loop = MicroBatchLoop(plan, [replicas.device], self.own_replicas[0] + replicas.first)
+        loop.run(1, lambda m, _: pipeline.run(m, loop))
+        replicas.pairs, replicas.updates = pipeline.gathered()
+        return [replicas.rows(pipeline.losses[m]) for m in range(plan.count)]
+
+    def _checked_batch(self, x: ArrayLike | Array) -> Any:
+        batch = x if isinstance(x, Array) else np.asarray(x)
+        if batch.ndim == 0:
+            raise ValueError("a batch of shape () holds no samples; pass one or more")
+        self.plan.micro_batch(len(batch), len(self.own_replicas))
+        return batch
+
     def _pipelines(
         self, x: ArrayLike | Array, labels: Labels, statistic: Statistic, meter: StageMeter | None
     ) -> list[Pipeline]:
         """A pipeline for each replica, whose micro-batch m is number m·L + l of the batch."""
-        batch = x if isinstance(x, Array) else np.asarray(x)
-        if batch.ndim == 0:
-            raise ValueError("a batch of shape () holds no samples; pass one or more")
-        replicas = self.own_replicas
-        self.plan.micro_batch(len(batch), len(replicas))
+        batch, replicas = self._checked_batch(x), self.own_replicas
         share = self.plan.count * len(replicas)
         batches = [Batch(*pair) for pair in train.cut(batch, labels, share)]
         assert self.accumulation is not None
@@ -244,10 +326,23 @@ class PlanTrainer(train.Trainer):
 
     def _reduced(self, gathered: Sequence[Gathered]) -> list[Gathered]:
         """The mean over replicas, on each of them."""
+        sums = self._sums(gathered)
+        return [
+            Gathered(
+                [
+                    (self._mean(total, worker, variable), variable)
+                    for total, (_, variable) in zip(sums, of.pairs, strict=True)
+                ],
+                of.updates,
+            )
+            for worker, of in zip(self.workers, gathered, strict=True)
+        ]
+
+    def _sums(self, gathered: Sequence[Gathered]) -> list[Array]:
+        """The sum over replicas of each variable's gradients."""
         plan, numberings = self.plan, [worker.numbering for worker in self.workers]
         first = gathered[0].pairs
         kinds = [(gradient.format, gradient.storage_bytes) for gradient, _ in first]
-        pairs: list[list[tuple[Array, Variable]]] = [[] for _ in self.workers]
         joined = buckets(kinds, plan.buffer_size)
         jobs = [
             Summands(
@@ -256,17 +351,16 @@ class PlanTrainer(train.Trainer):
             )
             for bucket in joined
         ]
+        totals = []
         sums = self.group.sums(jobs, numberings, plan.order, plan.ring)
         for bucket, sum_ in zip(joined, sums, strict=True):
             start = 0
             for v in bucket:
                 gradient = first[v][0]
-                total = sum_.reshape(-1)[start : start + gradient.size].reshape(gradient.shape)
+                part = sum_.reshape(-1)[start : start + gradient.size]
+                totals.append(part.reshape(gradient.shape))
                 start += gradient.size
-                for worker, of, means in zip(self.workers, gathered, pairs, strict=True):
-                    variable = of.pairs[v][1]
-                    means.append((self._mean(total, worker, variable), variable))
-        return [Gathered(mean, of.updates) for mean, of in zip(pairs, gathered, strict=True)]
+        return totals
 
     @usual_arithmetic
     def _mean(self, sum_: Array, worker: Worker, variable: Variable) -> Array:
@@ -281,6 +375,11 @@ class PlanTrainer(train.Trainer):
 
         Raises    OutOfMemoryError in the first step of a plan that does not fit the target.
         """
+        if self._joined is not None:
+            try:
+                return self._updated_together(self._joined, following, applied=applied)
+            except NotTogetherError as reason:
+                self.apart = self._refused = str(reason)
         if self._measuring is None:
             return self._updated(gathered, following, applied=applied)
         meter, pipeline = self._measuring
@@ -294,6 +393,15 @@ class PlanTrainer(train.Trainer):
             if self.run is not None:
                 self.run.note_costs(self, Costs(self.plan, figures))
         return slots
+
+    def _updated_together(
+        self, batches: Sequence[ReplicaBatch], following: LossScale, *, applied: bool
+    ) -> list[dict[str, tuple[Array, ...]]]:
+        for replicas in batches:
+            replicas.update(self, following, applied=applied)
+        for replicas in batches:
+            replicas.give()
+        return [slots for replicas in batches for slots in replicas.publish()]
 
     def _updated(
         self, gathered: Sequence[Gathered], following: LossScale, *, applied: bool

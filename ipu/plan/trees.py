@@ -68,7 +68,7 @@ def sum_in_one_call(
     bases = [address(numbering.step, Region.REDUCE, cell, 0) for numbering in numberings]
     total, flags = tree_sums(
         [x.carrier.reshape(-1) for x in tensors], layout.trees, settings,
-        [sources[chunk].seed for chunk in layout.chunks],
+        [sources[chunk].seed or 0 for chunk in layout.chunks],
         [bases[chunk] + chunk * replicas for chunk in layout.chunks],
     )
     cycles, elements = operation_loops(first.format)["add"]

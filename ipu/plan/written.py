@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fpsim.records.evidence import Fact
 from ipu.plan.binding import bounds, filled
 from ipu.plan.cycles import Rates, update_time
 from ipu.plan.memory import code_bytes
 from ipu.plan.search import PlanRow, Search
 
-__all__ = ["HEADS", "cells", "evidence", "search_lines", "times", "verdict"]
+__all__ = ["HEADS", "cells", "constants", "evidence", "search_lines", "times", "update_cycles",
+           "verdict"]
 
 HEADS = (
     "", "ms", "peak MB", "of an IPU", "IPUs", "replicas", "micro-batches", "schedule",
@@ -20,12 +22,17 @@ _BOUNDS = 3
 
 def times(search: Search, row: PlanRow) -> tuple[float, float]:
     """Milliseconds of an update, by the fastest and by the slowest rates of our sources."""
-    figures = row.figures(search.chain)
-    fast, slow = (
-        1e3 * update_time(row.plan, figures, rates) / rates.target.clock.value
-        for rates in Rates.span(search.target)
-    )
+    fast, slow = (1e3 * cycles / clock for cycles, clock in update_cycles(search, row))
     return fast, slow
+
+
+def update_cycles(search: Search, row: PlanRow) -> list[tuple[float, float]]:
+    """Cycles of an update and the clock in Hz, by the fastest and by the slowest rates."""
+    figures = row.figures(search.chain)
+    return [
+        (float(update_time(row.plan, figures, rates)), float(rates.target.clock.value))
+        for rates in Rates.span(search.target)
+    ]
 
 
 def _interval(ends: tuple[float, float]) -> str:
@@ -67,15 +74,20 @@ def search_lines(search: Search) -> Iterator[str]:
 
 def evidence(search: Search) -> Iterator[str]:
     """What times rest on, each constant by its fast and its slow end."""
+    for name, *ends in constants(search):
+        yield f"{name}: " + " … ".join(dict.fromkeys(map(str, ends)))
+    low, high = code_bytes(search.smallest.plan)
+    yield f"code, bytes of an IPU: {low} … {high} (DOCUMENTED of BERT-Large, ASSUMED of others)"
+
+
+def constants(search: Search) -> Iterator[tuple[str, Fact, Fact]]:
+    """Names of the constants of times, with the fast and the slow end of each."""
     names = (
         "clock, Hz", "link between IPUs, bytes/s", "remote memory, bytes/s", "host, bytes/s",
         "operands of products", "products with a split K",
     )
     fast, slow = Rates.span(search.target)
-    for name, *ends in zip(names, fast.facts, slow.facts, strict=True):
-        yield f"{name}: " + " … ".join(dict.fromkeys(map(str, ends)))
-    low, high = code_bytes(search.smallest.plan)
-    yield f"code, bytes of an IPU: {low} … {high} (DOCUMENTED of BERT-Large, ASSUMED of others)"
+    yield from zip(names, fast.facts, slow.facts, strict=True)
 
 
 def verdict(search: Search) -> Iterator[str]:

@@ -11,7 +11,7 @@ from ipu.run.endpoints import Outcome
 from ipu.run.judging import DEFAULT, Declaration
 from ipu.run.looks import check_pairs
 from ipu.run.text import advice_lines
-from ipu.run.trials import Trial, Trials, combinations
+from ipu.run.trials import Trial, TrialRun, Trials, combinations
 from ipu.run.ways import Way
 
 __all__ = ["Advised", "advise"]
@@ -22,6 +22,7 @@ class Advised:
     """Items with their evidence, and the ways that were tried, the best first.
 
     declared    what was fixed before the trials.
+    runs        in numbers: what the answers follow from.
 
     Its text is for a terminal.
     """
@@ -29,6 +30,7 @@ class Advised:
     items: Sequence[Advice]
     trials: Sequence[Trial] = ()
     declared: Declaration = DEFAULT
+    runs: Sequence[TrialRun] = ()
 
     @property
     def best(self) -> Way | None:
@@ -73,7 +75,8 @@ def advise(
     if trials is None and ways and not any(runs.estimate(w) < declared.endpoint.margin
                                            for w in picked):
         picked = runs.pick([*ways, *(w for w in combinations(ways, base) if _runs(w, check))])
-    return Advised(items, runs.table(runs.confirm(picked)), declared)
+    trials_table = runs.table(runs.confirm(picked))
+    return Advised(items, trials_table, declared, runs.runs)
 
 
 def _runs(way: Way, check: Callable[[Way], object]) -> bool:

@@ -93,14 +93,16 @@ _OF_RESULTS = (FORWARD, BACKWARD, LAYER)
 class TriedRemedy:
     """A way in which the program was run.
 
-    what    in words.
-    harm    that is left; `cures`: nothing of the harm and of its symptoms is.
+    what      in words.
+    harm      that is left; `cures`: nothing of the harm and of its symptoms is.
+    losses    of its run.
     """
 
     what: str
     way: Way
     harm: float
     cures: bool
+    losses: Sequence[float] = ()
 
     def __str__(self) -> str:
         verdict = "does not cure"
@@ -128,6 +130,7 @@ class Diagnosis:
     beside      what the losses are compared with: binary32; of a program whose own tensors are
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
+    report      that the sentence is about: of the run as it is, or of binary32's that fails.
     asks_status    a gradient scaler of the program reads the status register.
     """
 
@@ -151,6 +154,7 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    report: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cure(self) -> TriedRemedy | None:
@@ -365,6 +369,7 @@ def diagnose(
     result.beside = "binary64" if runs.is_narrow else "binary32"
     result.harm = runs.harm(runs.base)
     result.sentence = runs.base.error or _sentence(runs.causes, result.harm)
+    result.report = runs.report if runs.base.report else {}
 
     def tell_so_far() -> None:
         result.runs, result.seconds = runs.runs, runs.seconds
@@ -372,7 +377,8 @@ def diagnose(
 
     if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference.report):
         result.answer = f"{result.beside} does not train here"
-        result.sentence = _sentence(find_causes(runs.reference.report), result.harm)
+        result.report = runs.reference.report
+        result.sentence = _sentence(find_causes(result.report), result.harm)
     elif runs.is_ill(runs.base):
         result.answer = "ill"
         tell_so_far()
@@ -553,7 +559,7 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedies.append(TriedRemedy(what, way, harm, cures))
+                remedies.append(TriedRemedy(what, way, harm, cures, outcome.losses))
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -615,7 +621,7 @@ def _shown(way: Way) -> Way:
 
 
 def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Plain data."""
+    """Plain data: what the sentences of the page follow from."""
     return {
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "harm": diagnosis.harm, "losses": list(diagnosis.losses),
@@ -628,7 +634,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "doses": [{"exponent_bits": d.format.exponent_bits, "digits": d.format.precision,
                    "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
-        "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures}
-                     for r in diagnosis.remedies],
-        "runs": diagnosis.runs,
+        "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
+                      "losses": list(r.losses)} for r in diagnosis.remedies],
+        "sites": diagnosis.n_sites, "beside": diagnosis.beside,
+        "runs": diagnosis.runs, "seconds": diagnosis.seconds, "report": diagnosis.report,
     }

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,11 @@ from ipu.run.looks import ALPHA, LOOKS, bound, looks_of, pairs_needed
 from ipu.run.verdict import Effect, over_seeds
 
 __all__ = ["AS_GOOD", "BETTER", "CANNOT_TELL", "DEFAULT", "REFERENCE", "WORSE", "Declaration",
-           "Judged", "judge", "may_diverge", "settled"]
+           "Judged", "judge", "judge_sharing", "may_diverge", "settled"]
 
 AS_GOOD, BETTER, WORSE, CANNOT_TELL = "as good", "better", "worse", "cannot tell"
 REFERENCE = "reference"
+Item = TypeVar("Item")
 #: Of no pair.
 NOTHING = Effect(math.nan, math.inf)
 #: Of pairs of which one run alone diverged: the level where both ways have some.
@@ -43,12 +45,15 @@ _MIXED = 0.01
 class Declaration:
     """What is fixed before the runs.
 
+    sharing    comparisons that share the level, by Holm's procedure.
+
     >>> print(Declaration(pairs=8))
     endpoint progress, margin 1 %; looks after 5, 8 pairs; 5 % one-sided over all looks
     """
 
     endpoint: Endpoint = PROGRESS
     pairs: int = LOOKS[-1]
+    sharing: int = 1
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -59,9 +64,10 @@ class Declaration:
         if not self.looks:
             return f"endpoint {self.endpoint}; fewer than {LOOKS[0]} pairs, so no answer"
         looks = ", ".join(map(str, self.looks))
+        holm = f" and {self.sharing} comparisons, by Holm's procedure" if self.sharing > 1 else ""
         return (
             f"endpoint {self.endpoint}; looks after {looks} pairs; {100 * ALPHA:g} % one-sided "
-            "over all looks"
+            f"over all looks{holm}"
         )
 
     @property
@@ -118,6 +124,35 @@ def settled(judged: Judged) -> bool:
     return judged.answer in (AS_GOOD, BETTER, WORSE)
 
 
+def judge_sharing(
+    judge_one: Callable[[Item, int], Judged], items: Iterable[Item],
+    decides: Callable[[Judged], bool] = settled,
+) -> dict[Item, Judged]:
+    """Answers of comparisons that share the level, by Holm's procedure.
+
+    judge_one    the answer of one of them where so many share the level.
+    decides      whether an answer leaves the others its share.
+
+    Source    Holm (1979); of each comparison one answer at most is wrong, so that all that are
+              settled leave theirs (Shaffer, 1986).
+
+    >>> bounds = {"a": 1, "b": 2, "c": 9}  # settled where at most so many share the level
+    >>> answers = judge_sharing(
+    ...     lambda name, n: Judged(AS_GOOD if n <= 4 - bounds[name] else CANNOT_TELL), bounds)
+    >>> [str(answer) for answer in answers.values()]
+    ['as good', 'as good', 'cannot tell']
+    """
+    judged: dict[Item, Judged] = {}
+    left = list(items)
+    while left:
+        judged |= {item: judge_one(item, len(left)) for item in left}
+        still = [item for item in left if not decides(judged[item])]
+        if len(still) == len(left):
+            break
+        left = still
+    return judged
+
+
 def judge(
     endpoint: Endpoint, outcomes: Sequence[Outcome], references: Sequence[Outcome],
     sharing: int = 1, reference: str = "binary32",
@@ -150,7 +185,7 @@ def judge(
         effect = over_seeds(finite)
         judged = replace(
             judged, effect=effect, low=effect.value - half, high=effect.value + half)
-    if _diverges_more(alone, other):
+    if _diverges_more(alone, other, sharing):
         return replace(judged, answer=WORSE, note=f"{alone + both} of {n} diverge")
     if alone:
         return replace(judged, needs=None if n > LOOKS[-1] else 2 * n, note=(
@@ -187,15 +222,16 @@ def _why_untrained(endpoint: Endpoint, references: Sequence[Outcome], diverged: 
     return f"its loss falls in {n_fell} of {fell.size} runs, as it would by chance"
 
 
-def _diverges_more(alone: int, other: int) -> bool:
+def _diverges_more(alone: int, other: int, sharing: int) -> bool:
     """McNemar's exact test on pairs of which one run diverged.
 
     Five of five are wrong in 1/32 over all looks; where both ways have some, the level is lower.
+    Comparisons share it.
     """
     if not alone:
         return False
     p = binomtest(alone, alone + other, 0.5, "greater").pvalue
-    return bool(p <= (0.5 ** LOOKS[0] if not other else _MIXED))
+    return bool(sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED))
 
 
 def _by_interval(judged: Judged, finite: NDArray[np.float64]) -> Judged:

@@ -21,17 +21,20 @@ from scipy.stats import norm
 
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["ALPHA", "LOOKS", "MOST_CONFIRMED", "bound", "check_pairs", "critical", "looks_of",
-           "pairs_needed"]
+__all__ = ["ALPHA", "LOOKS", "MOST_CONFIRMED", "MOST_SHARING", "bound", "check_pairs", "critical",
+           "looks_of", "pairs_needed"]
 
 #: Share of comparisons at the margin that may be called below it, over all looks.
 ALPHA = 0.05
 #: Pairs after which one looks.
 LOOKS = (5, 8, 12)
 #: Half widths in standard errors at the looks: where ALPHA is one comparison's, or shared by more.
-_CRITICAL = {1: (7.0, 5.0, 4.0), 2: (10.0, 6.0, 5.0), 3: (12.5, 7.5, 5.7)}
-#: Comparisons that may share ALPHA.
-MOST_CONFIRMED = max(_CRITICAL)
+_CRITICAL = {
+    1: (7.0, 5.0, 4.0), 2: (10.0, 6.0, 5.0), 3: (12.5, 7.5, 5.7), 4: (13.0, 8.3, 6.3),
+    6: (15.0, 9.2, 7.0), 8: (16.5, 10.0, 7.5), 12: (19.0, 11.3, 8.3), 16: (21.0, 12.2, 8.9),
+}
+#: Comparisons that may share ALPHA, and ways of trials that do.
+MOST_SHARING, MOST_CONFIRMED = max(_CRITICAL), 3
 #: Share of comparisons without a difference that the number of pairs is to settle.
 _POWER = 0.8
 #: Beyond so many pairs the number is not told.
@@ -67,9 +70,12 @@ def looks_of(pairs: int) -> tuple[int, ...]:
 def critical(n: int, sharing: int = 1) -> float:
     """Half width of the interval of n pairs, in standard errors of the mean; infinite below 5.
 
-    sharing    comparisons that share ALPHA, as Holm's procedure has it.
+    sharing    comparisons that share ALPHA, as Holm's procedure has it; at most `MOST_SHARING`.
+
+    >>> critical(12), critical(12, 5), critical(12, 6), critical(4)
+    (4.0, 7.0, 7.0, inf)
     """
-    factors = _CRITICAL[sharing]
+    factors = next(f for most, f in _CRITICAL.items() if sharing <= most)
     return next((c for least, c in zip(LOOKS[::-1], factors[::-1], strict=True) if n >= least),
                 math.inf)
 

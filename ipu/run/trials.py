@@ -15,23 +15,55 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32
 from ipu.run.advice import exceptions
-from ipu.run.endpoints import Outcome
-from ipu.run.judging import CANNOT_TELL, REFERENCE, Declaration, Judged, judge, settled
+from ipu.run.endpoints import Outcome, final_loss, start_loss
+from ipu.run.judging import (
+    CANNOT_TELL,
+    REFERENCE,
+    Declaration,
+    Judged,
+    judge,
+    judge_sharing,
+    settled,
+)
 from ipu.run.looks import MOST_CONFIRMED
 from ipu.run.ways import Way
 
-__all__ = ["PICKING", "Trial", "Trials", "combinations"]
+__all__ = ["PICKING", "Trial", "TrialRun", "Trials", "combinations"]
 
 #: Runs the program in a way with a seed.
 RunWay = Callable[[Way, int], Outcome]
 #: Pairs on which ways are picked; they confirm nothing.
 PICKING = 2
+
+
+class TrialRun(NamedTuple):
+    """One run in numbers: what the table of trials follows from.
+
+    role        of its way: reference, base or tried.
+    start, final    of the losses; NaN where there are fewer than two.
+    endpoint    NaN where the run stopped.
+    cycles      of the products; bits: of a parameter with two states.
+    """
+
+    way: str
+    role: str
+    pair: int
+    start: float
+    final: float
+    endpoint: float
+    cycles: float
+    bits: float
+    divbyzero: int
+    invalid: int
+    overflow: int
+    underflow: int
 
 
 @dataclass(frozen=True)
@@ -121,15 +153,8 @@ class Trials:
 
     def _holm(self, ways: Sequence[Way], seeds: Sequence[int]) -> dict[Way, Judged]:
         """Each way at the level that is left: one that is confirmed leaves the others more."""
-        judged: dict[Way, Judged] = {}
-        left = list(ways)
-        while left:
-            judged |= {way: self._judge(way, seeds, len(left)) for way in left}
-            still = [way for way in left if not judged[way].is_good]
-            if len(still) == len(left):
-                break
-            left = still
-        return judged
+        return judge_sharing(
+            lambda way, sharing: self._judge(way, seeds, sharing), ways, lambda one: one.is_good)
 
     def _judge(self, way: Way, seeds: Sequence[int], sharing: int) -> Judged:
         return judge(self.declaration.endpoint, self.outcomes(way, seeds),
@@ -162,6 +187,24 @@ class Trials:
         return self.declaration.endpoint.text(estimate, sign=True) if math.isfinite(estimate) else (
             "it diverged")
 
+    @property
+    def runs(self) -> list[TrialRun]:
+        """Every run, in the order in which they were made."""
+        return [self._in_numbers(way, seed) for way, seed in self._outcomes]
+
+    def _in_numbers(self, way: Way, seed: int) -> TrialRun:
+        outcome = self._outcomes[way, seed]
+        losses = outcome.losses if len(outcome.losses) > 1 else ()
+        counted = exceptions(outcome.report) if outcome.report else {}
+        role = {self.base: "base", self.reference: REFERENCE}.get(way, "tried")
+        return TrialRun(
+            str(way), role, seed, start_loss(losses), final_loss(losses),
+            self.declaration.endpoint.measure(outcome), _cycles_of(outcome),
+            _bits_of(way, outcome), **{
+                name.lower(): counted.get(name, 0)
+                for name in ("DIVBYZERO", "INVALID", "OVERFLOW", "UNDERFLOW")},
+        )
+
     # Costs ----------------------------------------------------------------------------------
 
     def cost(self, way: Way) -> float:
@@ -169,10 +212,7 @@ class Trials:
         return self._cycles(way) + self._bits(way)
 
     def _cycles(self, way: Way) -> float:
-        ours, bases = (
-            float(sum(row["cycles"] for row in self._outcomes[w, 0].report.get("units", [])))
-            for w in (way, self.base)
-        )
+        ours, bases = (_cycles_of(self._outcomes[w, 0]) for w in (way, self.base))
         return ours / (bases or 1)
 
     def _bits(self, way: Way) -> float:
@@ -214,6 +254,11 @@ def combinations(ways: Sequence[Way], base: Way) -> Iterator[Way]:
     for way in ways:
         if way.policy != base.policy:
             yield replace(free, policy=way.policy)
+
+
+def _cycles_of(outcome: Outcome) -> float:
+    """Cycles of its products."""
+    return float(sum(row["cycles"] for row in outcome.report.get("units", [])))
 
 
 @usual_arithmetic

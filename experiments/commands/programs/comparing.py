@@ -17,10 +17,10 @@ from ipu.experiments.commands.programs.pairing import (
     LineOf,
     PairOptions,
     PairProcesses,
-    files_below,
     outcome_of,
     program_process,
 )
+from ipu.experiments.commands.programs.writing import WatchedFolder
 
 if TYPE_CHECKING:
     from ipu.run.advising import Advised
@@ -83,17 +83,13 @@ def _first_pair(
 ) -> tuple[list[Compared], str]:
     """Pair 0 of each way with its page, one after another; and a file that the program writes."""
     runs, writes = [], ""
-    before = files_below(Path.cwd(), out.resolve())
+    folder_of_program = WatchedFolder(Path.cwd(), out.resolve())
     for way in ways:
         _tell(f"{program.name} in {way}")
         folder = out / re.sub(r"[^\w.=+-]+", "_", str(way))
         line = line_of(way, ["--pair", "0", "--report", str(folder)])
         runs.append(_in_process(str(way), line, folder))
-        after = files_below(Path.cwd(), out.resolve())
-        if before is None or after is None:
-            writes = writes or "into a folder of very many files, perhaps"
-        else:
-            writes = writes or next((f for f, time in after.items() if before.get(f) != time), "")
+        writes = writes or folder_of_program.written()
     return runs, writes
 
 

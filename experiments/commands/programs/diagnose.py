@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -67,7 +66,7 @@ def command(
     The exit status is 0 for a program that is healthy, 3 for one that is ill, and 4 where
     binary32 itself does not train, or the program begins no backward pass.
     """
-    from ipu.run.diagnosis import patch_of, plain_diagnosis
+    from ipu.run.diagnosis import patch_of
     from ipu.run.pages.sheet import write_sheet
     from ipu.run.ways import Way
 
@@ -104,10 +103,8 @@ def command(
         patch = patch_of(diagnosis.cure, run.way, name, text, words)
         click.echo(patch)
     if out is not None:
-        data = json.dumps(plain_diagnosis(diagnosis), indent=1, ensure_ascii=False)
-        for file, content in (("diagnosis.txt", f"{diagnosis}\n"), ("diagnosis.json", data),
-                              ("remedy.patch", f"{patch}\n")):
-            write_whole(out / file, content.encode())
+        for file, content in (("diagnosis.txt", str(diagnosis)), ("remedy.patch", patch)):
+            write_whole(out / file, f"{content}\n".encode())
         write_sheet(out / "index.html", diagnosis, patch, Path(program).name)
     return _status(diagnosis)
 

@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from ipu.run.run import Run
     from ipu.run.ways import Way
 
-__all__ = ["DigestOptions", "LineOf", "PairOptions", "PairProcesses", "digesting", "files_below",
-           "outcome_of", "pair_options", "program_process", "write_json"]
+__all__ = ["DigestOptions", "LineOf", "PairOptions", "PairProcesses", "digesting", "outcome_of",
+           "pair_options", "program_process", "write_json"]
 
 #: The command line of `fpsim` for a way, with these options beside it.
 LineOf = Callable[["Way", Sequence[str]], list[str]]
 #: Set for programs whose folder is of one process already.
 OF_ONE = "FPSIM_FOLDER_OF_ONE"
-#: Files of a folder that are looked at; a larger one is taken for one that is written to.
-_MOST_FILES = 20_000
 
 
 class PairOptions(NamedTuple):
@@ -216,38 +214,3 @@ def write_json(path: Path | None, report: Any) -> None:
 
     if path is not None:
         path.write_text(json.dumps(plain(report)), encoding="utf-8")
-
-
-def _files_of_output() -> Iterator[tuple[int, int]]:
-    """Device and number of what standard output and standard error are written to."""
-    for descriptor in (1, 2):
-        try:
-            status = os.fstat(descriptor)
-        except OSError:
-            continue
-        yield status.st_dev, status.st_ino
-
-
-def files_below(folder: Path, besides: Path) -> dict[str, int] | None:
-    """Times of the files in a folder, without those of `besides`; None: there are too many.
-
-    Files that this command's own output goes to are no files of the program.
-    """
-    times: dict[str, int] = {}
-    ours = set(_files_of_output())
-    for place, folders, names in os.walk(folder):
-        folders[:] = [
-            name for name in folders
-            if name not in ("__pycache__", ".git") and Path(place, name).resolve() != besides
-        ]
-        for name in names:
-            path = os.path.join(place, name)
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue
-            if (status.st_dev, status.st_ino) not in ours:
-                times[path] = status.st_mtime_ns
-            if len(times) > _MOST_FILES:
-                return None
-    return times

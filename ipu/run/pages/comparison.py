@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fpsim.state.files import write_whole
 from ipu.run.endpoints import final_loss
 from ipu.run.pages.page import headline
-from ipu.run.pages.rendering import data_url, write_figures, write_page
+from ipu.run.pages.rendering import data_url, write_figures, write_page, write_table
 from ipu.run.paired import Comparison
 from ipu.run.report import totals
 from ipu.run.text import COUNTERS, why_no_loss
@@ -91,13 +88,7 @@ def _write_pairs(folder: Path, comparison: Comparison) -> str:
     """The table that the answers follow from, as a file, and as a URL; "" of one pair."""
     if not comparison.judged:
         return ""
-    with io.StringIO(newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(PAIR_HEADS)
-        writer.writerows(comparison.rows)
-        content = text.getvalue().encode()
-    write_whole(folder / "pairs.csv", content)
-    return data_url("text/csv", content)
+    return write_table(folder / "pairs.csv", PAIR_HEADS, comparison.rows)
 
 
 def _pages(folder: Path, runs: Sequence[Compared]) -> dict[str, str]:

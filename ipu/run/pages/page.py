@@ -1,4 +1,7 @@
-"""The page of a run: index.html with its figures inside, report.json, report.txt, PNG."""
+"""The page of a run: index.html with its figures inside, report.json, report.txt, PNG.
+
+Where ways were tried, trials.csv has every run of them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from fpsim.state.files import write_whole
 from ipu.run.advising import Advised
 from ipu.run.causes import find_causes, harmless, name_of
 from ipu.run.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
+from ipu.run.trials import TrialRun
 
 __all__ = ["headline", "plain", "read_report", "where_rows", "write_run"]
 
@@ -32,7 +36,7 @@ def write_run(
         overview_figure,
         scale_figure,
     )
-    from ipu.run.pages.rendering import data_url, write_figures, write_page
+    from ipu.run.pages.rendering import data_url, write_figures, write_page, write_table
 
     folder.mkdir(parents=True, exist_ok=True)
     curves = {str(report["policy"]): report["losses"]}
@@ -47,7 +51,10 @@ def write_run(
     write_whole(folder / "report.json", data)
     text = "\n".join([*report_lines(report), "", str(advised), ""])
     write_whole(folder / "report.txt", text.encode())
+    runs = folder / "trials.csv"
+    runs.unlink(missing_ok=True)
     content = {
+        "runs_url": advised.runs and write_table(runs, TrialRun._fields, advised.runs),
         "title": title, "report": report, "images": images, "headline": headline(report),
         "rows": where_rows(report), "heads": list(COUNTERS.values()), "advised": advised,
         "trial_heads": TRIAL_HEADS, "trial_rows": [trial_cells(t) for t in advised.trials],

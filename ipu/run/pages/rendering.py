@@ -7,8 +7,10 @@ page as data URLs.
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,8 @@ from ipu.run.verdict import SPREAD
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["data_url", "dead_links", "environment", "png_url", "write_figures", "write_page"]
+__all__ = ["data_url", "dead_links", "environment", "png_url", "write_figures", "write_page",
+           "write_table"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -82,6 +85,17 @@ def data_url(kind: str, content: bytes) -> str:
     'data:text/csv;base64,YSxi'
     """
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def write_table(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Write a table as CSV; returns it as a URL that holds it."""
+    with io.StringIO(newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(heads)
+        writer.writerows(rows)
+        content = text.getvalue().encode()
+    write_whole(path, content)
+    return data_url("text/csv", content)
 
 
 def png_url(png: bytes) -> str:

@@ -131,3 +131,64 @@ def agrees(text, number):
     digits, _, exponent = text.partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
     return abs(float(text) - number) <= 0.5 * unit * (1 + 1e-6) + 1e-12 * abs(number)
+
+
+#: Elements whose text is read as one piece.
+PIECES = {"p", "li", "h1", "h2", "h3", "td", "th", "pre", "dt", "dd", "summary", "figcaption",
+          "div"}
+#: Elements whose text nobody reads: pictures have data of their own.
+UNREAD = {"svg", "style", "script", "title", "button"}
+
+
+class WholePage(HTMLParser):
+    """Every text of a page in its order, its tables row by row, and the files inside of it.
+
+    texts     (element, class, text) of each piece that is no cell.
+    tables    rows of texts, the head first.
+    files     by the names that they are stored under.
+    """
+
+    def __init__(self, page):
+        super().__init__()
+        self.texts, self.tables, self.files = [], [], {}
+        self._open, self._unread = [], 0
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        if tag in UNREAD:
+            self._unread += 1
+        elif tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in PIECES:
+            self._open.append([tag, named.get("class", ""), ""])
+        elif tag == "a" and named.get("href", "").startswith("data:"):
+            content = base64.b64decode(named["href"].partition("base64,")[2])
+            self.files[named["download"]] = content.decode()
+
+    def handle_endtag(self, tag):
+        if tag in UNREAD:
+            self._unread -= 1
+        elif tag in PIECES:
+            while self._open[-1][0] != tag:
+                self._close()
+            self._close()
+
+    def _close(self):
+        tag, kind, text = self._open.pop()
+        text = " ".join(text.split())
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append(text)
+        elif text:
+            self.texts.append((tag, kind, text))
+
+    def handle_data(self, data):
+        if self._open and not self._unread:
+            self._open[-1][2] += data
+
+    def text(self, begins):
+        """The one text that begins so."""
+        (text,) = [text for _, _, text in self.texts if text.startswith(begins)]
+        return text

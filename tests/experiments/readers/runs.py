@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from tests.experiments.readers.pages import Reading
+from tests.experiments.readers.pages import Reading, agrees
 
 COUNTERS = {"overflow": "OVERFLOW", "invalid": "INVALID", "÷ 0": "DIVBYZERO",
             "underflow": "UNDERFLOW", "subnormal": "subnormals"}
@@ -145,6 +145,48 @@ def read_shadow(reading, report):
             reading.says(f"{row['layer'] or '-'} ({row['direction']}) {{}}%", 100 * row["share"])
 
 
+def read_shadow_row(reading, report):
+    """A row below the line of shares: an operation, a choice, a motion, what was not followed."""
+    shadow = report["shadow"]
+    for row in shadow["operations"]:
+        if f"  {row['operation']} of {row['layer'] or '-'} ({row['direction']}): born" in (
+                reading.text):
+            reading.says(": born {}, inherited {}", row["born"], row["inherited"])
+            if row["amplification"] is not None:
+                reading.says(", × {}", row["amplification"])
+    for row in shadow["branches"]:
+        if f"in {row['operation']} of {row['layer'] or '-'}" in reading.text:
+            reading.says(", step {}, ", row["step"])
+            reading.says("): {} of {}", row["differing"], row["elements"])
+    for row in shadow["motions"]:
+        if f"  {row['name'] or 'a tensor'} moves by" in reading.text:
+            reading.says("moves by {}% of its way", 100 * row["arrived"])
+            reading.says("(error {}%,", 100 * row["error"])
+    for row in shadow["rejoined"]:
+        if f"not followed: {row['operation']} " in reading.text:
+            reading.says(", {} times", row["times"])
+
+
+def read_operand(reading, report):
+    (row,) = [row for row in report["operands"] if reading.text.split()[:3] == [
+        row["layer"], row["product"], row["operand"]]]
+    _, _, _, noise, gain, *shares = reading.text.split()
+    assert noise == "exact" if row["snr"] is None else agrees(noise, row["snr"])
+    assert agrees(gain, row["gain"])
+    for share, name in zip(shares, ("clipped", "flushed", "zero_scale"), strict=False):
+        assert agrees(share.rstrip("%"), 100 * row[name])
+    assert shares[3:] == [] if row["lag"] is None else agrees(shares[3], row["lag"][1])
+    reading.left = ""
+
+
+def read_uncovered(reading, report):
+    operation = re.match(r"no recipe covers (\S+) of", reading.text)[1]
+    rows = [row for row in report["uncovered"] if row["operation"] == operation]
+    if len(rows) > 3:
+        reading.says("and {} more", len(rows) - 3)
+    reading.says(": {} products", sum(row["times"] for row in rows))
+
+
 # Advice and its evidence --------------------------------------------------------------------------
 
 
@@ -167,6 +209,11 @@ def read_item(reading, report):
 
 
 def read_evidence(reading, report):
+    """A cause with its counts; of a run without one what the headline says."""
+    if reading.text.strip().startswith("No overflow,") and report["swallowed"]:
+        nonzero, lost, _, _ = lost_updates(report)
+        reading.says("counted. {}% of the updates", 100 * lost / nonzero)
+        return
     for words, read in CLAUSES.items():
         if words in reading.text:
             read(reading, report)
@@ -176,10 +223,14 @@ def read_evidence(reading, report):
     for step in re.findall(r", step (\d+)", reading.left):
         assert int(step) in {*steps, 0}  # of a constant that no birth holds
         reading.left = reading.left.replace(f", step {step}", "")
-    reading.skips(*(f"the constant {row['value']:g}" for row in report["constants"]))
+    reading.skips(*(f"{the} constant {row['value']:g}" for row in report["constants"]
+                    for the in ("the", "The")))
 
 
 def read_counts(reading, row):
+    for words in ("found: {} results", "): {} results"):
+        if words.format(row["count"]) in reading.left:
+            reading.says(words, row["count"])
     for word in ("results", "terms"):
         if f"{row['count']} of {row['results']} {word}" in reading.left:
             reading.says(f"{{}} of {{}} {word}", row["count"], row["results"])
@@ -239,7 +290,11 @@ LINES = {
     r"\d+ backward passes": read_uncounted, "first ": read_first, "born: ": read_birth,
     r"\S+ +(forward|backward|optimizer|evaluation) +\d": read_layer, "constant ": read_constant,
     "loss scale:": read_scale, "updates swallowed": read_updates, "unit ": read_unit,
-    "shadow in binary64": read_shadow, "… and ": read_more, "carried on ": read_carried,
+    "shadow in binary64": read_shadow, r"  (?=\S)": read_shadow_row,
+    r"\S+ +(forward|input_gradient|weight_gradient) +(first|second) ": read_operand,
+    "no recipe covers": read_uncovered, "layer +product": lambda reading, _: (
+        reading.skips("0 scale")),
+    "… and ": read_more, "carried on ": read_carried,
     "the program stopped": lambda reading, report: reading.skips(report["stopped"]),
     r"\d+\. ": read_item, "   ": read_evidence, "layer +direction": lambda reading, _: (
         reading.skips("÷ 0")),

@@ -10,6 +10,7 @@ import pytest
 from ipu.run.advising import advise
 from ipu.run.pages.page import headline, write_run
 from ipu.run.ways import Way
+from tests.experiments.readers.run_pages import read_run_page
 from tests.experiments.readers.runs import read_run
 from tests.ipu.run.runs import born, make_report, quiet_report
 
@@ -21,7 +22,35 @@ SCALE = make_report()["loss_scale"] | {
     "limited_by": "net.b", "curve": {0: 0.4, 2: 0.137, 6: 0.01},
 }
 FLUSHED = born("flush to zero", layer="optimizer", direction="optimizer", count=31, results=100)
+SHADOW = {
+    "steps": 3, "losses": [], "layers": [
+        {"layer": "net.a", "direction": "forward", "share": 0.8123},
+        {"layer": "", "direction": "optimizer", "share": 0.1877}],
+    "operations": [
+        {"operation": "aten.mm", "layer": "net.a", "direction": "forward", "born": 4.88e-4,
+         "inherited": 0.0, "amplification": None, "calls": 3, "line": "train.py:3"},
+        {"operation": "aten.sub", "layer": "", "direction": "optimizer", "born": 1.2e-4,
+         "inherited": 3.4e-2, "amplification": 56.7, "calls": 6, "line": "train.py:9"}],
+    "branches": [{"operation": "aten.max", "layer": "net.a", "direction": "forward", "step": 1,
+                  "line": "train.py:4", "differing": 12, "elements": 34567}],
+    "motions": [{"name": "ema", "arrived": 0.123, "error": 0.877, "line": "train.py:8",
+                 "is_state": True}],
+    "rejoined": [{"operation": "aten.sort", "why": "it has no rule", "times": 5}],
+}
+OPERANDS = [
+    {"layer": "net.a", "product": product, "operand": operand, "block": "mxfp8", "snr": snr,
+     "gain": 0.98765, "clipped": 0.0123, "flushed": 0.25, "zero_scale": 0.0, "lag": lag}
+    for product, operand, snr, lag in (
+        ("forward", "first", None, None), ("weight_gradient", "second", 23.456, (0.5, 1.375)))
+]
 MADE_UP = {
+    "a shadow": CALM | {"shadow": SHADOW},
+    "blocks": CALM | {"operands": OPERANDS, "uncovered": [
+        {"layer": f"net.{name}", "operation": "aten.bmm", "times": 17} for name in "abcde"]},
+    "updates that are lost here and there": CALM | {"swallowed": {
+        "a": {"nonzero": 1234, "swallowed": 17, "share": 17 / 1234, "in_ulps": {}}}},
+    "a harmless saturation": CALM | {"births": [
+        born("saturation", harmless=True, deaths={"aten._softmax": 3}, count=4)]},
     "a division by zero": {},
     "nothing": CALM,
     "lost digits": CALM | {"loss_scale": SCALE},
@@ -49,13 +78,17 @@ MADE_UP = {
 }
 
 #: Of these no cause is told.
-WELL = ("nothing", "many births")
+WELL = ("nothing", "many births", "a shadow", "blocks", "updates that are lost here and there",
+        "a harmless saturation")
 
 
 @pytest.mark.parametrize("name", MADE_UP)
 def test_every_number_of_the_text_is_in_the_data(name, tmp_path):
     report = copy.deepcopy(make_report()) | MADE_UP[name]
-    write_run(tmp_path, report, advise(report, HALF))
+    page = write_run(tmp_path, report, advise(report, HALF))
+    heads = read_run_page(page.read_text(encoding="utf-8"))
+    assert (("layer", "product") in heads, ("operation", "layer") in heads) == (
+        name == "blocks", name in ("a shadow", "divisors"))
     data = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     text = (tmp_path / "report.txt").read_text(encoding="utf-8")
     read_run(text, data)
@@ -68,6 +101,7 @@ def test_every_number_of_the_text_is_in_the_data(name, tmp_path):
 def test_a_run_that_did_not_count(tmp_path):
     report = quiet_report()
     write_run(tmp_path, report, advise(report, HALF))
+    read_run_page((tmp_path / "index.html").read_text(encoding="utf-8"))
     read_run((tmp_path / "report.txt").read_text(encoding="utf-8"),
              json.loads((tmp_path / "report.json").read_text(encoding="utf-8")))
 
@@ -85,3 +119,16 @@ def test_a_wrong_number_is_noticed(tmp_path, line, message):
     data = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     with pytest.raises(AssertionError):
         read_run(text.replace(line, message), data)
+
+
+@pytest.mark.parametrize(("cell", "wrong"), [
+    ("75% of 16 updates", "76% of 16 updates"), ("<b>2</b>steps", "<b>3</b>steps"),
+    ("<td><code>1e-08</code></td>", "<td><code>2e-08</code></td>"),
+    ("100.0 %</td>", "99.0 %</td>"), ("0.62 %</b>of them", "0.63 %</b>of them"),
+])
+def test_a_wrong_number_of_the_page_is_noticed(tmp_path, cell, wrong):
+    report = make_report()
+    page = write_run(tmp_path, report, advise(report, HALF)).read_text(encoding="utf-8")
+    assert cell in page
+    with pytest.raises(AssertionError):
+        read_run_page(page.replace(cell, wrong))

@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from ipu.run.advising import advise
 from ipu.run.endpoints import Endpoint, Outcome
 from ipu.run.judging import Declaration
 from ipu.run.pages.comparison import Compared, write_comparison
-from ipu.run.paired import compare_pairs
+from ipu.run.pages.page import write_run
+from ipu.run.paired import Comparison, PairedJob, compare_pairs
+from ipu.run.ways import Way
+from tests.experiments.readers.comparisons import read_first_pair
 from tests.experiments.readers.pages import Reading, agrees, rows_of
 from tests.experiments.readers.pairs import answer, by_chance, needed, student
+from tests.ipu.run.runs import make_report
 
 MARGIN = 0.01
 NOISE = np.random.default_rng(7).standard_normal((3, 12))
@@ -51,8 +56,6 @@ def made_up(mean, noise, *, fall=1.0, wild=0.0, diverging=()):
 
 def page_of(folder, run, pairs=12, endpoint=None):
     """The page of a comparison of two ways, and the pairs inside of it."""
-    from ipu.run.paired import PairedJob
-
     declared = Declaration(endpoint or Endpoint("progress", MARGIN), pairs)
     comparison = compare_pairs(
         declared, ("fp32", "fp16"), 0, run([PairedJob(0, 0), PairedJob(1, 0)]), run,
@@ -150,3 +153,40 @@ def test_a_number_that_is_not_the_data_s_is_noticed(column, tmp_path):
     assert page.count(cell) >= 1
     with pytest.raises(AssertionError):
         read(page.replace(cell, wrong), data)
+
+
+# Pair 0 ---------------------------------------------------------------------------------------
+
+
+def first_pair(folder):
+    """A comparison of three runs whose reports differ, each with its page beside."""
+    calm = make_report() | {"losses": [2.0, 1.5, 1.25, 1.0], "births": [], "first": [],
+                            "swallowed": {}, "loss_scale": {}, "constants": []}
+    harmed = make_report() | {"losses": [2.0, 1.9, 1.8, 1.7, 1.6]}
+    names = ("results", "OVERFLOW", "INVALID", "DIVBYZERO", "UNDERFLOW", "subnormals")
+    many = calm | {
+        "layers": {f"l{i}": {"forward": dict.fromkeys(names, (i + 1) * (i % 3))}
+                   for i in range(70)},
+        "units": [{**row, "cycles": 777} for row in calm["units"]]}
+    runs = []
+    for way, report in (("fp32", calm), ("fp16", harmed), ("bf16", many)):
+        write_run(folder / way, report, advise(report, Way.parse(way)))
+        runs.append(Compared(way, report, "", f"{way}/index.html"))
+    declared = Declaration(Endpoint("progress", MARGIN), 1)
+    comparison = Comparison(declared, ("fp32", "fp16", "bf16"), 0, [[], [], []])
+    return write_comparison(folder, runs, "train.py", comparison).read_text(encoding="utf-8")
+
+
+def test_the_tables_of_pair_0_follow_from_the_reports(tmp_path):
+    assert read_first_pair(first_pair(tmp_path)) == ["fp32", "fp16", "bf16"]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_number_of_pair_0_that_is_not_the_reports_is_noticed(place, tmp_path):
+    page = first_pair(tmp_path)
+    marks = ("l68, forward", "<code>fp16</code></td>", "75")
+    last = page.index(marks[place]) + len(marks[place])
+    at = last + re.search(r">[^<\d]*(\d)", page[last:]).start(1)
+    wrong = page[:at] + str((int(page[at]) + 1) % 10) + page[at + 1 :]
+    with pytest.raises(AssertionError):
+        read_first_pair(wrong)

@@ -17,7 +17,10 @@ from ipu.run.judging import Declaration, judge, may_diverge
 from ipu.run.looks import LOOKS, bound, critical, looks_of, pairs_needed
 from tests.ipu.run.simulated import NOISE, errors_of, upper_bound, wrong_answers
 
-SHARED = {1: (7.0, 5.0, 4.0), 2: (10.0, 6.0, 5.0), 3: (12.5, 7.5, 5.7)}
+SHARED = {
+    1: (7.0, 5.0, 4.0), 2: (10.0, 6.0, 5.0), 3: (12.5, 7.5, 5.7), 4: (13.0, 8.3, 6.3),
+    6: (15.0, 9.2, 7.0), 8: (16.5, 10.0, 7.5), 12: (19.0, 11.3, 8.3), 16: (21.0, 12.2, 8.9),
+}
 #: Of a comparison over all looks, with an upper 95 % bound.
 ALLOWED = 0.055
 

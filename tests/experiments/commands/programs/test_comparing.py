@@ -12,7 +12,8 @@ import click
 import pytest
 
 from ipu.experiments.commands.programs.comparing import as_options, compare, folder_of, tell_page
-from ipu.experiments.commands.programs.pairing import PairOptions, files_below
+from ipu.experiments.commands.programs.pairing import PairOptions
+from ipu.experiments.commands.programs.writing import WatchedFolder
 from ipu.run.ways import Way
 
 
@@ -42,22 +43,38 @@ def test_a_way_that_writes_no_report_has_its_status(tmp_path, capfd):
 def test_files_that_a_program_writes_are_noticed(tmp_path):
     """Side by side, a run would read those of another; the report's folder is ours."""
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "index.html").write_text("ours")
-    before = files_below(tmp_path, tmp_path / "out")
-    assert before == {}
-    (tmp_path / "best.pt").write_text("theirs")
-    assert list(files_below(tmp_path, tmp_path / "out")) == [str(tmp_path / "best.pt")]
-
-
-def test_the_file_of_the_output_is_none_of_the_program(tmp_path):
-    code = ("from pathlib import Path; "
-            "from ipu.experiments.commands.programs.pairing import files_below; "
-            "print(list(files_below(Path.cwd(), Path('out').resolve())))")
     (tmp_path / "data.txt").touch()
+    watched = WatchedFolder(tmp_path, tmp_path / "out")
+    (tmp_path / "out" / "index.html").write_text("ours")
+    assert watched.written() == ""
+    assert list(watched.times()) == [str(tmp_path / "data.txt")]
+    (tmp_path / "best.pt").write_text("theirs")
+    assert watched.written() == str(tmp_path / "best.pt")
+
+
+def test_files_that_others_write_are_none_of_the_program(tmp_path):
+    """What stands behind > and 2> and what tee writes; what another process reads only is one."""
+    code = ("from pathlib import Path; "
+            "from ipu.experiments.commands.programs.writing import WatchedFolder; "
+            "watched = WatchedFolder(Path.cwd(), Path('out').resolve()); "
+            "print(list(watched.times()), flush=True)")
+    (tmp_path / "data.txt").touch()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (tmp_path / "log.txt").open("w") as log, (tmp_path / "errors.txt").open("w") as errors:
         subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=log,
-                       stderr=errors, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+                       stderr=errors, env=environment)
     assert (tmp_path / "log.txt").read_text().strip() == str([str(tmp_path / "data.txt")])
+    (tmp_path / "log.txt").unlink()
+    (tmp_path / "errors.txt").unlink()
+    hold = "import sys; a, b = open('tee.log', 'a'), open('data.txt'); print(); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as tee:
+        tee.stdout.readline()
+        watched = WatchedFolder(tmp_path, tmp_path / "out")
+        is_told = Path("/proc/self/fdinfo").exists()
+        assert [Path(path).name for path in watched.times()] == (
+            ["data.txt"] if is_told else ["data.txt", "tee.log"])
+        tee.stdin.close()
 
 
 def test_each_of_several_processes_has_a_folder(tmp_path, monkeypatch):

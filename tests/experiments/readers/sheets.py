@@ -1,0 +1,185 @@
+"""The page of a diagnosis, and its lines for a terminal, from diagnosis.json alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+
+from tests.experiments.readers.pages import Reading, WholePage, agrees
+from tests.experiments.readers.runs import NAMES, read_evidence
+
+#: Harm above this is told; harms above the other are compared as it.
+TOLD, LARGEST = 0.05, 10.0
+
+
+def read_sheet(text, lines=""):
+    """Every sentence and cell of the page, and of the lines; the answer.
+
+    lines    of diagnosis.txt.
+    """
+    page = WholePage(text)
+    data = json.loads(page.files["diagnosis.json"])
+    check_harms(data)
+    for table in page.tables:
+        TABLES[table[0][0]](table[1:], data)
+    for tag, _, piece in page.texts:
+        if tag != "pre":
+            read_piece(piece, data)
+    for line in lines.splitlines():
+        read_piece(line, data)
+    return data["answer"]
+
+
+def harm_of(losses, reference):
+    """The mean distance from the reference's losses, beside their fall or deviation."""
+    ours, far = (np.array([float(x) for x in row]) for row in (losses, reference))
+    if len(ours) < len(far) or not np.isfinite(ours).all():
+        return math.inf
+    if not len(far):
+        return 0.0
+    size = abs(far[0]) if len(far) == 1 else max(abs(far[0] - far[-1]), np.std(far))
+    distance = np.abs(ours[: len(far)] - far).mean()
+    return distance / size if size else (math.inf if distance else 0.0)
+
+
+def check_harms(data):
+    """Harms follow from losses, and the answer from the harm where the harm decides."""
+    data["harm"] = harm_of(data["losses"], data["reference"])
+    for remedy in data["remedies"]:
+        remedy["harm"] = harm_of(remedy["losses"], data["reference"])
+        assert not (remedy["cures"] and remedy["harm"] > TOLD)
+    if data["harm"] > TOLD:
+        assert data["answer"] != "healthy"
+    for dose in data["doses"]:
+        dose["harm"] = float(dose["harm"])
+        assert not (dose["cures"] and dose["harm"] > TOLD)
+    for pair in data["pairs"]:
+        pair["harms"] = [float(harm) for harm in pair["harms"]]
+        neither, one, other, both = (min(harm, LARGEST) for harm in pair["harms"])
+        assert pair["interacts"] == (one + other - neither - both > 0.05 * neither)
+
+
+def says_harms(reading, pattern, *harms):
+    """Harms in per cent, or in words where they are not finite: HARM in a pattern."""
+    for harm in harms:
+        pattern = pattern.replace("HARM", "{}%" if math.isfinite(harm) else "infinite", 1)
+    reading.says(pattern, *[100 * harm for harm in harms if math.isfinite(harm)])
+
+
+def read_piece(text, data):
+    reading = Reading(text)
+    for begins, read in SENTENCES.items():
+        if re.search(begins, text):
+            read(reading, data)
+    for row in [*data["necessary"], *data["sufficient"], *data["chance"]]:
+        reading.skips(*[name for name in (row["layer"], row.get("operation", "")) if name])
+    reading.skips(*(remedy["what"] for remedy in data["remedies"]), "binary32", "binary64",
+                  "the 95% interval")
+    reading.left = NAMES.sub(" ", reading.left)
+    reading.is_read()
+
+
+def read_harm(reading, data):
+    says_harms(reading, "Harm HARM:", data["harm"])
+    reading.says("of the losses of {} steps", data["steps"])
+    reading.says("{} runs from the same seeds, {} s", data["runs"], data["seconds"])
+    reading.left = re.sub(r"Written .* UTC\.", "", reading.left)
+
+
+def read_first_line(reading, data):
+    reading.says("the first {} steps beside", data["steps"])
+
+
+def read_harm_line(reading, data):
+    says_harms(reading, "harm HARM of what", data["harm"])
+    for name, losses in (("loss", data["losses"]), (data["beside"], data["reference"])):
+        if losses:
+            reading.says(f"{name} {{}} → {{}}", float(losses[0]), float(losses[-1]))
+
+
+def read_runs(reading, data):
+    reading.says("{} runs, {} s", data["runs"], data["seconds"])
+
+
+def read_sentence(reading, data):
+    """The cause, from the report of the run."""
+    if reading.text.strip() == data["sentence"]:
+        read_evidence(reading, data["report"])
+        if data["sentence"].startswith("No backward pass began"):
+            reading.says("began in {} steps", data["steps"])
+
+
+def read_window(reading, data):
+    if data["window"] and "in the steps" in reading.text:
+        reading.says("in the steps {} to {} alone", data["window"][0], data["window"][1] - 1)
+    if data["window"] and re.search(r"in steps? \d", reading.text):
+        first, behind = data["window"]
+        if behind == first + 1:
+            reading.says("in step {} alone", first)
+        else:
+            reading.says("in steps {} to {} alone", first, behind - 1)
+
+
+def read_no_format(reading, data):
+    assert not data["necessary"]
+    reading.says("With all {} sites" if "With" in reading.text else "with all {} sites",
+                 data["sites"])
+
+
+def read_pair(reading, data):
+    for pair in data["pairs"]:
+        names = [f"{pair[which]['layer']} (" for which in ("first", "second")]
+        if pair["interacts"] and all(name in reading.text for name in names):
+            says_harms(reading, "HARM with neither given back, HARM and HARM with one, HARM with",
+                       *pair["harms"])
+            return
+    raise AssertionError(reading.text)
+
+
+def read_dose(reading, data):
+    for dose in data["doses"]:
+        if f"{dose['exponent_bits']} bits of exponent, {dose['digits']} digits" in reading.text:
+            reading.says("{} bits of exponent, {} digits", dose["exponent_bits"], dose["digits"])
+            assert ("does not cure" in reading.text) != dose["cures"]
+            says_harms(reading, "harm HARM", dose["harm"])
+
+
+def read_remedy(reading, data):
+    for remedy in data["remedies"]:
+        if reading.text.startswith(f"remedy {remedy['way']}: "):
+            says_harms(reading, "harm HARM.", remedy["harm"])
+            assert (": cures, " in reading.text) == remedy["cures"]
+
+
+SENTENCES = {
+    "^Harm ": read_harm, r"steps beside binary\d\d: ": read_first_line,
+    "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
+    "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
+    "with neither given": read_pair, "^dose ": read_dose, "^remedy ": read_remedy,
+}
+
+
+def read_doses(rows, data):
+    assert len(rows) == len(data["doses"])
+    for (bits, digits, harm, verdict), dose in zip(rows, data["doses"], strict=True):
+        assert (int(bits), int(digits)) == (dose["exponent_bits"], dose["digits"])
+        check_cell(harm, dose["harm"])
+        assert verdict == ("cures" if dose["cures"] else "does not cure")
+
+
+def read_remedies(rows, data):
+    assert len(rows) == len(data["remedies"])
+    for (way, harm, verdict, what), remedy in zip(rows, data["remedies"], strict=True):
+        assert (way, what) == (remedy["way"], remedy["what"])
+        check_cell(harm, remedy["harm"])
+        assert verdict == ("cures" if remedy["cures"] else "does not cure")
+
+
+def check_cell(text, harm):
+    assert text == "infinite" if not math.isfinite(harm) else agrees(text.rstrip("%"), 100 * harm)
+
+
+TABLES = {"bits of exponent": read_doses, "way": read_remedies}

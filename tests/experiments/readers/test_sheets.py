@@ -1,0 +1,93 @@
+"""The page of a diagnosis from its data; made-up programs that are well, ill, or untold (law)."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from fpsim.records.formats import Format
+from ipu.run.diagnosis import Diagnosis, TriedRemedy, diagnose
+from ipu.run.endpoints import Outcome
+from ipu.run.pages.sheet import write_sheet
+from ipu.run.responses import Dose, SitePair
+from ipu.run.restoring import FORWARD, PrecisionSite
+from ipu.run.ways import Way
+from tests.experiments.readers.sheets import read_sheet
+from tests.ipu.run.runs import make_report
+
+FP16 = Way.parse("fp16")
+ONE, OTHER = PrecisionSite("fc1", FORWARD), PrecisionSite("fc2", FORWARD)
+FALLS = [2.0, 1.6, 1.2, 1.0]
+WIDE = make_report() | {"losses": FALLS, "births": [], "first": [], "constants": [],
+                        "swallowed": {}, "loss_scale": {}, "exponents": {}}
+#: What binary32 and binary16 do: losses, and of binary16 the report beside them.
+CASES = {
+    "ill": (FALLS, [2.0, 1.9, 1.8, 1.75], make_report() | {"exponents": {}}),
+    "without a number": (FALLS, [2.0, math.nan], make_report() | {"exponents": {}}),
+    "healthy": (FALLS, [2.0, 1.601, 1.2, 1.0], WIDE),
+    "parts": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE),
+    "binary32 does not train here": ([2.0, math.nan, math.nan, math.nan], FALLS,
+                                     make_report() | {"exponents": {}}),
+    "cannot tell": ([], [], WIDE),
+}
+ANSWERS = {"without a number": "ill", "parts": "ill"}
+
+
+def written(folder, diagnosis, patch=""):
+    page = write_sheet(folder / "index.html", diagnosis, patch, "train.py")
+    return page.read_text(encoding="utf-8"), str(diagnosis)
+
+
+def diagnosed(name):
+    wide, narrow, report = CASES[name]
+
+    def replay(way, restoring, has_shadow):
+        is_wide = way.policy.default.compute.precision == 24
+        losses = wide if is_wide else narrow
+        if not is_wide and way.changes.eps is not None:
+            losses = [loss + 0.001 for loss in wide]  # what setting eps mends
+            return Outcome(losses, WIDE | {"losses": losses})
+        return Outcome(losses, (WIDE if is_wide else report) | {"losses": losses})
+
+    return diagnose(replay, FP16, len(FALLS), sites=lambda report: [ONE, OTHER])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_number_follows_from_the_data(name, tmp_path):
+    page, lines = written(tmp_path, diagnosed(name))
+    assert read_sheet(page, lines) == ANSWERS.get(name, name)
+
+
+def by_hand():
+    """Every sentence that a page may have."""
+    remedies = [TriedRemedy("Set eps", Way.parse("fp16+eps=1e-4"), 0.02, True,
+                            [2.0, 1.62, 1.22, 1.04]),
+                TriedRemedy("Compute fc1 in binary32", Way.parse("fp16+sr"), math.inf, False,
+                            [math.nan])]
+    return Diagnosis(
+        FP16, 4, "ill", "The losses part from binary32's, and no number left its range on the "
+        "way.", 0.4125, [2.0, 1.9, 1.8, 1.75], FALLS, [ONE, OTHER], [ONE], window=(1, 3),
+        remedies=remedies, pairs=[SitePair(ONE, OTHER, (0.5, 0.5, 0.5, 0.0))],
+        doses=[Dose(Format.custom(6, 11), 0.0021, True), Dose(Format.custom(5, 12), 0.3, False)],
+        chance=[OTHER], n_sites=7, runs=19, seconds=3.6, report=WIDE)
+
+
+def test_every_kind_of_sentence_is_read(tmp_path):
+    page, lines = written(tmp_path, by_hand(), "-eps=1e-8\n+eps=1e-4")
+    assert read_sheet(page, lines) == "ill"
+
+
+@pytest.mark.parametrize("wrong", [
+    ("Harm 41.2%", "Harm 41.1%"), ("steps 1 to 2 alone", "steps 1 to 3 alone"),
+    ("50.0% with neither", "51.0% with neither"), ("<td>0.2%</td>", "<td>0.3%</td>"),
+    ("19 runs", "18 runs"), ("<td>2.0%</td>", "<td>2.1%</td>"),
+])
+def test_a_number_that_is_not_the_data_s_is_noticed(wrong, tmp_path):
+    page, _ = written(tmp_path, by_hand())
+    page = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+    read_sheet(page)
+    assert wrong[0] in page
+    with pytest.raises(AssertionError):
+        read_sheet(page.replace(*wrong))
