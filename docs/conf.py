@@ -27,6 +27,7 @@ extensions = [
     "docstrings",
     "recorded_outputs",
     "operator_table",
+    "unit_evidence",
     "formats_for_scripts",
     "experiment_pages",
 ]
@@ -55,7 +56,7 @@ autodoc_preserve_defaults = True
 #: types of inner modules in signatures; and what an annotation says beside a type.
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|collections|contextlib|fractions|hypothesis|pathlib|types|typing)\..*"),
-    ("py:.*", r"(click|scipy|matplotlib)\..*"),
+    ("py:.*", r"(click|scipy|matplotlib|torch)\..*"),
     ("py:class", r"(fpsim|ipu)(\.[a-z_]+)+\._?[A-Z]\w*"),
     ("py:class", r".*[^\w.].*|[A-Z]\w*"),
 ]

@@ -22,13 +22,15 @@ from fpsim.array_functions import NumpyProtocols
 from fpsim.array_moves import check_alike, find_storage_format, is_type_of
 from fpsim.elementwise import codes
 from fpsim.elementwise.apply import as_read
-from fpsim.records.drawings import bars
+from fpsim.records.drawings import bars, bits_of
 from fpsim.records.formats import Format
 from fpsim.records.types import Axis, Carrier
 from fpsim.state.processor import usual_arithmetic_in
 
 __all__ = ["Array"]
 
+#: Elements that a notebook shows: up to so many all of them, and the bits of the first ones.
+_SHOWN_WHOLE, _SHOWN_AS_BITS = 60, 3
 
 #: What moves numbers as they are, and operators, which the context computes.
 _MOVING = (
@@ -245,12 +247,18 @@ class Array(NumpyProtocols):
         return f"Array({text}, {self.format.name})"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: its numbers, and their exponents beside the format's range."""
+        """How a notebook shows it: numbers, bits of the first, exponents in the format's range."""
         finite = self.carrier[np.isfinite(self.carrier) & (self.carrier != 0)]
         exponents, counts = np.unique(np.frexp(finite)[1] - 1, return_counts=True)
         picture = bars(list(zip(exponents.tolist(), counts.tolist(), strict=True)), self.format)
-        numbers = f"<pre>{escape(repr(self))}</pre>"
-        return f"<div>{numbers}{picture if self.size > 1 else ''}</div>"
+        with np.printoptions(threshold=_SHOWN_WHOLE):
+            numbers = f"<pre>{escape(repr(self))}</pre>"
+        first = self.ravel()[:_SHOWN_AS_BITS]
+        bits = "".join(
+            f"<div>{value:.9g} = {bits_of(self.format, code)}</div>"
+            for value, code in zip(first.tolist(), first.codes().tolist(), strict=True)
+        )
+        return f"<div>{numbers}{bits}{picture if self.size > 1 else ''}</div>"
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -24,9 +24,10 @@ def formats() -> list[dict[str, Any]]:
             "bias": fmt.bias, "specials": fmt.specials,
             "overflow": Context(fmt).settings.overflow,
             "infinite": "infinity" if fmt.has_infinity else Context(fmt).settings.overflow,
+            "randomBits": max(fmt.sr_bits_max, 0),
         }
         for fmt in CATALOGUE.values()
-        if isinstance(fmt, Format) and fmt.name != "binary64"
+        if isinstance(fmt, Format)
     ]
 
 

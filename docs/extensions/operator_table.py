@@ -8,6 +8,7 @@ from typing import ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from tables import table
 
 import ipu.ops
 from ipu.ops.primitive import Primitive
@@ -34,19 +35,6 @@ def _cells(row: Primitive) -> tuple[str, ...]:
     return (row.name, row.unit, row.rounding, row.gradient, row.evidence.name, row.source)
 
 
-def _table(primitives: list[Primitive]) -> nodes.table:
-    group = nodes.tgroup(cols=len(HEADINGS))
-    group += [nodes.colspec(colwidth=width) for width in (2, 1, 4, 4, 1, 3)]
-    lines = [HEADINGS, *(_cells(row) for row in primitives)]
-    made = [
-        nodes.row("", *(nodes.entry("", nodes.paragraph(text=text)) for text in line))
-        for line in lines
-    ]
-    group += nodes.thead("", made[0])
-    group += nodes.tbody("", *made[1:])
-    return nodes.table("", group)
-
-
 class OperatorTable(Directive):
     """A section for each family."""
 
@@ -60,7 +48,7 @@ class OperatorTable(Directive):
             section = nodes.section(ids=[f"family-{name}"])
             section += nodes.title(text=name)
             section += nodes.paragraph(text=(module.__doc__ or "").strip().split("\n\n")[0])
-            section += _table(rows(module))
+            section += table(HEADINGS, (2, 1, 4, 4, 1, 3), map(_cells, rows(module)))
             sections.append(section)
         return sections
 

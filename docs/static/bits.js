@@ -154,14 +154,32 @@ function draws(number, format, r) {
   return (at.rest << BigInt(r)) / at.unit;
 }
 
-/** Between which two a number lies, in words. */
-function between(number, format) {
+/** The neighbours of a number in a format, in words: the two around it, or those beside it. */
+function around(number, format) {
   if (number.special) return "";
   const at = place(number, format);
   if (exceeds(at.m, at.quantum, largest(format))) return "beyond the largest";
-  if (!at.rest) return "exact";
-  const [down, up] = ["RTN", "RTP"].map((mode) => decode(encode(number, format, mode), format));
-  return `${toText(down)} and ${toText(up)}`;
+  if (at.rest) {
+    const [down, up] = ["RTN", "RTP"].map((mode) => decode(encode(number, format, mode), format));
+    return `between ${toText(down)} and ${toText(up)}`;
+  }
+  const code = encode(number, format, "RTZ");
+  const [down, up] = [-1n, 1n].map((way) => beside(code, way, format));
+  return `exact, beside ${[down, up].filter(Boolean).map(toText).join(" and ")}`;
+}
+
+/** The next value in a direction (1n up, -1n down) from a finite code; null where there is none. */
+function beside(code, way, format) {
+  const signBit = POWER(format.exponentBits + format.precision - 1);
+  const most = largest(format);
+  // Codes of magnitudes in order are the values in order.
+  const at = (code < signBit ? code : signBit - code) + way;
+  const size = at < 0n ? -at : at;
+  if (size <= codeOf(most.m, most.quantum, 0, format)) {
+    return decode(size + (at < 0n ? signBit : 0n), format);
+  }
+  const hasInfinity = format.specials === "ieee" || format.specials === "extended";
+  return hasInfinity ? { sign: Number(at < 0n), special: "infinity" } : null;
 }
 
 function toText(number) {
@@ -199,7 +217,7 @@ function showFormats(number, mode) {
   return FORMATS.map((format) => {
     const code = encode(number, format, mode);
     return row([format.name, bitsHtml(code, format), hexOf(code, format),
-      toText(decode(code, format)), between(number, format)]);
+      toText(decode(code, format)), around(number, format)]);
   }).join("");
 }
 
@@ -208,7 +226,7 @@ function showModes(number, format, bits) {
     const code = encode(number, format, mode);
     return row([mode, bitsHtml(code, format), hexOf(code, format), toText(decode(code, format))]);
   });
-  if (number.special) return rows.join("");
+  if (number.special || !format.randomBits) return rows.join("");
   const up = draws(number, format, bits);
   const all = POWER(bits);
   rows.push(row([`SR(${bits})`, "", "", `${up} of ${all} random numbers go away from zero, ` +
@@ -216,25 +234,82 @@ function showModes(number, format, bits) {
   return rows.join("");
 }
 
+/** A finite number of a format as a text that `readNumber` takes, exactly. */
+function exactText(number) {
+  const sign = number.sign ? "-" : "";
+  if (number.special) return number.special === "nan" ? "nan" : `${sign}inf`;
+  return `${sign}0x${number.top.toString(16)}p${1 - number.bottom.toString(2).length}`;
+}
+
+/** What is wrong with a number, and what to give; "" where nothing is. */
+function numberFault(text) {
+  if (readNumber(text)) return "";
+  const typed = text.trim();
+  if (!typed) return "Give a number: 0.1, 1/3, 1e-5, 0x1.8p-1, inf or nan.";
+  if (/^[+-]?\d+,\d+$/.test(typed)) {
+    return `Number ${typed} has a comma; write ${typed.replace(",", ".")}.`;
+  }
+  if (/^0[xb][0-9a-f]+$/i.test(typed)) {
+    return `${typed} is a code; give it in the field "Code" below, beside its format.`;
+  }
+  if (/^[+-]?\d+\/0+$/.test(typed)) return `Number ${typed} divides by zero; give inf or nan.`;
+  return `Number ${typed.slice(0, 40)} cannot be read; give 0.1, 1/3, 1e-5, 0x1.8p-1, inf or nan.`;
+}
+
+/** What is wrong with a number of random bits in a format; "" where nothing is. */
+function randomFault(text, format) {
+  const most = format.randomBits;
+  if (!most || (/^\d+$/.test(text) && Number(text) >= 1 && Number(text) <= most)) return "";
+  return `Random bits ${text || "missing"}: give a whole number from 1 to ${most} in ${format.name}.`;
+}
+
+/** A code as it is typed (0x3c00, 0b0011110000000000 or 15360); null where the format has no such. */
+function readCode(text, format) {
+  const typed = text.trim().toLowerCase();
+  if (!/^(0x[0-9a-f]{1,16}|0b[01]{1,64}|\d{1,20})$/.test(typed)) return null;
+  const code = BigInt(typed);
+  return code < POWER(format.exponentBits + format.precision) ? code : null;
+}
+
+function codeFault(text, format) {
+  if (readCode(text, format) !== null) return "";
+  const last = POWER(format.exponentBits + format.precision) - 1n;
+  return `Code ${text.trim().slice(0, 40)} is none of ${format.name}; ` +
+    `give ${hexOf(0n, format)} to ${hexOf(last, format)}, or 0b and binary digits.`;
+}
+
 function start() {
   const get = (name) => document.getElementById("bits-" + name);
   get("format").innerHTML = FORMATS.map((f) => `<option>${f.name}</option>`).join("");
   get("mode").innerHTML = MODES.map((mode) => `<option>${mode}</option>`).join("");
   get("format").value = "binary16";
+  const currentFormat = () => FORMATS.find((f) => f.name === get("format").value);
   const update = () => {
-    const number = readNumber(get("number").value);
-    const bits = Number(get("random").value);
-    const whole = Number.isInteger(bits) && bits >= 1 && bits <= 32;
-    get("error").textContent = !number ? "Give a number: 0.1, 1/3, 1e-5, 0x1.8p-1, inf or nan."
-      : whole ? "" : "Give 1 to 32 random bits.";
-    if (!number || !whole) return;
-    const format = FORMATS.find((f) => f.name === get("format").value);
-    get("formats").innerHTML = showFormats(number, get("mode").value);
-    get("modes").innerHTML = showModes(number, format, bits);
+    const [text, format] = [get("number").value, currentFormat()];
+    const told = numberFault(text);
+    const refused = randomFault(get("random").value, format);
+    get("error").textContent = told;
+    get("format-error").textContent = told ? "" : refused;
+    const number = told ? null : readNumber(text);
+    get("formats").innerHTML = number ? showFormats(number, get("mode").value) : "";
+    get("modes").innerHTML =
+      number && !refused ? showModes(number, format, Number(get("random").value)) : "";
   };
-  for (const name of ["number", "random", "format", "mode"]) {
+  const readTypedCode = () => {
+    const [text, format] = [get("code").value, currentFormat()];
+    const told = text.trim() ? codeFault(text, format) : "";
+    if (text.trim() && !told) get("number").value = exactText(decode(readCode(text, format), format));
+    update();
+    if (told) {
+      get("format-error").textContent = told;
+      get("modes").innerHTML = "";
+    }
+  };
+  for (const name of ["number", "random", "mode"]) {
     get(name).addEventListener("input", update);
   }
+  for (const name of ["code", "format"]) get(name).addEventListener("input", readTypedCode);
+  get("number").addEventListener("input", () => { get("code").value = ""; });
   update();
 }
 

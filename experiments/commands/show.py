@@ -137,7 +137,8 @@ def _real(number: str, fmt: Format, rounding: Rounding) -> Iterator[str]:
     yield _line("lies between", f"{_value(below)} and {_value(above)}")
     if abs(exact) >= Fraction(fmt.max) + Fraction(fmt.ulp(fmt.max)):
         return
-    for mode in dict.fromkeys((rounding, SR())):
+    modes = (rounding, SR()) if fmt.sr_bits_max > 0 else (rounding,)
+    for mode in dict.fromkeys(modes):
         chance = float(probability_up(exact, fmt, mode))
         yield _line(f"{mode!r} goes up", f"with probability {chance:.6g}")
 

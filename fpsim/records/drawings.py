@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Protocol
 
-__all__ = ["Drawn", "bars", "bits_of", "draw_format", "number_line", "table"]
+__all__ = [
+    "Drawn", "bars", "bits_of", "draw_format", "number_line", "rounding_intervals", "table",
+]
 
-#: Fields of a code, and their colours on either background.
+#: Fields of a code, and the colours below their digits: no colour is read on every background.
 _FIELDS = {"sign": "#b3462f", "exponent": "#8a6d00", "fraction": "#2b6cb0"}
 _WIDTH = 640
 #: Formats of more bits have more numbers than a line has places.
@@ -74,7 +76,7 @@ def bits_of(fmt: Drawn, code: int) -> str:
     digits = f"{code:0{fmt.bits}b}"
     names = ["sign"] + ["exponent"] * fmt.exponent_bits + ["fraction"] * fmt.nmant
     return '<code style="font-size:110%">' + "".join(
-        f'<b title="{name}" style="color:{_FIELDS[name]}">{digit}</b>'
+        f'<b title="{name}" style="border-bottom:3px solid {_FIELDS[name]}">{digit}</b>'
         for name, digit in zip(names, digits, strict=True)
     ) + "</code>"
 
@@ -132,6 +134,41 @@ def _binades(fmt: Drawn) -> list[float]:
     return [math.ldexp(1.0, exponent) for exponent in range(max(first, -1022), last + 1, step)]
 
 
+def rounding_intervals(fmt: Drawn) -> str:
+    """Numbers around 1, and the interval of reals that is rounded to each of them (to nearest).
+
+    Below a power of two the gaps are half as wide. An end of an interval, a tie, belongs to the
+    number whose significand is even.
+
+    >>> from fpsim.records.formats import E5M2
+    >>> rounding_intervals(E5M2).count("<rect"), "0.9375 to 1.125" in rounding_intervals(E5M2)
+    (6, True)
+    """
+    # In units of the gap below 1: two numbers below it, 1, and three above.
+    places = [-2, -1, 0, 2, 4, 6]
+    ends = [-2.5, -1.5, -0.5, 1.0, 3.0, 5.0, 7.0]
+
+    def across(place: float) -> float:
+        return 20 + (place - ends[0]) / (ends[-1] - ends[0]) * (_WIDTH - 40)
+
+    def number(place: float) -> str:
+        return f"{1 + place * fmt.eps / 2:.12g}"
+
+    marks = [_text(20, 12, "around 1: what lies in a band is rounded to its mark; a tie goes to "
+                           "the tall mark, which is even", "start")]
+    for i, place in enumerate(places):
+        left, right = across(ends[i]), across(ends[i + 1])
+        marks.append(
+            f'<rect x="{left:.1f}" y="22" width="{right - left:.1f}" height="26" '
+            f'opacity="{0.1 if i % 2 else 0.25}"><title>{number(ends[i])} to '
+            f'{number(ends[i + 1])} is rounded to {number(place)}</title></rect>'
+        )
+        x, y = f"{across(place):.1f}", 18 if i % 2 == 0 else 28
+        marks.append(f'<line x1="{x}" x2="{x}" y1="{y}" y2="52" stroke="currentColor"/>')
+    marks += [_text(across(place), 66, number(place)) for place in (0, 2, 4, 6)]
+    return _picture(72, f"rounding intervals of {fmt.name} around 1", marks)
+
+
 def bars(counts: Sequence[tuple[int, int]], fmt: Drawn) -> str:
     """A histogram of exponents, over the range of a format.
 
@@ -174,4 +211,6 @@ def draw_format(fmt: Drawn, specials: str) -> str:
     }
     one = fmt.bias << fmt.nmant
     bits = f"<div>1 = {bits_of(fmt, one)}</div>" if fmt.emin <= 0 <= fmt.emax else ""
-    return f"<div>{table(rows, fmt.name)}{bits}{number_line(fmt)}</div>"
+    has_room = fmt.emin < 0 and fmt.precision > 2 and fmt.max >= 1 + 4 * fmt.eps
+    intervals = rounding_intervals(fmt) if has_room else ""
+    return f"<div>{table(rows, fmt.name)}{bits}{number_line(fmt)}{intervals}</div>"

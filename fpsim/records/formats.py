@@ -99,6 +99,11 @@ class Format:
     `precision` counts the hidden bit. A value is m * 2**(e - precision + 1) with
     0 <= m < 2**precision and emin <= e <= emax.
 
+    specials    codes that are no numbers: `ieee` has infinities and NaNs, `fn` one NaN of each sign
+                and no infinity, `fnuz` one NaN in place of -0, `extended` the same and infinities,
+                `finite` has none.
+    storage     a packed type of numpy, where there is one.
+
     >>> BINARY16.max, BINARY16.smallest_normal == 2**-14, BINARY16.smallest_subnormal == 2**-24
     (65504.0, True, True)
     >>> E4M3FN.max, F143.max, F152.max

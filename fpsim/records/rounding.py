@@ -189,6 +189,8 @@ class SR(Rounding):
         27
         """
         most = fmt.sr_bits_max
+        if most < 1:
+            raise ValueError(f"format={fmt.name} has no stochastic rounding; use a narrower one")
         bits = self.subnormal_bits or self.bits
         if bits is not None and bits > most:
             raise ValueError(

@@ -32,6 +32,9 @@ class Counters:
     iterations    of all loops inside.
     elements      of infeeds that were taken in, of outfeeds that were sent out; their bytes in
                   packed storage.
+
+    >>> Counters(launches=1, iterations=10) + Counters(launches=1, iterations=5, elements_in=5)
+    Counters(launches=2, iterations=15, elements_in=5, bytes_in=0, elements_out=0, bytes_out=0)
     """
 
     launches: int = 0
@@ -73,7 +76,12 @@ class QueueWaits:
 
 @dataclass
 class Waits:
-    """Waits for infeeds that were empty and for outfeeds that were full: they differ by run."""
+    """Waits for infeeds that were empty and for outfeeds that were full: they differ by run.
+
+    >>> record = LaunchRecord([Launch(waits=Waits(QueueWaits(2, 0.5, 3))), Launch()])
+    >>> record.waits.infeed.times, record.waits.infeed.seconds, record.waits.outfeed.times
+    (2, 0.5, 0)
+    """
 
     infeed: QueueWaits = field(default_factory=QueueWaits)
     outfeed: QueueWaits = field(default_factory=QueueWaits)
@@ -90,7 +98,13 @@ class Interrupted(Protocol):
 
 @dataclass
 class Launch:
-    """One call of the device."""
+    """One call of the device.
+
+    >>> with record_launches() as record:
+    ...     largest = launch(max, 1, 2)
+    >>> isinstance(record.launches[0], Launch), record.launches[0].counters.launches
+    (True, 1)
+    """
 
     counters: Counters = field(default_factory=lambda: Counters(launches=1))
     waits: Waits = field(default_factory=Waits)
@@ -100,7 +114,13 @@ class Launch:
 
 @dataclass
 class LaunchRecord:
-    """The launches of a stretch of a program, in order, and their sums."""
+    """The launches of a stretch of a program, in order, and their sums.
+
+    >>> with record_launches() as record:
+    ...     results = [launch(max, n, 2) for n in range(3)]
+    >>> isinstance(record, LaunchRecord), len(record.launches), record.counters.launches
+    (True, 3, 3)
+    """
 
     launches: list[Launch] = field(default_factory=list)
 

@@ -26,7 +26,16 @@ _MOST = 255
 
 
 class EndOfDataError(RuntimeError):
-    """The data set has no further element, and the device asked for one."""
+    """The data set has no further element, and the device asked for one.
+
+    >>> from ipu.feed import repeat
+    >>> with Infeed([1.0, 2.0]) as infeed:
+    ...     try:
+    ...         n = repeat(3, lambda n, x: n + 1, 0, infeed=infeed)
+    ...     except EndOfDataError as error:
+    ...         print("after", infeed.position, "elements")
+    after 2 elements
+    """
 
 
 class Infeed:

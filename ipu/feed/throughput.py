@@ -34,7 +34,12 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The epochs of a benchmark."""
+    """The epochs of a benchmark.
+
+    >>> result = benchmark([1.0] * 6, epochs=2, elements_per_epoch=3)
+    >>> isinstance(result, Benchmark), len(result.epochs), result.to_json()[:36]
+    (True, 2, '{"epochs": [{"elements_processed": 3')
+    """
 
     epochs: tuple[Epoch, ...]
 

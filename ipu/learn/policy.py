@@ -180,9 +180,10 @@ class Policy:
             fmt = _named(short)
             allowed = _ALLOWED.get(_KEYS.get(key, ""), ())
             if fmt is None or _SHORT.get(fmt, "") not in allowed:
+                what = f"{key}= takes" if allowed else f"use {', '.join(_KEYS)} with"
                 raise ValueError(
-                    f"policy item {item!r} is not known; use {', '.join(_KEYS)} with "
-                    f"{'|'.join(_LONG)}, as in p=f32,c=f16,part=f32"
+                    f"policy item {item!r} is not known; {what} {'|'.join(allowed or _LONG)}, "
+                    "as in p=f32,c=f16,part=f32"
                 )
             formats[_KEYS[key]] = fmt
         return cls(**formats)

@@ -25,6 +25,8 @@ Report = Mapping[str, Any]
 #: What to do, and ways of trying it.
 Remedy = tuple[str, tuple[Way, ...]]
 
+#: Names of torch's operations, which are their layers outside of modules, begin with it.
+_TORCH = "aten."
 #: An eps that binary16 holds as a normal number.
 _EPS = 1e-4
 #: Below the highest safe scale, where gradients of unknown size ask for much: other batches differ.
@@ -100,8 +102,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
         )
     if row["direction"] == "optimizer":
         return "Let the optimiser compute in binary32", (_with(base, wide_states=True),)
-    return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds", (
-        _with(base, constants=((value, _held(row)),)), *_layer(cause, report, base),
+    wide = _layers_around(cause, report, base)
+    or_wide = f", or compute {_place(cause)} in binary32" if wide else ""
+    return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
+        _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
     )
 
 
@@ -129,6 +133,10 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
     if len(layers) > 1:
         place = f"{place}, or all of {', '.join(layers)}"
         ways = (*ways, reduce(Way.with_layer, layers, base))
+    if ways and any(_outside_of_modules(layer) for layer in (cause.layer, *layers)):
+        place = f"{place}, or with it all that stands outside of modules,"
+        wider = [_outside_of_modules(layer) or layer for layer in layers or [cause.layer]]
+        ways = (*ways, reduce(Way.with_layer, dict.fromkeys(wider), base))
     half = replace(base, policy=_float_partials(base.policy))
     if half != base and cause.kind == "overflow":
         ways = (half, *ways)
@@ -194,7 +202,7 @@ def _sum(cause: Cause, report: Report, base: Way) -> Remedy:
     if cause.row["direction"] == "optimizer":
         return "Keep averages in binary32", (_with(base, wide_states=True), _with_parameters(base))
     place = cause.row["line"] or cause.layer
-    return f"Keep the sum at {place} in binary32", _layer(cause, report, base)
+    return f"Keep the sum at {place} in binary32", _layers_around(cause, report, base)
 
 
 def _drift(cause: Cause, report: Report, base: Way) -> Remedy:
@@ -204,7 +212,7 @@ def _drift(cause: Cause, report: Report, base: Way) -> Remedy:
 
 
 def _integers(cause: Cause, report: Report, base: Way) -> Remedy:
-    return "Compute with positions in integers or in binary32", _layer(cause, report, base)
+    return "Compute with positions in integers or in binary32", _layers_around(cause, report, base)
 
 
 def _diverges(cause: Cause, report: Report, base: Way) -> Remedy:
@@ -233,6 +241,14 @@ def _alike(cause: Cause, report: Report) -> list[str]:
     ))
 
 
+def _outside_of_modules(layer: str) -> str:
+    """The pattern of all operations outside of modules, of one of them; "" of a layer.
+
+    What one of them computes in binary32 is rounded again as the operand of the next.
+    """
+    return f"{_TORCH}*" if layer.startswith(_TORCH) else ""
+
+
 def _place(cause: Cause) -> str:
     """The layer of a cause; outside of modules its operation."""
     return cause.layer if cause.layer != cause.row.get("operation") else name_of(cause.row)
@@ -247,6 +263,13 @@ def _layer(cause: Cause, report: Report, base: Way) -> tuple[Way, ...]:
     if not cause.layer or not (is_pass(row["direction"]) or row["direction"] == "backward"):
         return ()
     return (base.with_layer(cause.layer),)
+
+
+def _layers_around(cause: Cause, report: Report, base: Way) -> tuple[Way, ...]:
+    """As `_layer`; of an operation outside of modules also all of these."""
+    pattern = _outside_of_modules(cause.layer)
+    ways = _layer(cause, report, base)
+    return (*ways, base.with_layer(pattern)) if ways and pattern else ways
 
 
 def _with(base: Way, **changes: Any) -> Way:

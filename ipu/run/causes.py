@@ -29,7 +29,7 @@ from ipu.run.births import (
     ZERO,
 )
 
-__all__ = ["Cause", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = ["Cause", "find_cancellation", "find_causes", "harmless", "is_pass", "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -53,6 +53,9 @@ _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
 #: the share of the optimiser's results that are flushed to zero.
 _OVERSHOT, _FLUSHED = 2.0, 0.1
+#: Times that an operation magnifies the error of its operands, and the error of its result, at
+#: least, where it is told as the place in which precision is lost.
+_MAGNIFIED, _WRONG = 16.0, 0.1
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
@@ -105,6 +108,26 @@ def find_causes(report: Report) -> list[Cause]:
     if all(cause.kind == "updates" for cause in causes):  # what else broke moves a tensor too
         causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
+
+
+def find_cancellation(report: Report) -> str:
+    """The operation going forward that magnifies errors most, in a sentence; "" where none does.
+
+    No number leaves its range in a difference of nearly equal ones, and nearly all digits go.
+    """
+    rows = [
+        row for row in report.get("shadow", {}).get("operations", ())
+        if row["direction"] in _FORWARD and row["error"] > _WRONG
+        and (row["amplification"] or 0.0) > _MAGNIFIED
+    ]
+    if not rows:
+        return ""
+    worst = max(rows, key=lambda row: float(row["amplification"]))
+    times = float(worst["amplification"])
+    return _capital(
+        f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): their error of "
+        f"{worst['error'] / times:.1%} is {worst['error']:.0%} of its results, {times:.0f} times "
+        "as much, as where nearly equal numbers are subtracted")
 
 
 def harmless(report: Report) -> list[Row]:
@@ -245,6 +268,10 @@ def _where(row: Row) -> str:
     return f"{row['direction']}, step {row['step']}{line}"
 
 
+def _place_of(row: Row) -> str:
+    return ", ".join(filter(None, (row["direction"], row["line"])))
+
+
 def _share(row: Row) -> str:
     return f"{row['count']:,} of {row['results']:,} results" if row["results"] else (
         f"{row['count']:,} results"
@@ -271,7 +298,7 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
     if jump is not None:
         what = (f"the update of step {jump} is {jumps[jump]:.0f} times as large as the weights, "
                 f"and the loss goes from {grown} in step {step}")
-    elif first > step:
+    elif first > step and not any(loss < 0 for loss in losses):  # which is no distance
         what = f"the loss grew from {grown} in step {step}"
     else:
         return None
@@ -434,16 +461,25 @@ def _drifts(report: Report) -> Iterator[Cause]:
     """A tensor that stands still while its shadow moves.
 
     Parameters are told by their updates, and what the states of their optimiser do shows there.
+    Stochastic rounding arrives in the mean of many steps, but for a factor that is 1 itself.
     """
-    is_random = report.get("stochastic_rounding")  # which arrives in the mean of many steps
-    motions = () if is_random else report.get("shadow", {}).get("motions", ())
-    others = [row for row in motions if row["arrived"] < _ARRIVED and not (
-        row["name"] or row["is_state"])]
+    factors = {
+        row["line"]: row for row in report.get("constants", ())
+        if row["becomes"] == "one" and row["direction"] == "optimizer" and row.get("line")
+    }
+    others = [
+        row for row in report.get("shadow", {}).get("motions", ())
+        if row["arrived"] < _ARRIVED and not (row["name"] or row["is_state"])
+        and (row["line"] in factors or not report.get("stochastic_rounding"))
+    ]
     if others:
         worst = others[0]
         shape = " × ".join(map(str, worst["shape"])) or "one number"
         writer = f"{worst['operation']} writes ({worst['line']})"
-        yield Cause("drift", f"Sums are left nearly unchanged: over {worst['steps']} steps a "
+        factor = factors.get(worst["line"])
+        begin = "Sums" if factor is None else (
+            f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
+        yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps a "
                     f"tensor of {shape} that {writer} moves by {max(worst['arrived'], 0.0):.0%} "
                     "of its way in binary64", {"layer": "", **worst}, 1 - worst["arrived"])
 

@@ -38,7 +38,7 @@ import numpy as np
 from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, find_causes
+from ipu.run.causes import Cause, find_cancellation, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
 from ipu.run.responses import (
@@ -58,6 +58,7 @@ from ipu.run.restoring import (
     UPDATE,
     PrecisionSite,
     Restoring,
+    role_of,
     sites_of,
 )
 from ipu.run.subsets import smallest
@@ -77,12 +78,18 @@ Place = tuple[str, str, str, str]
 #: Kinds of causes for which a shadow is asked.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
+#: Of a harm that no rule explains; what is given back to mend it is told behind it.
+_NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Formats of weights with which a run in binary32 is one.
 _WIDE = ("binary32", "binary64")
+#: Share of births of a place that binary32 has too where they are no format's.
+_SAME = 0.1
 #: Harm above this is told.
 _HARM = 0.05
 #: Remedies that are tried, at most.
 _REMEDIES = 8
+#: Times that one looks for what shows behind a cause once that is mended.
+_ROUNDS = 4
 #: Layers of necessary sites that are offered as a policy, and sites that are paired, at most.
 _LAYERS, _PAIRED = 6, 4
 #: Roles whose results may be rounded to a dose; windows of steps are of the first two.
@@ -118,7 +125,7 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                began no backward pass.
+                began no backward pass, or stops with an error in binary32 too.
     sentence    the first cause, in words.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
@@ -183,6 +190,8 @@ class Diagnosis:
     def _first_lines(self) -> Iterator[str]:
         yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
         yield f"  {self.sentence}"
+        if self.answer == "cannot tell":
+            return
         yield (
             f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
             f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
@@ -196,12 +205,16 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
-        elif self.beside == "binary32":
+        elif self.beside != "binary32":
+            yield ("the program's own narrow tensors are no sites: they stay narrow in every way, "
+                   "and layers become wide in the program alone")
+        elif self.cure is not None:
+            yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
+                   "that belongs to no layer")
+        else:
             yield (
                 f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
             )
-        else:
-            yield "the program's own narrow tensors are no sites: they stay narrow in every way"
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
             yield from self._listed(self.sufficient)
@@ -274,14 +287,16 @@ class _Experiments:
         self.reference = self.outcome(_binary32(way))
         self.base = self.outcome(way)
         #: Whether the program's own narrow tensors stay narrow in binary32's run.
-        self.is_narrow = _has_narrow_weights(self.reference.report)
+        self.is_narrow = _has_narrow_numbers(self.reference.report)
         self.losses: Sequence[float] = self.reference.losses
-        self._of_binary32: frozenset[Place] = frozenset()
+        self._of_binary32: dict[Place, int] = {}
         of_reference: set[str] = set()
         if self.is_narrow:
             self.losses = _losses_of_shadow(self.base.report)
         else:
-            self._of_binary32 = frozenset(map(_place, self.reference.report.get("births", ())))
+            for row in self.reference.report.get("births", ()):
+                place = _place(row)
+                self._of_binary32[place] = self._of_binary32.get(place, 0) + row["count"]
             of_reference = _kinds(self.reference.report)
         self.causes = [
             cause for cause in find_causes(self.report) if cause.kind not in of_reference
@@ -306,15 +321,19 @@ class _Experiments:
     @property
     def report(self) -> dict[str, Any]:
         """Of the run as it is."""
-        return self._beside_binary32(self.base.report)
+        return self.beside_binary32(self.base.report)
 
     def _kinds(self, outcome: Outcome) -> set[str]:
-        return _kinds(self._beside_binary32(outcome.report))
+        return _kinds(self.beside_binary32(outcome.report))
 
-    def _beside_binary32(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """A report in which births that binary32 has in the same place do no harm."""
+    def beside_binary32(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """A report in which births that binary32 has in the same place do no harm.
+
+        It must have a good part of them: a term or two are absorbed in any format.
+        """
         return {**report, "births": [
-            {**row, "harmless": row["harmless"] or _place(row) in self._of_binary32}
+            {**row, "harmless": row["harmless"]
+             or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
             for row in report.get("births", ())
         ]}
 
@@ -368,7 +387,7 @@ def diagnose(
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.beside = "binary64" if runs.is_narrow else "binary32"
     result.harm = runs.harm(runs.base)
-    result.sentence = runs.base.error or _sentence(runs.causes, result.harm)
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
     result.report = runs.report if runs.base.report else {}
 
     def tell_so_far() -> None:
@@ -378,15 +397,22 @@ def diagnose(
     if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference.report):
         result.answer = f"{result.beside} does not train here"
         result.report = runs.reference.report
-        result.sentence = _sentence(find_causes(result.report), result.harm)
+        result.sentence = _sentence(find_causes(result.report), result.harm, runs.reference)
+    elif runs.reference.error:
+        result.answer = "cannot tell"
+        result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
     elif runs.is_ill(runs.base):
         result.answer = "ill"
         tell_so_far()
         # Before sites are searched: a remedy takes one run, sites take many.
-        _try(_advised(runs), runs, result.remedies)
+        _try(_advised(runs, runs.report, way), runs, result.remedies)
         _try(_together(result.remedies, runs), runs, result.remedies)
+        _try_behind(runs, result.remedies)
         tell_so_far()
         _find_sites(result, runs)
+        if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
+            places = ", ".join(map(str, result.necessary[:_LISTED]))
+            result.sentence += f" Precision is lost in {places}."
         _try(_with_wide_layers(result, runs), runs, result.remedies)
         _find_responses(result, runs, has_windows=has_windows)
         # Those that cure in the order of the advice, the others by the harm that they leave.
@@ -398,18 +424,29 @@ def diagnose(
     return result
 
 
-def _sentence(causes: Sequence[Cause], harm: float) -> str:
+def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
+    """The first cause, and what stopped the program; of lost precision where it is magnified."""
+    cancelled = find_cancellation(outcome.report) if harm > _HARM and not causes else ""
     if causes:
-        return f"{causes[0].sentence}."
-    if harm > _HARM:
-        return "The losses part from binary32's, and no number left its range on the way."
-    return "No harm was found."
+        text = f"{causes[0].sentence}."
+    elif outcome.error:
+        return outcome.error
+    elif cancelled:
+        text = f"{cancelled}."
+    elif harm > _HARM:
+        text = _NO_CAUSE
+    else:
+        text = "No harm was found."
+    return f"{text} The program stops: {outcome.error}" if outcome.error else text
 
 
-def _has_narrow_weights(report: Mapping[str, Any]) -> bool:
-    """Whether parameters hold numbers of fewer bits than binary32's."""
-    rows = report.get("exponents", {}).get("weights", ()) if report else ()
-    return any(row["format"] not in _WIDE for row in rows)
+def _has_narrow_numbers(report: Mapping[str, Any]) -> bool:
+    """Whether parameters, activations or gradients have fewer bits than binary32's."""
+    exponents = report.get("exponents", {}) if report else {}
+    return any(
+        row["format"] not in _WIDE
+        for kind in ("weights", "activations", "gradients") for row in exponents.get(kind, ())
+    )
 
 
 def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
@@ -451,7 +488,8 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     def harms(low: Sequence[PrecisionSite]) -> bool:
         return runs.is_ill_with([site for site in sites if site not in low])
 
-    result.necessary, is_smallest = smallest(_one_role(sites, cures), cures, runs.has_time)
+    suspects = _one_role(_suspects(runs, sites) or sites, cures)
+    result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
     result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
     result.is_smallest = is_smallest and is_tried
     result.chance = [
@@ -491,6 +529,39 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
             result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_harmed(outcome)))
 
 
+def _suspects(
+    runs: _Experiments, sites: Sequence[PrecisionSite]
+) -> Sequence[PrecisionSite]:
+    """Sites where numbers left their range, if the harm goes with them; else none.
+
+    A NaN hides what would go wrong behind it: with the sites of its births in binary32 other births
+    may show, whose sites are added. So the search begins with few sites in place of all.
+    """
+    suspects: list[PrecisionSite] = []
+    outcome = runs.base
+    for _ in range(_ROUNDS):
+        places = _sites_of_births(runs.beside_binary32(outcome.report))
+        new = [site for site in sites if site in places and site not in suspects]
+        if not new or not runs.has_time():
+            return ()
+        suspects += new
+        outcome = runs.outcome(runs.way, Restoring(frozenset(suspects)))
+        if not runs.is_harmed(outcome):
+            return suspects
+    return ()
+
+
+def _sites_of_births(report: Mapping[str, Any]) -> set[PrecisionSite]:
+    """Where numbers left their range with harm; the arithmetic of optimisers is one site."""
+    places: set[PrecisionSite] = set()
+    for row in report["births"]:
+        role = role_of(row["direction"])
+        if not row["harmless"]:
+            places |= {PrecisionSite("optimizer", UPDATE)} if role == UPDATE else {
+                PrecisionSite(row["layer"], role), PrecisionSite(row["layer"], LAYER)}
+    return places
+
+
 def _one_role(
     sites: Sequence[PrecisionSite], holds: Callable[[Sequence[PrecisionSite]], bool]
 ) -> Sequence[PrecisionSite]:
@@ -502,14 +573,45 @@ def _one_role(
     return sites
 
 
-def _advised(runs: _Experiments) -> dict[Way, str]:
-    """Ways that the report advises, each with its reason."""
+def _advised(runs: _Experiments, report: Mapping[str, Any], base: Way) -> dict[Way, str]:
+    """Ways that the report of a way advises, each with its reason."""
     proposed: dict[Way, str] = {}
-    for item in find_advice(runs.report, runs.way):
+    for item in find_advice(report, base):
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)
     return dict(list(proposed.items())[:_REMEDIES])
+
+
+def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
+    """Where no remedy cures: what is advised once the first cause is mended, round by round.
+
+    A remedy has mended it where the run with it begins with another cause.
+    """
+    told, tried = {_first_place(runs.causes)}, 0
+    for _ in range(_ROUNDS):
+        if any(remedy.cures for remedy in remedies):
+            return
+        latest, tried = remedies[tried:], len(remedies)
+        for remedy in latest:
+            report = runs.beside_binary32(runs.outcome(remedy.way).report)
+            causes = find_causes(report)
+            place = _first_place(causes)
+            if place in told or not causes:
+                continue
+            told.add(place)
+            behind = _advised(runs, report, remedy.way)
+            _try({way: f"{remedy.what}. Then: {what}" for way, what in behind.items()},
+                 runs, remedies)
+
+
+def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
+    """By which the first of causes is told from that of another run."""
+    if not causes:
+        return ()
+    row = causes[0].row
+    return (causes[0].kind, causes[0].layer, *(str(row.get(key, "")) for key in (
+        "direction", "operation", "line")))
 
 
 def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, str]:

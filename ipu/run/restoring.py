@@ -34,7 +34,7 @@ from ipu.learn.policy import FP32, Policy, PolicyLike
 from ipu.run.noise import ResultNoise
 
 __all__ = ["BACKWARD", "FORWARD", "LAYER", "NOTHING_RESTORED", "PARAMETERS", "SUMS", "UPDATE",
-           "Alter", "PrecisionSite", "Restoring", "nudged", "sites_of"]
+           "Alter", "PrecisionSite", "Restoring", "nudged", "role_of", "sites_of"]
 
 FORWARD, BACKWARD, PARAMETERS = "forward", "backward", "parameters"
 UPDATE, SUMS, LAYER = "update", "sums", "layer"
@@ -106,7 +106,7 @@ class Restoring:
         """What is done to the results of a layer and direction in a step; None: nothing."""
         if self.noise is not None:
             return self.noise
-        sites = {PrecisionSite(layer, _ROLES.get(direction, UPDATE)), PrecisionSite(layer, LAYER)}
+        sites = {PrecisionSite(layer, role_of(direction)), PrecisionSite(layer, LAYER)}
         if self.moved and sites & self.moved:
             return nudged
         if self.dose is not None and sites & self.sites and self._is_in_window(step):
@@ -146,6 +146,15 @@ def nudged(values: NDArray[np.float32], fmt: Format) -> NDArray[np.float32]:
     is_moved = (np.arange(flat.size) % 2 == 0) & (flat != 0) & np.isfinite(flat)
     is_moved &= higher <= np.float32(fmt.max)
     return np.where(is_moved, higher, flat).reshape(np.shape(values))
+
+
+def role_of(direction: str) -> str:
+    """The role of operations of a direction.
+
+    >>> role_of("recompute"), role_of("optimizer")
+    ('forward', 'update')
+    """
+    return _ROLES.get(direction, UPDATE)
 
 
 def sites_of(report: Mapping[str, Any], policy: PolicyLike) -> list[PrecisionSite]:

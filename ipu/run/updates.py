@@ -20,7 +20,7 @@ from fpsim.state.processor import usual_arithmetic_in
 from fpsim.state.tallies import largest_of, tally_of
 from ipu.run.exponents import Exponents, Histogram
 
-__all__ = ["Updates"]
+__all__ = ["Updates", "term_of_rows"]
 
 _BIAS = 127
 #: Sizes in units in the last place go from 2**-_REACH to 2**_REACH; others count at the ends.
@@ -89,3 +89,16 @@ class Updates:
             }
             for layer, nonzero in self._nonzero.items()
         }
+
+
+def term_of_rows(
+    shape: tuple[int, ...], rows: NDArray[np.integer], terms: NDArray[Any]
+) -> NDArray[np.float32]:
+    """Terms that are added to some rows of a parameter, as the term of all of it.
+
+    >>> term_of_rows((3,), np.array([2, 0, 2]), np.float32([1.0, 2.0, 4.0])).tolist()
+    [2.0, 0.0, 5.0]
+    """
+    whole = np.zeros(shape, np.float32)
+    np.add.at(whole, rows, terms)
+    return whole

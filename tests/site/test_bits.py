@@ -6,14 +6,15 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import fpsim as fp
-from fpsim.inspect.probe import probability_up, real
+from fpsim.inspect.probe import neighbours, probability_up, real
+from fpsim.judge.oracle.rounding import OracleSettings, round_real
 from fpsim.records.formats import CATALOGUE
+from fpsim.records.rounding import find_rounding
 from tests.experiments.browser import ask
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,6 +46,8 @@ def page(folder: Path) -> Path:
 
 
 def expected(text: str, fmt: fp.Format, mode: str) -> int:
+    if fmt is fp.BINARY64:  # which rounds to nearest alone: the oracle in exact fractions
+        return oracle_code(text, mode)
     context = fp.Context(fmt, rounding=mode)
     if text.lstrip("-") in ("inf", "nan"):
         return int(context.array(np.float64(text)).codes())
@@ -53,11 +56,18 @@ def expected(text: str, fmt: fp.Format, mode: str) -> int:
     return int(context.decimal(told).codes())
 
 
+def oracle_code(text: str, mode: str) -> int:
+    if text.lstrip("-") in ("inf", "nan"):
+        return int(fp.encode(float(text), fp.BINARY64))
+    settings = OracleSettings(rounding=find_rounding(mode))
+    return round_real(real(text), fp.BINARY64, settings, int(text.startswith("-")))[0]
+
+
 def test_every_mode_in_every_format_is_the_librarys(tmp_path: Path) -> None:
     script = f"""async () => FORMATS.map((f) => {json.dumps(MODES)}.map((mode) =>
       {json.dumps(NUMBERS)}.map((text) => String(encode(readNumber(text), f, mode)))))"""
     told = ask(page(tmp_path), tmp_path, f"({script})")
-    formats = [f for f in CATALOGUE.values() if isinstance(f, fp.Format) and f.name != "binary64"]
+    formats = [f for f in CATALOGUE.values() if isinstance(f, fp.Format)]
     assert len(told) == len(formats)
     wrong = [
         (fmt.name, mode, text, code, expected(text, fmt, mode))
@@ -90,15 +100,69 @@ def test_codes_are_read_as_the_library_reads_them(fmt, tmp_path):
     np.testing.assert_array_equal(told, fp.decode(codes, fmt))
 
 
-def test_typing_changes_the_page_and_wrong_input_says_what_to_give(tmp_path: Path) -> None:
-    script = """async () => { const told = {};
-      const field = document.getElementById("bits-number");
-      for (const text of ["-2/3", "what", "1/0", ""]) {
-        field.value = text; field.dispatchEvent(new Event("input"));
-        told[text] = [document.getElementById("bits-error").textContent,
-          document.getElementById("bits-modes").textContent]; }
-      return told; }"""
-    told: dict[str, Any] = ask(page(tmp_path), tmp_path, f"({script})")
-    assert told["-2/3"][0] == ""
-    assert "0xb955" in told["-2/3"][1]
-    assert all(told[text][0].startswith("Give a number") for text in ("what", "1/0", ""))
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.E4M3FN, fp.F143, fp.E2M1FN], ids=str)
+def test_neighbours_of_every_kind_of_value_are_the_librarys(fmt, tmp_path):
+    ends = (fmt.max, fmt.smallest_subnormal, fmt.smallest_normal)
+    texts = ["0", "-0", "1", "-1", "1.5", "-2", *(x.hex() for y in ends for x in (y, -y))]
+    script = f"""async () => {json.dumps(texts)}.map((text) => {{
+      const fmt = FORMATS.find((f) => f.name === "{fmt.name}");
+      const code = encode(readNumber(text), fmt, "RTZ");
+      return [-1n, 1n].map((way) => {{
+        const x = beside(code, way, fmt);
+        return x && (x.special ? (x.sign ? "-inf" : "inf")
+          : String(Number(x.top) / Number(x.bottom) * (x.sign ? -1 : 1))); }}); }})"""
+    told = ask(page(tmp_path), tmp_path, f"({script})")
+    assert [tuple(x and float(x) for x in pair) for pair in told] == [
+        neighbours(text, fmt) for text in texts
+    ]
+
+
+#: Numbers, formats and random bits as they are typed; what the page says of them.
+WRONG = {
+    ("what", "", "8"): "Number what cannot be read; give 0.1, 1/3, 1e-5, 0x1.8p-1, inf or nan.",
+    ("1/0", "", "8"): "Number 1/0 divides by zero; give inf or nan.",
+    ("0,1", "", "8"): "Number 0,1 has a comma; write 0.1.",
+    ("0x3c00", "", "8"): '0x3c00 is a code; give it in the field "Code" below, beside its format.',
+    ("", "", "8"): "Give a number: 0.1, 1/3, 1e-5, 0x1.8p-1, inf or nan.",
+    ("1", "", "33"): "Random bits 33: give a whole number from 1 to 32 in binary16.",
+    ("1", "", "1.5"): "Random bits 1.5: give a whole number from 1 to 32 in binary16.",
+    ("1", "", ""): "Random bits missing: give a whole number from 1 to 32 in binary16.",
+    ("1", "0x10000", "8"): "Code 0x10000 is none of binary16; give 0x0000 to 0xffff, or 0b and "
+                           "binary digits.",
+    ("1", "zz", "8"): "Code zz is none of binary16; give 0x0000 to 0xffff, or 0b and binary "
+                      "digits.",
+}
+TYPE = """const get = (name) => document.getElementById("bits-" + name);
+      const type = (name, text) => {
+        get(name).value = text; get(name).dispatchEvent(new Event("input")); };"""
+
+
+def test_wrong_input_says_what_was_typed_and_what_to_give(tmp_path: Path) -> None:
+    script = f"""async () => {{ {TYPE}
+      return {json.dumps([list(typed) for typed in WRONG])}.map(([number, code, random]) => {{
+        get("random").type = "text";
+        type("number", number); type("random", random); if (code) type("code", code);
+        return [get("error").textContent + get("format-error").textContent,
+          get("modes").textContent]; }}); }}"""
+    told = ask(page(tmp_path), tmp_path, f"({script})")
+    assert told == [[sentence, ""] for sentence in WRONG.values()]
+
+
+def test_a_code_that_is_typed_becomes_its_number(tmp_path: Path) -> None:
+    script = f"""async () => {{ {TYPE}
+      type("code", "0x0001"); const tiny = get("number").value;
+      type("format", "e4m3fn"); type("code", "0b01111110"); const most = get("number").value;
+      type("code", "0xff"); const none = get("number").value;
+      return [tiny, most, none, get("format-error").textContent]; }}"""
+    tiny, most, none, error = ask(page(tmp_path), tmp_path, f"({script})")
+    assert (real(tiny), real(most), none, error) == (
+        real(fp.BINARY16.smallest_subnormal), 448, "nan", "")
+
+
+def test_typing_changes_the_page(tmp_path: Path) -> None:
+    script = f"""async () => {{ {TYPE}
+      type("number", "-2/3");
+      return [get("error").textContent, get("modes").textContent]; }}"""
+    error, modes = ask(page(tmp_path), tmp_path, f"({script})")
+    assert error == ""
+    assert "0xb955" in modes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.site.test_built import PUBLIC
+from tests.site.test_built import PUBLIC, public_names
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 #: An entry of a constant and what its page says below it.
@@ -39,9 +39,9 @@ def entries() -> dict[str, str]:
 @pytest.mark.parametrize("module", PUBLIC)
 def test_every_public_name_has_an_example(module, entries):
     """Of a class it may be one of what returns it; a function or constant stands in its own."""
-    inside = import_module(module)
+    names, inside = public_names(module), import_module(module)
     without = [
-        name for name in vars(inside)["__all__"]
+        name for name in names
         if not (shown := example(module, name, entries))
         or not (inspect.isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
     ]

@@ -74,6 +74,36 @@ TASKS = {
         "how product computed window", "how-a-product", "window"),
     "Do my random numbers change when I add a print?": Task(
         "random bits address", "how-addresses", "draw"),
+    # A numerical analyst.
+    "Does conjugate gradients converge in bfloat16?": Task(
+        "conjugate gradients bfloat16", "recipes/own-algorithm", "stands still"),
+    "How do I keep an Array in a file, bit for bit?": Task(
+        "save array codes", "recipes/save-arrays", "np.savez"),
+    "How do I get a LaTeX table of a result?": Task(
+        "LaTeX table", "recipes/into-a-paper", "booktabs"),
+    "What is CPFloat's cpf_fma here?": Task("cpf_fma", "coming-from", "ctx.fma(x, y, z)"),
+    # An engineer who trains models.
+    "Which policies are there?": Task("list of policies", "reference/policies", "bf16-mixed"),
+    "How do I use it from Jupyter?": Task("Jupyter", "tutorials/in-a-notebook", "jupyterlab"),
+    "How do I replace GradScaler's infinities?": Task(
+        "machine found_inf status", "reference/torch", "found_inf"),
+    "How many threads does it take?": Task(
+        "number of threads", "reference/environment", "FPSIM_THREADS"),
+    # Somebody who designs or measures hardware.
+    "Which environment variable forces AVX2?": Task(
+        "environment variable AVX2", "reference/environment", "FPSIM_CPU_LEVEL=x86-64-v3"),
+    "What says that the H100 keeps 25 bits?": Task(
+        "H100 evidence window", "reference/units", "window 25"),
+    "Where do I get vectors for my RTL?": Task(
+        "test vectors RTL", "recipes/hardware-vectors", "systemverilog"),
+    "How do I make a format without infinities?": Task(
+        "format without infinities", "recipes/own-format", 'specials="fn"'),
+    "Does it simulate NaN payloads?": Task("NaN payload", "semantics", "payload"),
+    "What is the value of code 0x3c00?": Task("code of a number", "bits", "A code that you give"),
+    # A teacher.
+    "Are there exercises for a lecture?": Task(
+        "lecture exercises", "tutorials/rounding", "Exercises"),
+    "How do I cite it, and what is its licence?": Task("cite licence", "platforms", "MIT"),
 }
 #: Results of a search that a reader looks at.
 LOOKED_AT = 8

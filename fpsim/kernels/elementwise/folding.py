@@ -32,6 +32,57 @@ def _step(is_sum, x, y, nan, has_nan):
     return nan if is_nan else result, has_nan | is_nan
 
 
+@njit(**INLINE)
+def _first(chain, n, inner, reverse):
+    """Where a chain of n numbers, `inner` apart, begins."""
+    at = chain // inner * n * inner + chain % inner
+    return at + (n - 1) * inner if reverse else at
+
+
+@njit(**INLINE)
+def _one_chain(is_sum, x, out, at, by, ahead, many, nan, has_nan):
+    """Results so far of x[at], x[at + by], …, each `ahead` of its number; whether one is a NaN."""
+    total = x[at]
+    out[at + ahead] = total
+    for _ in range(1, many):
+        at += by
+        total, has_nan = _step(is_sum, total, x[at], nan, has_nan)
+        out[at + ahead] = total
+    return has_nan
+
+
+@njit(**INLINE)
+def _four_chains(is_sum, x, out, starts, by, ahead, many, nan, has_nan):
+    """The same of four chains at a time: an operation waits for the one before it in its chain."""
+    a, b, c, d = starts
+    p, q, r, s = x[a], x[b], x[c], x[d]
+    out[a + ahead], out[b + ahead], out[c + ahead], out[d + ahead] = p, q, r, s
+    for _ in range(1, many):
+        a, b, c, d = a + by, b + by, c + by, d + by
+        p, has_nan = _step(is_sum, p, x[a], nan, has_nan)
+        q, has_nan = _step(is_sum, q, x[b], nan, has_nan)
+        r, has_nan = _step(is_sum, r, x[c], nan, has_nan)
+        s, has_nan = _step(is_sum, s, x[d], nan, has_nan)
+        out[a + ahead], out[b + ahead], out[c + ahead], out[d + ahead] = p, q, r, s
+    return has_nan
+
+
+@njit(**INLINE)
+def _rows_of_chains(is_sum, x, out, first, by, ahead, many, inner, nan, has_nan):
+    """Results so far of `inner` chains side by side, row by row; whether one is a NaN."""
+    before = out[first + ahead : first + ahead + inner]
+    row = x[first : first + inner]
+    for j in range(inner):
+        before[j] = row[j]
+    for i in range(1, many):
+        at = first + i * by
+        row, after = x[at : at + inner], out[at + ahead : at + ahead + inner]
+        for j in range(inner):
+            after[j], has_nan = _step(is_sum, before[j], row[j], nan, has_nan)
+        before = after
+    return has_nan
+
+
 @cache
 def running_kernel(operation: int) -> Any:
     """flags = running(x, out, shape, reverse, exclusive, start, status, nan, nan_flags)."""
@@ -47,38 +98,30 @@ def running_kernel(operation: int) -> Any:
         nan          what a NaN becomes; one raises nan_flags.
         """
         outer, n, inner = shape
-        has_nan = False
+        chains, has_nan, many = outer * inner, False, n - exclusive
+        by = -inner if reverse else inner
+        ahead = by if exclusive else 0
         set_modes(status)
-        for o in range(outer):
-            first, by = o * n * inner, inner
-            if reverse:
-                first, by = first + (n - 1) * inner, -inner
-            ahead = by if exclusive else 0
-            if exclusive:
-                for j in range(inner):
-                    out[first + j] = start
-            many = n - exclusive
-            if many <= 0:
-                continue
-            if inner < CHAINS:
-                for j in range(inner):
-                    total = x[first + j]
-                    out[first + ahead + j] = total
-                    for i in range(1, many):
-                        at = first + i * by + j
-                        total, has_nan = _step(IS_SUM, total, x[at], nan, has_nan)
-                        out[at + ahead] = total
-                continue
-            before = out[first + ahead : first + ahead + inner]
-            row = x[first : first + inner]
-            for j in range(inner):
-                before[j] = row[j]
-            for i in range(1, many):
-                at = first + i * by
-                row, after = x[at : at + inner], out[at + ahead : at + ahead + inner]
-                for j in range(inner):
-                    after[j], has_nan = _step(IS_SUM, before[j], row[j], nan, has_nan)
-                before = after
+        if exclusive:
+            for chain in range(chains):
+                out[_first(chain, n, inner, reverse)] = start
+        if many > 0 and inner < CHAINS:
+            whole = chains - chains % 4
+            for chain in range(0, whole, 4):
+                starts = (
+                    _first(chain, n, inner, reverse), _first(chain + 1, n, inner, reverse),
+                    _first(chain + 2, n, inner, reverse), _first(chain + 3, n, inner, reverse),
+                )
+                has_nan = _four_chains(IS_SUM, x, out, starts, by, ahead, many, nan, has_nan)
+            for chain in range(whole, chains):
+                at = _first(chain, n, inner, reverse)
+                has_nan = _one_chain(IS_SUM, x, out, at, by, ahead, many, nan, has_nan)
+        elif many > 0:
+            for o in range(outer):
+                at = _first(o * inner, n, inner, reverse)
+                has_nan = _rows_of_chains(
+                    IS_SUM, x, out, at, by, ahead, many, inner, nan, has_nan
+                )
         flags = raised()
         return np.int64(flags | nan_flags) if has_nan else np.int64(flags)
 

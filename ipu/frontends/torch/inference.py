@@ -41,6 +41,10 @@ class Evaluation:
     targets      how many.
     operands     signal-to-noise ratio, gain and others by layer and operand (`Run.report`).
     uncovered    products that the recipe does not cover.
+
+    >>> e = Evaluation("mxfp8", loss=2.0, accuracy=0.25, targets=8, operands=(), uncovered=())
+    >>> print(e)
+    mxfp8: perplexity 7.3891, accuracy 25.00% of 8
     """
 
     way: str
@@ -92,6 +96,11 @@ def evaluate_layers(
     """Each layer with products in blocks by itself, all others in the base; the base comes first.
 
     Raises    ValueError for a way whose recipe covers no layer of the model.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 4))
+    >>> batches = [(torch.ones(8, 32), torch.arange(8) % 4)]
+    >>> [e.way for e in evaluate_layers(model, batches, "nvfp4-plain")]
+    ['bf16-mixed', 'bf16-mixed+0=nvfp4-plain', 'bf16-mixed+1=nvfp4-plain']
     """
     whole = Way.parse(way) if isinstance(way, str) else way
     (of_all,) = evaluate(model, batches, [whole], seed=seed)

@@ -112,6 +112,8 @@ class Layers:
         #: `backward()` calls since the last step of an optimiser.
         self.micro_batch = 0
         self._in_backward = False
+        #: Whether a backward pass has computed, and whether one was recorded for another one.
+        self.has_gone_back = self.records_backward = False
         #: The layer of the loss, while the first gradient is made.
         self._root: str | None = None
         # Spans of nodes: the number of the first, its layer, its micro-batch.
@@ -257,6 +259,9 @@ class Layers:
             return Where(self._root, "backward", self.micro_batch)
         if torch._C._current_graph_task_id() != -1 and not self.is_replaying:
             self._begin_backward()
+            self.has_gone_back = True
+            if torch.is_grad_enabled():
+                self.records_backward = True
             layer, micro_batch = self._of_node(torch._C._current_autograd_node())
             return Where(layer or operation, "backward", micro_batch)
         if self._in_backward:

@@ -46,6 +46,7 @@ from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.observing import WeightObserver, following_losses
 from ipu.frontends.torch.outside import Outside, watching
 from ipu.frontends.torch.recompute import repeating
+from ipu.frontends.torch.recurrent import cells_in_one_call
 from ipu.frontends.torch.replicas.alone import ALONE, Alone
 from ipu.frontends.torch.resuming import check_step, formats_of_state, mark_state, resuming
 from ipu.frontends.torch.roots import Roots
@@ -86,6 +87,12 @@ class Session(Run):
     device    whose arithmetic it is.
     unit      for products, of a hypothetical machine.
     step      the number of the first step.
+
+    >>> import fpsim.torch
+    >>> with fpsim.torch.machine("fp16", count=True) as run:
+    ...     total = torch.full((4,), 300.0) * 300
+    >>> isinstance(run, Session), total.tolist(), run.status.oflo
+    (True, [65504.0, 65504.0, 65504.0, 65504.0], True)
     """
 
     _open: Session | None = None
@@ -198,6 +205,7 @@ class Session(Run):
             if self.shadowing is not None:
                 stack.enter_context(self.shadowing.on_one_thread())
             stack.enter_context(without_whole_kernels())
+            stack.enter_context(cells_in_one_call(self))
             stack.enter_context(caching(self.options.changes.cache, self.memory))
             stack.enter_context(watching(self.account.native))
             stack.enter_context(self.outside.noting())
@@ -731,6 +739,11 @@ def machine(
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
+
+    >>> import fpsim.torch
+    >>> with fpsim.torch.machine(policy="fp16"):
+    ...     print((torch.tensor([2048.0]) + 1).item())
+    2048.0
     """
     if not isinstance(sr, bool):
         raise TypeError(f"sr={sr!r} is neither True nor False")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
@@ -127,6 +127,17 @@ class _Turn(NamedTuple):
     places: Sequence[Carrier | None]
 
 
+@cache
+def _module_of(name: str) -> Any:
+    return import_module(f"torch.optim.{name}")
+
+
+@lru_cache(maxsize=64)
+def _parameters_of(torchs: Callable[..., None]) -> tuple[str, ...]:
+    """Names of the parameters of a function; each session asks for all of them."""
+    return tuple(signature(torchs).parameters)
+
+
 class StepRows:
     """torch's functions of steps, as names of rows."""
 
@@ -141,7 +152,7 @@ class StepRows:
         """Steps inside are rows."""
         with ExitStack() as stack:
             for name in LISTS:
-                module, function = import_module(f"torch.optim.{name}"), f"_single_tensor_{name}"
+                module, function = _module_of(name), f"_single_tensor_{name}"
                 before = getattr(module, function, None)
                 if before is not None:
                     setattr(module, function, self._named(name, before))
@@ -149,7 +160,7 @@ class StepRows:
             yield
 
     def _named(self, name: str, torchs: Callable[..., None]) -> Callable[..., None]:
-        row, names = UPDATES[f"torch {name}"], tuple(signature(torchs).parameters)
+        row, names = UPDATES[f"torch {name}"], _parameters_of(torchs)
 
         @wraps(torchs)
         def step(*args: Any, **kwargs: Any) -> None:

@@ -32,6 +32,13 @@ def test_show_says_where_a_number_lies_and_its_chance_to_go_up(capsys):
     assert "nan  (quiet NaN)" in shown(capsys, "nan")
 
 
+def test_binary64_is_shown_without_stochastic_rounding(capsys):
+    out = shown(capsys, "0.1", "--format", "binary64")
+    assert "0x3fb999999999999a" in out
+    assert "RNE goes up    with probability 1" in out
+    assert "SR()" not in out
+
+
 def test_a_value_of_the_format_has_no_error(capsys):
     for number in ("0.75", "0x1.8p-1", "-1", "65504"):
         assert "  error          none\n" in shown(capsys, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from ipu.experiments.commands.series import run_series
 from ipu.experiments.lab.catalogue import catalogue, find
 from ipu.experiments.published.claim import tables, verdicts
 from ipu.experiments.published.gallery import claims, claims_of, write_gallery
+from tests.experiments.accessible import NARROW, WIDE, faults, walk
+from tests.experiments.browser import print_page
 
 YES, NO, OPEN = "REPRODUCED", "NOT REPRODUCED", "CANNOT BE TOLD"
 
@@ -90,6 +93,31 @@ def test_the_gallery_lists_what_a_folder_holds(tmp_path):
         text = (tmp_path / f"published.{suffix}").read_text(encoding="utf-8")
         assert "98.3495031221653591" in text
         assert "fpsim run bf16_steps" in text
+
+
+@pytest.fixture(scope="module")
+def verdicts_page(tmp_path_factory):
+    """The page with verdicts of three kinds, as `fpsim run published` writes it."""
+    folder = tmp_path_factory.mktemp("published")
+    names = ("wrong_limits", "rump_polynomial", "bf16_steps")
+    run_series([find(name) for name in names], folder, quick=True, seed=0)
+    write_gallery(folder)
+    return folder / "published.html"
+
+
+def test_the_page_of_verdicts_is_read_and_used_by_everybody(verdicts_page, browser):
+    text = verdicts_page.read_text(encoding="utf-8")
+    assert all(f"<strong>{verdict}</strong>" in text for verdict in (YES, NO, OPEN))
+    assert faults(browser, verdicts_page) == []
+    assert [walk(browser, verdicts_page, width) for width in (NARROW, WIDE)] == [[], []]
+
+
+def test_the_page_of_verdicts_leads_to_its_parts_and_prints(verdicts_page, tmp_path):
+    text = verdicts_page.read_text(encoding="utf-8")
+    parts = set(re.findall(r'<section id="([^"]+)"', text))
+    assert parts
+    assert set(re.findall(r'href="#([^"]+)"', text)) == parts
+    assert print_page(verdicts_page, tmp_path).startswith(b"%PDF")
 
 
 @pytest.mark.source("comments of matmult.m, whose seed is 1")

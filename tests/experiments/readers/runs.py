@@ -280,10 +280,26 @@ def read_divergence(reading, report):
     reading.says("grew from {} to {} in step {},", losses[0], losses[step], step)
 
 
+def read_magnified(reading, report):
+    """The operation that magnifies errors most."""
+    row = max(report["shadow"]["operations"], key=lambda row: row["amplification"] or 0.0)
+    reading.says("error of {}% is {}% of its results, {} times", 100 * row["error"] / row[
+        "amplification"], 100 * row["error"], row["amplification"])
+
+
+def read_drift(reading, report):
+    row = next(row for row in report["shadow"]["motions"] if (
+        f"{row['operation']} writes ({row['line']})" in reading.text))
+    reading.says("over {} steps a tensor", row["steps"])
+    reading.skips(f"of {' × '.join(map(str, row['shape']))} that")
+    reading.says("moves by {}% of its way", max(100 * row["arrived"], 0.0))
+
+
 CLAUSES = {
     "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
     "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
-    "is 1 in": read_factor, "The training diverges": read_divergence,
+    "is 1 in": read_factor, "loses the digits of its operands": read_magnified,
+    "left nearly unchanged": read_drift, "The training diverges": read_divergence,
 }
 LINES = {
     r"\d+ steps": read_title, r"\d+ elements": read_elements, "loss .* →": read_losses,

@@ -28,11 +28,17 @@ CASES = {
     "without a number": (FALLS, [2.0, math.nan], make_report() | {"exponents": {}}),
     "healthy": (FALLS, [2.0, 1.601, 1.2, 1.0], WIDE),
     "parts": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE),
+    "loses digits": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE | {"shadow": {"operations": [
+        {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "train.py:4",
+         "error": 0.4321, "amplification": 123.4}]}}),
+    "stands still": (FALLS, FALLS, WIDE | {"shadow": {"motions": [
+        {"name": "", "shape": [6, 20], "arrived": 0.123, "error": 0.9, "steps": 4,
+         "line": "train.py:9", "operation": "lerp", "is_state": False}]}}),
     "binary32 does not train here": ([2.0, math.nan, math.nan, math.nan], FALLS,
                                      make_report() | {"exponents": {}}),
     "cannot tell": ([], [], WIDE),
 }
-ANSWERS = {"without a number": "ill", "parts": "ill"}
+ANSWERS = {"without a number": "ill", "parts": "ill", "loses digits": "ill", "stands still": "ill"}
 
 
 def written(folder, diagnosis, patch=""):

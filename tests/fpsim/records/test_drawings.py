@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from xml.etree.ElementTree import fromstring
 
@@ -21,7 +22,8 @@ SMALL = [fmt for fmt in FORMATS if fmt.bits <= 8]
 def marks(fmt: fp.Format) -> list[float]:
     """Places of the numbers on a format's line."""
     root = fromstring(fmt._repr_html_())
-    lines = [line for line in root.iter("line") if line.get("x1") == line.get("x2")]
+    picture = next(root.iter("svg"))
+    lines = [line for line in picture.iter("line") if line.get("x1") == line.get("x2")]
     return [float(line.get("x1", "")) for line in lines]
 
 
@@ -44,6 +46,21 @@ def test_the_line_of_a_small_format_has_its_positive_numbers(fmt):
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_rounding_intervals_are_those_of_rounding(fmt):
+    """What a band says of its ends and its mark, asked of the rounding just inside and at a tie."""
+    titles = [title.text or "" for title in fromstring(fmt._repr_html_()).iter("title")]
+    bands = [re.findall(r"\d[\d.]*", text)[:3] for text in titles if "is rounded to" in text]
+    assert len(bands) == (0 if fmt in (fp.E2M1FN, fp.E2M3FN, fp.E1M6) else 6)
+    if fmt.precision > 11:
+        return  # twelve decimal digits do not tell their ends
+    for i, (low, high, mark) in enumerate([map(float, band) for band in bands]):
+        inside = np.nextafter(np.float64(low), high), np.nextafter(np.float64(high), low)
+        assert [fp.round_to(float(x), fmt) for x in inside] == [mark, mark]
+        ties = [fp.round_to(x, fmt) == mark for x in (low, high)]
+        assert ties == [i % 2 == 0] * 2
+
+
 def test_bits_are_those_of_the_code():
     text = bits_of(fp.BINARY16, 0xBC01)
     digits = "".join(part.text or "" for part in fromstring(text))
@@ -60,10 +77,20 @@ def test_a_unit_tells_its_evidence(unit):
         assert str(fact.evidence) in text
 
 
+def test_an_array_shows_the_bits_of_its_first_numbers_and_never_all_of_many():
+    text = fp.Context("binary16").array(np.linspace(0, 1, 1000))._repr_html_()
+    lines = ["".join(part.itertext()) for part in fromstring(text).iter("div")]
+    assert lines[1:] == ["0 = 0000000000000000", "0.00100135803 = 0001010000011010",
+                         "0.00200271606 = 0001100000011010"]
+    assert "..." in text
+    assert len(text) < 6000
+
+
 def test_an_array_counts_its_exponents():
     context = fp.Context("binary16")
     x = context.array([1.0, 1.5, -3.0, 0.0, 2.0**-24, np.inf, np.nan])
-    titles = [title.text for title in fromstring(x._repr_html_()).iter("title")]
+    texts = [title.text or "" for title in fromstring(x._repr_html_()).iter("title")]
+    titles = [text for text in texts if text.startswith("2^")]
     assert titles == ["2^-24: 1", "2^0: 2", "2^1: 1"]
 
 

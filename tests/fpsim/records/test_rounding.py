@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpsim.context import Context
-from fpsim.records.formats import BINARY16, BINARY32
+from fpsim.records.formats import BINARY16, BINARY32, BINARY64
 from fpsim.records.rounding import MODES, RNE, RTZ, SR, SR_EQUAL, Rounding, find_rounding
 
 
@@ -39,6 +39,8 @@ def test_sr_without_a_number_takes_the_most_the_format_allows() -> None:
 def test_sr_refuses_more_bits_than_the_format_allows() -> None:
     with pytest.raises(ValueError, match=r"use at most min\(32, 51 - precision\) = 27"):
         SR(28).random_bits(BINARY32)
+    with pytest.raises(ValueError, match="format=binary64 has no stochastic rounding"):
+        SR().random_bits(BINARY64)
     with pytest.raises(ValueError, match="at most"):
         SR(13, subnormal_bits=30).random_bits(BINARY32)
 

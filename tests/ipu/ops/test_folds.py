@@ -59,7 +59,7 @@ def _one_after_the_other(device, verb, x, axis, exclusive, reverse):
 
 
 @pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize("shape", [(1,), (9,), (3, 7), (4, 5, 3), (2, 6, 40)])
+@pytest.mark.parametrize("shape", [(1,), (9,), (3, 7), (7, 4), (4, 5, 3), (2, 6, 40)])
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("count", [False, True])

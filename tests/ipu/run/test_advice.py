@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from ipu.run.advice import exceptions, find_advice
+from ipu.run.causes import find_cancellation
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born, make_report, quiet_report
 
@@ -79,7 +80,9 @@ def test_a_constant_of_a_layer_that_is_divided_by(report):
         born("constant", operation="1e-12", detail="zero"),
         born("division by zero", number=1, causes=[0], operation="aten.div"),
     ]
-    assert texts(report) == ["Replace the constant 1e-12 of net.a by one that binary16 holds"]
+    assert texts(report) == [
+        "Replace the constant 1e-12 of net.a by one that binary16 holds, or compute net.a in "
+        "binary32"]
     assert tried(report) == ["fp16+1e-12=6.103515625e-05", "fp16+net.a=f32"]
     (item,) = find_advice(report, HALF)
     assert item.evidence.startswith("The constant 1e-12 is zero in binary16, so the div of net.a")
@@ -261,6 +264,53 @@ def test_a_training_that_diverges_by_itself(report):
     assert texts(report) == ["Compute net.a in binary32"]
     report["jumps"] = {0: 30.0}  # after an update that was larger than the weights
     assert texts(report) == ["Lower the learning rate: no format mends this"]
+
+
+def test_a_loss_with_a_sign_is_no_distance_that_grows(report):
+    report["losses"] = [-0.005, -0.2, -0.4]  # as of a policy gradient
+    assert texts(report) == []
+    report["jumps"] = {0: 30.0}
+    assert texts(report) == ["Lower the learning rate: no format mends this"]
+
+
+def test_what_stands_outside_of_modules_is_widened_together(report):
+    """The result of one operation in binary32 is rounded again as the operand of the next."""
+    report["births"] = [born("saturation", layer="aten.mul", operation="aten.mul")]
+    (item,) = find_advice(report, HALF)
+    assert "all that stands outside of modules" in item.what
+    assert tried(report)[-2:] == ["fp16+aten.mul=f32", "fp16+aten.*=f32"]
+    report["births"].insert(0, born("saturation", operation="aten.mul"))
+    assert tried(report)[-1] == "fp16+net.a=f32+aten.*=f32"
+
+
+def standing(**about):
+    return {"name": "", "shape": [4], "arrived": 0.0, "error": 1.0, "steps": 9, "line": "a.py:3",
+            "operation": "AssignSub", "is_state": False} | about
+
+
+def test_an_average_whose_factor_is_one_stands_still(report):
+    """Its terms are zero, so that none is absorbed; random rounding brings none back."""
+    report["shadow"] = {"motions": [standing()]}
+    report["constants"] = [{"layer": "optimizer", "direction": "optimizer", "format": "binary16",
+                            "value": 0.9998, "becomes": "one", "times": 1, "line": "a.py:3"}]
+    assert find_advice(report, HALF)[0].evidence.startswith(
+        "The factor 0.9998 of an average is 1 in binary16: sums are left nearly unchanged")
+    report["stochastic_rounding"] = True
+    assert len(texts(report)) == 1
+    report["constants"] = []
+    assert texts(report) == []
+
+
+def test_where_digits_are_lost():
+    row = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
+           "error": 0.5, "amplification": 100.0}
+    sentence = find_cancellation({"shadow": {"operations": [row]}})
+    assert sentence.startswith("The sub of net loses the digits of its operands (forward, a.py:2)")
+    assert "error of 0.5% is 50% of its results, 100 times" in sentence
+    for other in ({"amplification": 8.0}, {"error": 0.01}, {"direction": "backward"},
+                  {"amplification": None}):
+        assert not find_cancellation({"shadow": {"operations": [row | other]}})
+    assert not find_cancellation({})
 
 
 def test_unstable_statistics(report):

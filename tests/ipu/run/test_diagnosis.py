@@ -151,6 +151,97 @@ def test_what_binary32_does_too_is_no_cause():
     assert result.sentence.startswith("The exp of net.a overflows")
 
 
+def test_one_birth_in_binary32_does_not_excuse_many(monkeypatch):
+    """Of a thousand terms that are absorbed binary32 absorbs one."""
+    quiet = program(lambda back, moved: True)
+
+    def replay(way, restoring, has_shadow):
+        outcome = quiet(way, restoring, has_shadow)
+        n = 1 if way.policy == FP32 else 1000
+        outcome.report["births"] = [born("absorption", operation="aten.add", count=n, repeated=n,
+                                         results=1000)]
+        return outcome
+
+    assert diagnose(replay, WAY, 4).sentence.startswith("Terms are absorbed: 1,000 of 1,000")
+
+
+def test_a_program_that_stops_in_binary32_too_is_not_ill():
+    def replay(way, restoring, has_shadow):
+        return Outcome([], report_of([]), "train.py:3: ValueError: no such axis")
+
+    result = diagnose(replay, WAY, 4)
+    assert result.answer == "cannot tell"
+    assert "The program stops in binary32 too: train.py:3: ValueError" in str(result)
+    assert "harm" not in str(result)
+
+
+def test_what_stops_a_program_stands_behind_the_cause():
+    """As a distribution does that refuses NaN, whose error names no cause."""
+
+    def replay(way, restoring, has_shadow):
+        if way.policy == FP32:
+            return Outcome(GOOD, report_of(GOOD))
+        report = report_of([math.nan])
+        report["births"] = [born("NaN")]
+        return Outcome([math.nan], report, "train.py:3: ValueError: logits")
+
+    sentence = diagnose(replay, WAY, 4).sentence
+    assert sentence.startswith("The loss is NaN from step 0 on: the mul of net.a is invalid")
+    assert sentence.endswith("The program stops: train.py:3: ValueError: logits")
+
+
+def test_the_search_begins_where_numbers_left_their_range():
+    """The second place shows once the first is in binary32, as behind a NaN."""
+    quiet, tried = program(lambda back, moved: not {at(1), at(5)} <= back), []
+
+    def replay(way, restoring, has_shadow):
+        outcome = quiet(way, restoring, has_shadow)
+        tried.append(restoring.sites)
+        layer = "layer5" if at(1) in restoring.sites else "layer1"
+        if outcome.losses != GOOD:
+            outcome.report["births"] = [born("saturation", layer=layer)]
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert result.necessary == [at(1), at(5)]
+    first = tried.index(frozenset([at(1)]))
+    assert [len(sites) for sites in tried[first - 1 : first + 2]] == [14, 1, 2]
+
+
+def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
+    """A constant is zero, and once it is replaced another one is."""
+
+    def replay(way, restoring, has_shadow):
+        values = dict(way.changes.constants)
+        wrong = next((x for x in (1e-12, 1e-9) if x not in values), None)
+        if way.policy == FP32 or wrong is None:
+            return Outcome(GOOD, report_of(GOOD))
+        report = report_of([math.nan] * 4)
+        zero = born("constant", operation=repr(wrong), detail="zero")
+        report["births"] = [zero, born("NaN", number=1, causes=[0])]
+        return Outcome([math.nan] * 4, report)
+
+    cure = diagnose(replay, WAY, 4).cure
+    assert cure is not None
+    assert str(cure.way) == "mixed+1e-12=6.103515625e-05+1e-09=6.103515625e-05"
+    assert cure.what.count("Replace the constant") == 2
+
+
+def test_halves_that_stay_in_binary32s_run_are_judged_beside_binary64():
+    """As of Keras' mixed_float16: weights are binary32, activations binary16."""
+    shadow = {"losses": [{"step": i, "shadow": loss} for i, loss in enumerate(GOOD)]}
+
+    def replay(way, restoring, has_shadow):
+        report = report_of([4.0] * 4) | {"shadow": shadow, "exponents": {
+            "activations": [{"format": "binary16"}]}}
+        report["births"] = [born("saturation", operation="Square")]
+        return Outcome([4.0] * 4, report)
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.answer, result.beside) == ("ill", "binary64")
+    assert result.sentence.startswith("The Square of net.a overflows")
+
+
 def test_a_program_without_losses_is_not_called_healthy():
     result = diagnose(program(lambda back, moved: False, reference=()), WAY, 4)
     assert result.answer == "cannot tell"

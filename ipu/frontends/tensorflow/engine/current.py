@@ -55,7 +55,14 @@ _NAMING = (
 
 
 class TensorFlowRun(Run):
-    """What `machine` gives: a context manager, and after it a report."""
+    """What `machine` gives: a context manager, and after it a report.
+
+    >>> import fpsim.tf
+    >>> with fpsim.tf.machine("mixed", sr=True) as run:
+    ...     pass  # the program
+    >>> isinstance(run, TensorFlowRun), run.report()["policy"]
+    (True, 'p=f32,c=f16,part=f32')
+    """
 
     options: Choices
 
@@ -370,6 +377,16 @@ def machine(
 
     Raises    ValueError for a policy that the target has no formats for; TypeError for switches
               that are neither True nor False.
+
+    >>> import fpsim.tf
+    >>> import tensorflow as tf
+    >>> from tensorflow.python import ipu
+    >>> program = tf.function(lambda: tf.constant([2048.0]) + 1)
+    >>> with fpsim.tf.machine(policy="fp16", unconfigured=True):
+    ...     strategy = ipu.ipu_strategy.IPUStrategy()
+    ...     with strategy.scope():
+    ...         print(strategy.run(program).numpy())
+    [2048.]
     """
     return TensorFlowRun(Choices(
         policy=policy, sr=sr, seed=seed, count=count, target=target, ties=ties, nanoo=nanoo,

@@ -76,7 +76,7 @@ class Node:
         self.direction = (
             "optimizer" if self.is_update else "backward" if self.is_gradient else "forward"
         )
-        self.layer = _scope(self.forward.name if self.forward is not None else self.name)
+        self.layer = _scope(_of_reader(op) if self.forward is None else self.forward.name)
         self.marks = _marks(op)
         if self.forward is not None:
             self.marks = _marks(self.forward) | self.marks
@@ -100,6 +100,14 @@ def _named_by_scope(op: tf.Operation) -> tf.Operation | None:
         return op.graph.get_operation_by_name(scope) if scope else None
     except KeyError:
         return None
+
+
+def _of_reader(op: tf.Operation) -> str:
+    """The name of a node; of a constant that is named after its reader, as `mul/y`, that one's."""
+    name = str(op.name)
+    readers = {reader.name for tensor in op.outputs for reader in tensor.consumers()}
+    return name.rpartition("/")[0] if op.type == "Const" and readers == {
+        name.rpartition("/")[0]} else name
 
 
 def _scope(name: str) -> str:

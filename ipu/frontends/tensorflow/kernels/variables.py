@@ -11,6 +11,7 @@ from ipu import ops
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel, within
 from ipu.ops.primitive import Primitive
+from ipu.run.updates import term_of_rows
 
 __all__: list[str] = []
 
@@ -68,10 +69,13 @@ def _in_rows(node: str, row: Primitive) -> None:
         def run(variable: Variable, rows: Any, updates: Array) -> tuple[()]:
             rows = within(site, rows, variable.value.shape[0]).reshape(-1)
 
-            def changed(held: Array, terms: Array) -> Array:
-                return row.value(device, held, terms.reshape(len(rows), *held.shape[1:]), rows=rows)
-
-            variable.change(changed, device.cast(updates, variable.value.format))
+            held = variable.value
+            terms = device.cast(updates, held.format).reshape(len(rows), *held.shape[1:])
+            after = row.value(device, held, terms, rows=rows)
+            told = None
+            if variable.watch is not None:
+                told = held.like(term_of_rows(held.shape, rows, terms.carrier))
+            variable.move(after, told)
             return ()
 
         return run

@@ -20,6 +20,7 @@ from tensorflow.python.eager import context
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
+from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run, several
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
@@ -38,6 +39,8 @@ __all__ = ["GraphShadows"]
 Numbers = NDArray[np.float64]
 #: Nodes that hand values on as they are.
 _PASSING = ("ReadVariableOp", "Identity", "IdentityN", "NoOp")
+#: Nodes that stand for arguments of functions.
+_ARGUMENTS = ("Placeholder", "_Arg")
 
 
 class _Entry:
@@ -248,7 +251,7 @@ class GraphShadows:
         self._about[key_of] = {
             "line": site.line, "operation": _operation(site),
             "is_state": variable.watch is None and key[1] == "optimizer"
-            and site.name.startswith("optimizer"),
+            and site.name.startswith("optimizer") and _has_gradient(site.node.op),
             "name": layer_of_variable(variable.name) if variable.watch is not None else "",
         }
 
@@ -276,6 +279,25 @@ class GraphShadows:
                     about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),
                     **about)
         self._before.clear()
+
+
+def _has_gradient(update: tf.Operation) -> bool:
+    """Whether what a variable is updated with comes from a gradient, and not through variables.
+
+    Slots of optimisers take gradients, averages of weights do not. Arguments of a function may be
+    gradients.
+    """
+    waiting, reached = [update], {update.name}
+    while waiting:
+        for tensor in waiting.pop().inputs:
+            op = tensor.op
+            if tensor.dtype == tf.resource or op.name in reached:
+                continue
+            if op.type in _ARGUMENTS or Node(op).is_gradient:
+                return True
+            reached.add(op.name)
+            waiting.append(op)
+    return False
 
 
 # Values -------------------------------------------------------------------------------------------

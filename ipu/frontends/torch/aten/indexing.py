@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +17,8 @@ __all__: list[str] = []
 
 #: Reductions that choose one of the numbers.
 _SELECTING = {"amax": ops.scatter_max, "amin": ops.scatter_min}
+#: Data types of indices that count rows.
+_INTEGERS = frozenset({torch.int64, torch.int32})
 
 
 @aten("embedding_dense_backward.default", of=ops.gather, gradient=True)
@@ -31,6 +34,22 @@ def _embedding_backward(
     )
 
 
+def _rows_of_first_axis(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Any:
+    """The rows of x that indices mean, if they are whole rows in one line; else None.
+
+    >>> _rows_of_first_axis(torch.ones(3, 4), [torch.tensor([2, -3])]).tolist()
+    [2, 0]
+    """
+    first, *others = indices
+    if first is None or first.ndim != 1 or first.dtype not in _INTEGERS:
+        return None
+    if any(index is not None for index in others):
+        return None
+    rows = first.numpy()
+    rows = np.where(rows < 0, rows + len(x), rows)
+    return rows if np.all((rows >= 0) & (rows < len(x))) else None
+
+
 @aten(
     "index_put.default", "_unsafe_index_put.default", of=ops.scatter_add,
     rounding=f"{ops.scatter_add.rounding} where it accumulates",
@@ -38,6 +57,11 @@ def _embedding_backward(
 def _index_put(
     call: Call, x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False
 ) -> Any:
+    rows = _rows_of_first_axis(x, indices) if accumulate else None
+    if rows is not None:
+        a, v = call.arrays(x, values)
+        terms = v.like(np.broadcast_to(v.carrier, (len(rows), *a.shape[1:])))
+        return call.result(ops.scatter_add.value(call.device, a, terms, rows=rows))
     # Positions of the elements that the indices mean, as torch finds them.
     places = np.arange(x.numel()).reshape(x.shape)
     index = tuple(slice(None) if i is None else i.numpy() for i in indices)
@@ -66,6 +90,22 @@ def _elements(x: Any, dim: int, index: Any, base: Array, source: Array) -> tuple
     return places.reshape(-1), source.like(values)
 
 
+def _whole_rows(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> torch.Tensor | None:
+    """The index of each row, if one number that is repeated tells where all of it goes; else None.
+
+    >>> rows = torch.tensor([2, 0])[:, None].expand(2, 4)
+    >>> _whole_rows(torch.ones(3, 4), 0, rows, torch.ones(2, 4))
+    tensor([2, 0])
+    """
+    if dim % x.ndim or not x.shape[1:] == index.shape[1:] == source.shape[1:]:
+        return None
+    others = zip(x.shape[1:], index.stride()[1:], strict=True)
+    is_repeated = all(n == 1 or by == 0 for n, by in others)
+    return index[(slice(None), *[0] * (x.ndim - 1))] if is_repeated else None
+
+
 @aten("scatter_add.default", of=ops.scatter_add)
 def _scatter_add(
     call: Call, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
@@ -73,6 +113,10 @@ def _scatter_add(
     if not x.ndim or not index.numel():
         return NotImplemented
     a, v = call.arrays(x, source)
+    rows = _whole_rows(x, dim, index, source)
+    if rows is not None:
+        terms = v.like(v.carrier[: len(rows)])
+        return call.result(ops.scatter_add.value(call.device, a, terms, rows=rows.numpy()))
     at, values = _elements(x, dim, index, a, v)
     total = ops.scatter_add.value(call.device, a.reshape(-1), values, rows=at)
     return call.result(total.reshape(a.shape))

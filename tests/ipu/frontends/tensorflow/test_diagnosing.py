@@ -141,3 +141,27 @@ def test_a_program_of_halves_is_judged_beside_binary64(rate, answer):
         assert "updates left their parameter as it was" in diagnosis.sentence
         assert str(diagnosis.cure.way) == "fp16+sr"
         assert "no sites: they stay narrow in every way" in str(diagnosis)
+
+
+def test_halves_of_keras_mixed_precision_are_judged_beside_binary64():
+    """Its weights are binary32, its layers compute in halves whatever the policy says."""
+
+    def program(seed):
+        config = ipu.config.IPUConfig()
+        config.auto_select_ipus = 1
+        config.configure_ipu_system()
+        x = np.random.RandomState(seed).uniform(200, 400, (24, 6)).astype("float32")
+        layers = tf.keras.layers
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            model = tf.keras.Sequential([
+                layers.Dense(4, input_shape=(6,), dtype="mixed_float16", name="body"),
+                layers.Lambda(lambda h: h * h, dtype="mixed_float16", name="square"),
+                layers.Lambda(lambda h: 1e-5 * h, dtype="float32", name="small"),
+                layers.Dense(1, dtype="float32", name="head"),
+            ])
+            model.compile(tf.keras.optimizers.SGD(1e-4), "mse")
+            model.fit(x, x[:, :1] / 200, batch_size=8, shuffle=False, verbose=0)
+
+    diagnosis = machine("fp32", count=True).diagnose(program, steps=3, seconds=20)
+    assert (diagnosis.answer, diagnosis.beside) == ("ill", "binary64")
+    assert "Mul of square overflows binary16" in diagnosis.sentence

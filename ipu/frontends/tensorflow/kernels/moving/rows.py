@@ -35,7 +35,8 @@ def _gather(site: NodeSite) -> Run:
         rows = within(site, indices, x.shape[at])
         if not batch_dims:
             return moved(x, lambda v: np.take(v, rows, at))
-        return moved(x, lambda v: _of_batches(v, rows, at, batch_dims % rows.ndim))
+        n_batch = batch_dims + rows.ndim if batch_dims < 0 else batch_dims
+        return moved(x, lambda v: _of_batches(v, rows, at, n_batch))
 
     return run
 

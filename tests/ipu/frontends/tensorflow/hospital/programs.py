@@ -234,6 +234,19 @@ ILLNESSES = {
         before="averages = [tf.Variable(w, trainable=False) for w in net.trainable_variables]",
         after=_EMA, sizes=("0.9999", "0.99995", "0.99993"), well="0.9",
     ),
+    "average by TensorFlow": Illness(
+        ("average|sums", "is 1", "unchanged"), policy="fp16",
+        optimiser="tf.keras.optimizers.SGD(0.1)",
+        before="ema = tf.train.ExponentialMovingAverage({a}); ema.apply(net.trainable_variables)",
+        after="ema.apply(net.trainable_variables)", sizes=("0.9998", "0.9999", "0.99985"),
+        well="0.9",
+    ),
+    "counter of a checkpoint": Illness(
+        ("sums", "unchanged"), policy="fp16", optimiser="tf.keras.optimizers.SGD(0.1)",
+        before="samples = tf.Variable({a}, trainable=False)",
+        after="samples.assign_add(float(x.shape[0]) / 4)",
+        sizes=("40000.0", "60000.0", "50000.0"), well="0.0",
+    ),
     "metric": Illness(
         ("add", "absorb|unchanged|left"), optimiser=_ADAM,
         before="total = tf.Variable(tf.fill([16], tf.constant({a}, tf.half)), trainable=False)",

@@ -51,6 +51,20 @@ def test_layers_losses_updates_and_weights_have_their_names():
     assert {row["layer"] for row in told["exponents"]["gradients"]} >= {"net/dense", "Mean"}
 
 
+def test_updates_of_some_rows_are_counted_beside_all():
+    """As of an embedding, whose gradient has rows of its own; one row comes twice."""
+    w = tf.Variable(np.ones((4, 2), np.float32), name="table/w")
+
+    def program(x):
+        w.scatter_add(tf.IndexedSlices(tf.stack([x[0, :2], x[0, 2:], x[0, 2:]]), [1, 3, 3]))
+        return tf.reduce_sum(x)
+
+    told, _ = run(tf.function(program), ((2e-4, 0.5, 0.25, 0.5),), policy="f16")
+    row = told["swallowed"]["table"]
+    assert (row["nonzero"], row["swallowed"]) == (8, 2)
+    assert w.numpy().tolist() == [[1, 1], [1, 2], [1, 1], [2, 3]]
+
+
 @pytest.mark.parametrize(("scale", "shown"), [(None, 1), (64.0, 64), (0.5, 1), (3.0, 1)])
 def test_a_power_of_two_above_one_is_the_loss_scale(scale, shown):
     program, _ = step(scale, rate=0.0)

@@ -123,6 +123,29 @@ def test_a_variable_that_stands_still_is_told():
     assert moving["arrived"] == pytest.approx(1.0, abs=1e-2)
 
 
+def test_slots_of_an_optimiser_are_states_and_averages_of_weights_are_none():
+    with machine("fp16", count=True, unconfigured=True) as run:
+        run.shadow(4)
+        w, slot = tf.Variable(tf.ones(3), name="net/w"), tf.Variable(tf.zeros(3), trainable=False)
+        average = tf.Variable(tf.ones([1, 3]), trainable=False)
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(x * w)
+            (slope,) = tape.gradient(loss, [w])
+            slot.assign_add(0.5 * slope)
+            w.assign_sub(0.25 * slot)
+            average.assign_sub(0.125 * (average - w))
+            return loss
+
+        program = tf.function(step)
+        for _ in range(4):
+            ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant([1.0, 2.0, 3.0])])
+    motions = run.report()["shadow"]["motions"]
+    kinds = {(row["name"], tuple(row["shape"])): row["is_state"] for row in motions}
+    assert kinds == {("net", (3,)): False, ("", (3,)): True, ("", (1, 3)): False}
+
+
 def test_wrong_kinds_of_shadows_are_refused():
     with pytest.raises(TypeError, match="no number of steps"):
         machine().shadow(True)

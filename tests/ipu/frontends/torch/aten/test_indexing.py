@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ipu.frontends.torch.aten import indexing
 from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import agree_on_machine, machine, torch
 
@@ -110,3 +111,72 @@ def test_places_beside_axes_that_are_taken_whole(name, accumulate):
         return [torch.ops.aten.index_put.default(x, where, values, accumulate)]
 
     agree_on_machine(work, {"rtol": 1e-6, "atol": 1e-6})
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 2, 3), (7, 1), (7,)], ids=str)
+@pytest.mark.parametrize("rest", [0, 3])
+def test_rows_whose_index_is_repeated_are_those_of_their_elements(monkeypatch, shape, rest):
+    """Some rows of the values may be left out; `rest` of them are."""
+    how = []
+    whole = indexing._whole_rows
+    monkeypatch.setattr(
+        indexing, "_whole_rows", lambda *arguments: how.append(whole(*arguments)) or how[-1]
+    )
+    x = torch.randn(4, *shape[1:], generator=torch.Generator().manual_seed(0)) * 3e4
+    v = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 3e4
+    index = ROWS.reshape(7, *[1] * (len(shape) - 1)).expand(shape)[: 7 - rest]
+
+    def outcome(index):
+        with machine("fp16", sr=True) as run:
+            total = x.mul(1).scatter_add(0, index, v.mul(1))
+            told = run.device.vector_cycles, run.device.status, run.report()["operations"]
+        return total.numpy().tobytes(), *told
+
+    assert outcome(index) == outcome(index.clone(memory_format=torch.contiguous_format))
+    assert how[0].tolist() == ROWS[: 7 - rest].tolist()
+    assert (how[1] is None) == (max(shape[1:], default=1) > 1)
+
+
+def test_columns_and_indices_that_differ_are_added_by_element():
+    x, v = numbers(4, 5, seed=1), numbers(4, 3)
+    columns = torch.tensor([3, 0, 3])[None].expand(4, 3)
+    expected = x.numpy().copy()
+    for p, column in enumerate((3, 0, 3)):
+        expected[:, column] += v.numpy()[:, p]
+    same(on_machine(lambda x, v: x.scatter_add(1, columns, v), x, v), expected)
+    narrow = ROWS[:, None].expand(7, 2)
+    expected = x.numpy().copy()
+    expected[:, :2] = added(x.numpy()[:, :2], ROWS.numpy(), V.numpy()[:, :2])
+    same(on_machine(lambda x, v: x.scatter_add(0, narrow, v), x, V), expected)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 2, 3), (7,)], ids=str)
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32], ids=str)
+def test_rows_by_index_are_those_of_their_elements(monkeypatch, shape, kind):
+    """Also rows that are counted from the end, and one row of values for all."""
+    x = torch.randn(4, *shape[1:], generator=torch.Generator().manual_seed(0)) * 3e4
+    v = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 3e4
+    index = (ROWS - 4 * (torch.arange(7) % 2)).to(kind)
+
+    def outcome(v):
+        with machine("fp16", sr=True) as run:
+            total = x.mul(1).index_put((index,), v.mul(1), accumulate=True)
+            told = run.device.vector_cycles, run.device.status, run.report()["operations"]
+        return total.numpy().tobytes(), *told
+
+    rows = [outcome(v), outcome(v[:1])]
+    taken = indexing._rows_of_first_axis(x, (index,))
+    monkeypatch.setattr(indexing, "_rows_of_first_axis", lambda *_: None)
+    assert rows == [outcome(v), outcome(v[:1])]
+    assert taken.tolist() == ROWS.tolist()
+
+
+def test_indices_that_are_no_rows_are_places():
+    x = torch.ones(3, 4)
+    for indices in ([None, ROWS], [ROWS, ROWS], [ROWS[None]], [torch.tensor([True, False, True])]):
+        assert indexing._rows_of_first_axis(x, indices) is None
+
+
+def test_rows_that_are_not_there_raise_the_error_of_torch():
+    with machine("fp16"), pytest.raises(IndexError, match="out of bounds"):
+        torch.ones(3, 4).mul(1).index_put((torch.tensor([3]),), torch.ones(1, 4), accumulate=True)

@@ -57,6 +57,11 @@ def test_batches_take_their_own_elements(axis, batch_dims):
           numbers(2, 3, 3, 2))
 
 
+def test_each_batch_takes_one_element():
+    """Indices whose only axis is the batch's."""
+    agree("GatherV2", lambda a: tf.gather(a, [3, 0, 1], axis=1, batch_dims=1), numbers(3, 4))
+
+
 def test_nothing_is_gathered_and_added():
     none = np.zeros((0, 3), np.float32)
     agree("UnsortedSegmentSum", lambda a: math.unsorted_segment_sum(a, tf.zeros([0], tf.int32), 4),

@@ -1,0 +1,356 @@
+"""LSTM layers: the operations of torch in torch's order, those of a cell in one call.
+
+torch writes an LSTM of the CPU in single operations. In a session a step of time is, but for its
+products, two operations: the cell, and its gradients. Values, flags, cycles, random bits, their
+numbers and the calls that a report tells are those of single operations.
+
+A layer runs as torch writes it where something looks at single operations (counts, watchers,
+shadows, captured steps, traps, other modes), outside of modules, and without gradients; so do its
+first and last step, whose states are the program's. Gradients of gradients are added up between
+the operations of a cell: a session whose backward passes are recorded runs cells in single
+operations, and none in one call before it has seen a backward pass.
+
+Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
+          torch/csrc/autograd (order of gradients).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
+
+from fpsim.array import Array
+from fpsim.records.formats import Format
+from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.capture.recording import StepRecording
+from ipu.frontends.torch.capture.replay import StepReplay
+from ipu.frontends.torch.errors import is_foreign
+from ipu.frontends.torch.layers import Layers
+from ipu.frontends.torch.metering import LayerMeter
+from ipu.frontends.torch.shadowing import Shadowing
+from ipu.frontends.torch.values import Memory
+from ipu.machine.device import Device
+from ipu.ops.cells import lstm_cell, lstm_cell_gradients
+from ipu.ops.in_one_call import may_join
+from ipu.ops.listing import Listing
+from ipu.run.account import Account
+
+__all__ = ["cells_in_one_call"]
+
+_TENSORS = torch.Tensor, torch.nn.Parameter
+_tanh_slope = torch.ops.aten.tanh_backward.default
+_sigmoid_slope = torch.ops.aten.sigmoid_backward.default
+#: Calls of a cell as a report tells them, and how many: those that compute, and those that move.
+_FORWARD = {
+    "aten.sigmoid.default": 3, "aten.tanh.default": 2, "aten.mul.Tensor": 3, "aten.add.Tensor": 1,
+}
+_BACKWARD = {
+    "aten.mul.Tensor": 6, "aten.tanh_backward.default": 2, "aten.sigmoid_backward.default": 3,
+    "aten.add.Tensor": 1,
+}
+_MOVED_FORWARD = {"aten.unsafe_split.Tensor": 1}
+_MOVED_BACKWARD = {"aten.cat.default": 1}
+
+
+class RecurrentSession(Protocol):
+    """What LSTM layers ask of a session."""
+
+    device: Device
+    memory: Memory
+    account: Account
+    layers: Layers
+    listing: Listing | None
+    shadowing: Shadowing | None
+    capture: StepRecording | None
+    replay: StepReplay | None
+    meter: LayerMeter | None
+    is_native: bool
+
+    def call(self, operation: str) -> Call: ...
+
+
+@contextmanager
+def cells_in_one_call(session: RecurrentSession) -> Iterator[None]:
+    """Inside, `torch.lstm` and torch.nn.LSTM run their cells in one call where they may."""
+    torchs, lstm = torch.lstm, _named(session, torch.lstm)
+    torch.lstm = torch._VF.lstm = lstm
+    try:
+        yield
+    finally:
+        torch.lstm = torchs
+        del torch._VF.lstm
+
+
+def _named(session: RecurrentSession, torchs: Callable[..., Any]) -> Callable[..., Any]:
+    def lstm(*arguments: Any, **options: Any) -> Any:
+        layers = session.layers
+        is_first_order = layers.has_gone_back and not layers.records_backward
+        if options or not layers.stack or not is_first_order or not is_alone(session):
+            return torchs(*arguments, **options)
+        stack = LstmLayers.of(*arguments)
+        return torchs(*arguments) if stack is None else stack.run(session)
+
+    return lstm
+
+
+def is_alone(session: RecurrentSession) -> bool:
+    """Whether nothing looks at single operations."""
+    memory = session.memory
+    return (
+        may_join(session.device) and memory.watch is None and memory.births is None
+        and session.listing is None and session.shadowing is None and session.capture is None
+        and session.replay is None and session.meter is None and not session.is_native
+        and torch._C._len_torch_dispatch_stack() == 1
+        and torch._C._len_torch_function_stack() == 0 and peek_interpreter_stack() is None
+        and forward_ad._current_level < 0 and not torch._C._is_any_autocast_enabled()
+        and torch._C._get_tracing_state() is None
+        and torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+    )
+
+
+class CellParameters(NamedTuple):
+    """Weights of the input and of the hidden state, and biases, if there are."""
+
+    of_input: torch.Tensor
+    of_hidden: torch.Tensor
+    input_bias: torch.Tensor | None = None
+    hidden_bias: torch.Tensor | None = None
+
+
+class LstmState(NamedTuple):
+    """Hidden state and cell."""
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+
+
+class LstmLayers(NamedTuple):
+    """The arguments of `torch.lstm`."""
+
+    inputs: torch.Tensor
+    states: Sequence[torch.Tensor]
+    parameters: Sequence[torch.Tensor]
+    has_biases: bool
+    n_layers: int
+    dropout: float
+    is_training: bool
+    is_bidirectional: bool
+    is_batch_first: bool
+
+    @classmethod
+    def of(cls, *arguments: Any) -> LstmLayers | None:
+        """Arguments of which cells may run in one call; None of others."""
+        if len(arguments) != len(cls._fields) or not isinstance(arguments[1], (tuple, list)):
+            return None
+        layers = cls(*arguments)
+        tensors = [layers.inputs, *layers.states, *layers.parameters]
+        for x in tensors:
+            if type(x) not in _TENSORS or x.dtype is not torch.float32 or is_foreign(x):
+                return None
+        is_recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        return layers if is_recorded and layers._has_shapes() else None
+
+    def _has_shapes(self) -> bool:
+        """Whether all shapes are those of layers without projections, and of several steps."""
+        n = self.n_layers * (1 + self.is_bidirectional)
+        if self.inputs.ndim != 3 or len(self.states) != 2 or 0 in self.inputs.shape:
+            return False
+        steps, batch, width = self.inputs.shape
+        if self.is_batch_first:
+            steps, batch = batch, steps
+        n_each = 4 if self.has_biases else 2
+        if steps < 3 or len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
+            return False
+        size = self.parameters[1].shape[1]
+        for k in range(n):
+            if k == 1 + self.is_bidirectional:
+                width = size * k
+            expected = [(4 * size, width), (4 * size, size), (4 * size,), (4 * size,)][:n_each]
+            parameters = self.parameters[k * n_each : (k + 1) * n_each]
+            if [tuple(x.shape) for x in parameters] != expected:
+                return False
+        return all(tuple(x.shape) == (n, batch, size) for x in self.states)
+
+    def run(self, session: RecurrentSession) -> tuple[torch.Tensor, ...]:
+        """Outputs of the last layer; hidden states and cells behind the last step."""
+        x = self.inputs.transpose(0, 1) if self.is_batch_first else self.inputs
+        n_each = 4 if self.has_biases else 2
+        parameters = [
+            CellParameters(*self.parameters[k : k + n_each])
+            for k in range(0, len(self.parameters), n_each)
+        ]
+        hidden, cells = (state.unbind(0) for state in self.states)
+        states = [LstmState(*pair) for pair in zip(hidden, cells, strict=True)]
+        last: list[LstmState] = []
+        n_ways = 1 + self.is_bidirectional
+        for layer in range(self.n_layers):
+            ways = slice(layer * n_ways, (layer + 1) * n_ways)
+            x, behind = _layer(session, x, states[ways], parameters[ways])
+            last += behind
+            if self.dropout != 0 and self.is_training and layer < self.n_layers - 1:
+                x = torch.dropout(x, self.dropout, True)
+        after = torch.stack([state.cell for state in last], 0)  # the order of torch's compiler
+        outputs = x.transpose(0, 1) if self.is_batch_first else x
+        return outputs, torch.stack([state.hidden for state in last], 0), after
+
+
+# Steps of time ----------------------------------------------------------------------------------
+
+
+def _layer(
+    session: RecurrentSession, x: torch.Tensor, states: Sequence[LstmState],
+    parameters: Sequence[CellParameters],
+) -> tuple[torch.Tensor, list[LstmState]]:
+    """Outputs of a layer, forwards and perhaps backwards in time, and the states at the end."""
+    outputs, last = [], []
+    for way, (state, weights) in enumerate(zip(states, parameters, strict=True)):
+        sums = torch.nn.functional.linear(x, weights.of_input, weights.input_bias).unbind(0)
+        hidden = []
+        for k, of_input in enumerate(sums[:: -1 if way else 1]):
+            is_inner = 0 < k < len(sums) - 1
+            state = _step(session, of_input, state, weights, is_inner=is_inner)
+            hidden.append(state.hidden)
+        outputs.append(torch.stack(hidden[:: -1 if way else 1], 0))
+        last.append(state)
+    if len(outputs) == 1:
+        return outputs[0], last
+    return torch.cat(outputs, outputs[0].ndim - 1), last
+
+
+def _step(
+    session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters,
+    *, is_inner: bool,
+) -> LstmState:
+    linear = torch.nn.functional.linear
+    gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
+    # Gradients of the program's own states may be added up between those of a cell, or be none.
+    if is_inner and gates.requires_grad:
+        results = _forward(session, gates, state.cell)
+        if results is not None:
+            return LstmState(*_Cell.apply(session, results, gates, state.cell)[:2])
+    i, f, g, o = gates.unsafe_chunk(4, 1)
+    i, f, g, o = i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+    cell = (f * state.cell).add_(i * g)
+    return LstmState(o * cell.tanh(), cell)
+
+
+def _forward(
+    session: RecurrentSession, gates: torch.Tensor, cell: torch.Tensor
+) -> tuple[torch.Tensor, ...] | None:
+    """The results of a cell; None where its operations have to run alone."""
+    call = session.call("aten.sigmoid")
+    fmt = _format_of(call, gates, cell)
+    if fmt is None or call.direction != "forward":
+        return None
+    with torch._C._DisableTorchDispatch():
+        sums, before = call.memory.read(gates, fmt), call.memory.read(cell, fmt)
+        n = cell.shape[1]
+        i, f, g, o = [sums.like(sums.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
+        results = lstm_cell(call.device, i, f, g, o, before)
+        tensors = tuple([call.result(x, torch.float32) for x in results])
+    _account(session.account, _FORWARD, _MOVED_FORWARD, cell.numel())
+    return tensors
+
+
+def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
+    """The format of the call, if all tensors hold it and nothing happens to results."""
+    fmt, memory = call.activations, call.memory
+    if call.alter is not None or call.layer.startswith("aten."):
+        return None
+    for x in tensors:
+        if x.dtype is not torch.float32 or memory.format_of(x) != fmt:
+            return None
+    return fmt
+
+
+def _account(account: Account, computing: dict[str, int], moving: dict[str, int], n: int) -> None:
+    for name, calls in computing.items():
+        for _ in range(calls):
+            account.add("machine", name, n)
+    for name, calls in moving.items():
+        account.add_calls("exact", name, calls)
+
+
+class _Cell(torch.autograd.Function):  # type: ignore[misc]
+    """Gates and cell before a step to hidden state and cell behind it, gates, and tanh."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, session: RecurrentSession, results: tuple[torch.Tensor, ...],
+        gates: torch.Tensor, cell: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.session = session
+        ctx.save_for_backward(cell, *results[2:])
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        session, (cell, *gates, bent) = ctx.session, ctx.saved_tensors
+        hidden, after, *others = gradients
+        slopes = None
+        if hidden is not None and after is not None and all(x is None for x in others):
+            slopes = _backward(session, hidden, after, gates, bent, cell)
+        if slopes is None:
+            slopes = _backward_by_operation(gradients, gates, bent, cell)
+        *of_gates, before = slopes
+        return None, None, torch.cat(of_gates, 1), before
+
+
+def _backward(
+    session: RecurrentSession, hidden: torch.Tensor, after: torch.Tensor,
+    gates: Sequence[torch.Tensor], bent: torch.Tensor, cell: torch.Tensor,
+) -> tuple[torch.Tensor, ...] | None:
+    """Gradients of the gates and of the cell before a step; None: operations run alone."""
+    if torch.is_grad_enabled() or not is_alone(session):
+        return None
+    call = session.call("aten.mul")
+    fmt = _format_of(call, hidden, after, bent, cell, *gates)
+    if fmt is None or call.direction != "backward":
+        return None
+
+    def read(x: torch.Tensor) -> Array:
+        return call.memory.read(x, fmt)
+
+    with torch._C._DisableTorchDispatch():
+        arrays = lstm_cell_gradients(
+            call.device, read(hidden), read(after), tuple(map(read, gates)), read(bent), read(cell)
+        )
+        tensors = tuple([call.result(x, torch.float32) for x in arrays])
+    _account(session.account, _BACKWARD, {}, cell.numel())
+    return tensors
+
+
+def _backward_by_operation(
+    gradients: Sequence[torch.Tensor | None], gates: Sequence[torch.Tensor], bent: torch.Tensor,
+    cell: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    """The same in torch's operations, in the order of autograd."""
+    hidden, after, of_i, of_f, of_g, of_o, of_bent = gradients
+    i, f, g, o = gates
+    if hidden is not None:
+        new_bent, new_o = hidden * o, hidden * bent
+        of_o, of_bent = _sum(of_o, new_o), _sum(of_bent, new_bent)
+    if of_bent is not None:
+        after = _sum(after, _tanh_slope(of_bent, bent))
+    before = None
+    if after is not None:
+        new_g, new_i = after * i, after * g
+        of_i, of_g = _sum(of_i, new_i), _sum(of_g, new_g)
+        before, new_f = after * f, after * cell
+        of_f = _sum(of_f, new_f)
+    sums = (
+        (of_o, _sigmoid_slope, o), (of_g, _tanh_slope, g), (of_f, _sigmoid_slope, f),
+        (of_i, _sigmoid_slope, i),
+    )
+    slopes = [torch.zeros_like(x) if of is None else slope(of, x) for of, slope, x in sums]
+    return (*slopes[::-1], before)
+
+
+def _sum(before: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
+    return x if before is None else before + x

@@ -1,0 +1,58 @@
+"""Cells of recurrent layers: what a step of time computes from its gates, each in one call.
+
+The order of the operations is that of a program which is written in single ones: torch's, whose
+backward pass asks for the gradient of a product's second factor first.
+
+Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (LSTMCell).
+"""
+
+from __future__ import annotations
+
+from fpsim.array import Array
+from ipu.machine.device import Device
+from ipu.ops.activations import sigmoid, tanh
+from ipu.ops.in_one_call import in_one_call
+
+__all__ = ["lstm_cell", "lstm_cell_gradients"]
+
+
+@in_one_call
+def lstm_cell(
+    device: Device, i: Array, f: Array, g: Array, o: Array, cell: Array
+) -> tuple[Array, ...]:
+    """Hidden state and cell behind a step; then gates i, f, g, o and tanh of that cell.
+
+    i, f, g, o    sums of the gates, which pass through sigmoid, sigmoid, tanh and sigmoid.
+
+    >>> from fpsim import BINARY16
+    >>> device = Device()
+    >>> zero, one = (device.from_host([x], BINARY16) for x in (0.0, 1.0))
+    >>> lstm_cell(device, zero, zero, zero, zero, one)[1].values.tolist()
+    [0.5]
+    """
+    i, f = sigmoid.value(device, i), sigmoid.value(device, f)
+    g, o = tanh.value(device, g), sigmoid.value(device, o)
+    after = device.add(device.multiply(f, cell), device.multiply(i, g))
+    bent = tanh.value(device, after)
+    return device.multiply(o, bent), after, i, f, g, o, bent
+
+
+@in_one_call
+def lstm_cell_gradients(
+    device: Device, hidden: Array, after: Array, gates: tuple[Array, ...], bent: Array,
+    cell: Array,
+) -> tuple[Array, ...]:
+    """Gradients of the sums of the gates i, f, g, o, and of the cell before the step.
+
+    hidden, after    gradients of the hidden state and of the cell behind the step.
+    gates, bent      what `lstm_cell` gave.
+    cell             before the step.
+    """
+    i, f, g, o = gates
+    of_bent, of_o = device.multiply(hidden, o), device.multiply(hidden, bent)
+    total = device.add(after, tanh.pull(0, device, of_bent, (bent,)))
+    of_g, of_i = device.multiply(total, i), device.multiply(total, g)
+    before, of_f = device.multiply(total, f), device.multiply(total, cell)
+    slope_o, slope_g = sigmoid.pull(0, device, of_o, (o,)), tanh.pull(0, device, of_g, (g,))
+    slope_f, slope_i = sigmoid.pull(0, device, of_f, (f,)), sigmoid.pull(0, device, of_i, (i,))
+    return slope_i, slope_f, slope_g, slope_o, before
