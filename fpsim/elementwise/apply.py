@@ -99,9 +99,9 @@ class KernelCall:
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
         status = processor_status(operation, settings, input_size)
-        each = level == step.FLAGS_EACH
-        if status >= 0 and (not each or has_processor_marks(operation, settings)):
-            code, flush = _CODES[operation], each and settings.subnormals == "flush_both"
+        marks = level == step.FLAGS_EACH
+        if status >= 0 and (not marks or has_processor_marks(operation, settings)):
+            code, flush = _CODES[operation], marks and settings.subnormals == "flush_both"
             self.loop = loop.kernel(loop.LoopVariant(code, 0, level, flush, False, 0, 0, status))
             self.constants, self.computing = processor_constants(settings), False
             return

@@ -6,9 +6,10 @@ the processor passes one on. Where other choices are asked for, `vector_step` co
 
 Flags of each element (to nearest, not of fma) follow from what the operation left over, which is a
 binary32 number wherever nothing is small or overflows: s = x + y is exact if and only if s - x = y
-and s - y = x; a product, quotient or root is if x·y - p, q·y - x or s·s - x is zero, by fma. Vectors
-with another element are looked at in binary64, where products of two such numbers are exact; NaNs,
-infinities and divisions by zero by the rules. No step of all this raises a flag of its own.
+and s - y = x; a product, quotient or root is if x·y - p, q·y - x or s·s - x is zero, by fma.
+Vectors with another element are looked at in binary64, where products of two such numbers are
+exact; NaNs, infinities and divisions by zero by the rules. No step of all this raises a flag of its
+own.
 
 Source    Intel SDM vol. 1 §4.8.3.5, §4.9.1 (NaNs, exceptions); Muller et al., Handbook of
           Floating-Point Arithmetic, 2nd ed., §4.3 (2Sum), §4.4, §5.2 (remainders that are numbers).

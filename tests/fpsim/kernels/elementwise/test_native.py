@@ -116,7 +116,8 @@ def test_flags_of_each_element_are_those_of_the_general_kernel(
     rng, settings = np.random.default_rng(4), Settings(BINARY32, subnormals=subnormals)
     assert has_processor_marks(operation, settings)
     x, y = (mixed(rng, pick(40_000, 400_000, 4_000_000)) for _ in range(2))
-    near = ((x.view(np.int32) ^ np.int32(-(1 << 31))) + rng.integers(-2, 3, x.size, dtype=np.int32)).view(np.float32)
+    negated = x.view(np.int32) ^ np.int32(-(1 << 31))
+    near = (negated + rng.integers(-2, 3, x.size, dtype=np.int32)).view(np.float32)
     cases = [operands(operation), [x, y], [x, near], [x[:77], y[:77]], [x, x[:1]]]
     for sources in [case[: OPERATIONS[operation]] for case in cases]:
         flags = np.zeros(sources[0].shape, np.uint8)
