@@ -20,6 +20,7 @@ from fpsim.elementwise import codes, elementary
 from fpsim.elementwise import compare as comparisons
 from fpsim.elementwise.apply import apply, common_shape
 from fpsim.elementwise.inputs import Scalar, scalar
+from fpsim.elementwise.notes import Again, CallNotes, rounded_again
 from fpsim.elementwise.recording import FUNCTION, OPERATION, Recording
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
@@ -53,10 +54,11 @@ class _Constants:
 
 
 class CycleMeter(Protocol):
-    """What adds up the cycles of operations, and may record them."""
+    """What adds up the cycles of operations, and may record them, or note their calls."""
 
     vector_cycles: int
     recording: Recording | None
+    notes: CallNotes | None
 
 
 class HasCore(Protocol):
@@ -103,6 +105,8 @@ class Core(State):
             constant, _ = apply("convert", (scalar(value, nearest.native),), nearest, track=False)
             if len(constants.carriers) < _CONSTANTS:
                 constants.carriers[key] = constant
+        if self.meter is not None and self.meter.notes is not None:
+            self.meter.notes.constants.append(constant)
         return constant
 
     def carriers(self, operands: Sequence[Operand], *, comparing: bool = False) -> list[Carrier]:
@@ -167,13 +171,21 @@ class Core(State):
                 self.meter.recording.note(name, settings, carriers, values, flags, kind)
                 if evaluate not in (apply, elementary.evaluate):
                     self.meter.recording.refuse()
+            if self.meter.notes is not None:
+                self.meter.notes.note(
+                    carriers, (values,), rounded_again(self, name, carriers, values, evaluate),
+                    (int(bits.number),) if stochastic else (),
+                )
         return out if isinstance(out, Array) else Array(values, self.context)
 
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
-        out: Out = None,
+        out: Out = None, again: Again | None = None,
     ) -> Array:
-        """An elementwise operation that rounds nothing, computed in new memory; published."""
+        """An elementwise operation that rounds nothing, computed in new memory; published.
+
+        again    runs it again, if it raises nothing.
+        """
         target = self.target(out)
         if target is not None:
             check_out(target, values.shape, self.format.carrier, carriers)
@@ -186,12 +198,23 @@ class Core(State):
             self.meter.vector_cycles += cycles * -(-values.size // elements)
             if self.meter.recording is not None:
                 self.meter.recording.refuse()
+            if self.meter.notes is not None:
+                if again is None or self.watched:
+                    self.meter.notes.refuse()
+                else:
+                    self.meter.notes.note(carriers, (values,), again)
         return self.wrapped(values, out)
 
     def signed(self, name: str, carrier: Carrier, out: Out = None) -> Array:
         """negative or absolute: the sign bit alone changes, nothing is raised."""
-        values = comparisons.with_sign(name, carrier, self.settings)
-        return self.exact(name, [carrier], values, np.zeros(carrier.shape, np.uint8), out)
+        settings = self.settings
+        values = comparisons.with_sign(name, carrier, settings)
+
+        def again(*_: object) -> bool:
+            values[...] = comparisons.with_sign(name, carrier, settings)
+            return True
+
+        return self.exact(name, [carrier], values, np.zeros(carrier.shape, np.uint8), out, again)
 
     def compare(
         self, name: str, x: Operand, y: Operand, signalling: bool | None = None
@@ -205,6 +228,8 @@ class Core(State):
             self, name, truth, fold(flags), flags if self.watched else None,
             broadcast_operands([a, b], truth.shape), in_format=False,
         )
+        if self.meter is not None and self.meter.notes is not None:
+            self.meter.notes.refuse()
         return truth
 
     def target(self, out: Out) -> Carrier | None:

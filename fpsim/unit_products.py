@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.block_array import BlockArray
 from fpsim.block_products import block_matmul, start_of
 from fpsim.core import HasCore, Out, core_of
+from fpsim.elementwise.notes import CallNotes
 from fpsim.products import k_split as ranges_of_k
 from fpsim.products.by_unit.dispatch import multiply
+from fpsim.products.by_unit.repeated import RepeatedProduct
 from fpsim.products.by_unit.unit_settings import UnitSettings
 from fpsim.products.jobs.shapes import result_shape, row_and_column
 from fpsim.records.formats import Format
@@ -25,7 +28,7 @@ from fpsim.records.settings import SUBNORMALS, ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier, ElementFlags, OperandsAt, Shape
 from fpsim.records.units import MatrixUnit, find_unit, with_partials
 from fpsim.rounded_products import rounded_matmul
-from fpsim.state.draws import NO_PLACES, Places, draw_places
+from fpsim.state.draws import NO_DRAW, NO_PLACES, Places, draw_places
 from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import fold, publish
 
@@ -97,14 +100,42 @@ class UnitCall:
         """Random words of the result's rounding places."""
         return draw_places(self.core, places, shape)
 
-    def publish(self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt) -> Array:
-        """The result, unless a trap stops it, which shows the `operands` of its element."""
+    def publish(
+        self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt,
+        factors: tuple[Carrier, Carrier] | None = None,
+    ) -> Array:
+        """The result, unless a trap stops it, which shows the `operands` of its element.
+
+        factors    of a product without an accumulator, which may be noted to run again.
+        """
         core, out, flags = self.core, self.out, fold(element_flags)
+        if core.meter is not None and core.meter.notes is not None:
+            self._note(core.meter.notes, values, element_flags, factors)
         values = publish(
             core, self.name, values, flags, element_flags if core.watched else None, operands,
             self._memory, advances=core.settings.rounding.stochastic,
         )
         return out if isinstance(out, Array) else Array(values, core.context)
+
+    def _note(
+        self, notes: CallNotes, values: Carrier, element_flags: ElementFlags,
+        factors: tuple[Carrier, Carrier] | None,
+    ) -> None:
+        """The call of a product, to be run again."""
+        core, is_drawn = self.core, self.core.settings.rounding.stochastic
+        if factors is None or self.out is not None or core.watched or core.source.seed is None:
+            notes.refuse()
+            return
+        product = RepeatedProduct(self.settings, *factors, values, element_flags)
+        seed, no_number = np.uint64(core.source.seed), NO_DRAW.number
+
+        def again(numbers: NDArray[np.uint64], first: int) -> bool:
+            flags = product.run(seed, numbers[first] if is_drawn else no_number)
+            if flags:
+                core.raise_flags(flags)
+            return True
+
+        notes.note(factors, (values,), again, (core.clock.operation,) if is_drawn else ())
 
 
 def matmul(
@@ -165,7 +196,8 @@ def matmul(
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
-    return call.publish(values, flags, lambda index: row_and_column(x, y, index))
+    factors = (x, y) if start is None else None
+    return call.publish(values, flags, lambda index: row_and_column(x, y, index), factors)
 
 
 @usual_arithmetic

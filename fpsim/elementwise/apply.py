@@ -37,7 +37,9 @@ from fpsim.state.processor import usual_arithmetic
 from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
-__all__ = ["KernelCall", "apply", "as_read", "broadcast", "common_shape", "variant"]
+__all__ = [
+    "KernelCall", "RepeatedOperation", "apply", "as_read", "broadcast", "common_shape", "variant",
+]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
 # One kernel, three plans: from another format, within one format, to whole numbers.
@@ -227,6 +229,51 @@ def apply(
             return out, _run_repeating(call, operands, out, element_flags, random)
         return out, _run_boxes(call, operands, out, element_flags, random)
     return out, _run_chunks(call, operands, out, element_flags, random)
+
+
+class RepeatedOperation:
+    """One operation on the same arrays time after time, whose shapes and ways are known."""
+
+    __slots__ = ("_arrays", "_call", "_copies")
+
+    def __init__(
+        self, call: KernelCall, operands: Sequence[Carrier], out: Carrier,
+        copies: Sequence[tuple[Carrier, Carrier]],
+    ) -> None:
+        x, n = operands[0], len(operands)
+        y, z = operands[1] if n > 1 else x, operands[2] if n > 2 else x
+        self._call, self._copies = call, copies
+        self._arrays = x, y, z, _flat(out), _NO_FLAGS, NO_WORDS, call.constants, 0
+
+    @classmethod
+    def of(
+        cls, operation: str, operands: Sequence[Carrier], settings: Settings, out: Carrier
+    ) -> RepeatedOperation | None:
+        """Of an operation that has run into `out`; None where it is not one call of a kernel."""
+        call = settings.calls.get((
+            operation, max(x.itemsize for x in operands), step.FLAGS_STICKY, False
+        ))
+        if call is None or not out.flags.carray or not 0 < out.size <= _CHUNK:
+            return None
+        ready: list[Carrier] = []
+        copies: list[tuple[Carrier, Carrier]] = []
+        for operand in operands:
+            lies = operand.flags.carray and (
+                operand.shape == out.shape or (ready and operand.size == 1)
+            )
+            if not lies:
+                copy: Carrier = np.empty(out.shape, operand.dtype)
+                copies.append((copy, np.broadcast_to(operand, out.shape)))
+                operand = copy
+            ready.append(_flat(operand))
+        return cls(call, ready, out, copies)
+
+    def run(self, seed: np.uint64, number: np.uint64) -> int:
+        """Compute into `out`; the flags."""
+        for copy, source in self._copies:
+            copy[...] = source
+        flags: int = self._call.loop(*self._arrays, seed, number, False)
+        return flags
 
 
 @lru_cache(maxsize=256)

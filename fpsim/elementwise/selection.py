@@ -31,17 +31,17 @@ Keys = NDArray[np.unsignedinteger[Any]]
 Chosen = NDArray[np.uint8]
 
 
-def kept_where(where: NDArray[np.bool_], x: Carrier) -> Carrier:
-    """x where true, +0 elsewhere.
+def kept_where(where: NDArray[np.bool_], x: Carrier, out: Carrier | None = None) -> Carrier:
+    """x where true, +0 elsewhere; in `out`, if it is there.
 
-    Shapes    where and x broadcast.
+    Shapes    where and x broadcast; out is as the result, in C order.
 
     >>> kept_where(np.array([True, False]), np.float32([-1, -2])).tolist()
     [-1.0, 0.0]
     """
     if where.shape != x.shape:
         where, x = np.broadcast_arrays(where, x)
-    out = np.empty(x.shape, x.dtype)
+    out = np.empty(x.shape, x.dtype) if out is None else out
     masks, values, target = _flat(where), _whole_numbers(x), _whole_numbers(out)
 
     def work(a: int, b: int) -> int:
@@ -52,19 +52,19 @@ def kept_where(where: NDArray[np.bool_], x: Carrier) -> Carrier:
     return out
 
 
-def kept_positive(keys: Keys, most: int, x: Carrier) -> Carrier:
-    """x where 0 < key <= most, +0 elsewhere.
+def kept_positive(keys: Keys, most: int, x: Carrier, out: Carrier | None = None) -> Carrier:
+    """x where 0 < key <= most, +0 elsewhere; in `out`, if it is there.
 
     Keys are codes, or bits of floats: unsigned integers, positive numbers from 1 on in their order.
 
-    Shapes    keys and x broadcast.
+    Shapes    keys and x broadcast; out is as the result, in C order.
 
     >>> kept_positive(np.uint16([0, 1, 0x7C00, 0x7C01]), 0x7C00, np.float32([1, 2, 3, 4])).tolist()
     [0.0, 2.0, 3.0, 0.0]
     """
     if keys.shape != x.shape:
         keys, x = np.broadcast_arrays(keys, x)
-    out = np.empty(x.shape, x.dtype)
+    out = np.empty(x.shape, x.dtype) if out is None else out
     codes, values, target = _flat(keys), _whole_numbers(x), _whole_numbers(out)
     bound = codes.dtype.type(most)
 
@@ -76,13 +76,13 @@ def kept_positive(keys: Keys, most: int, x: Carrier) -> Carrier:
     return out
 
 
-def kept_least(x: Carrier, least: float) -> Carrier | None:
-    """x where x >= least, +0 elsewhere; None where there is a NaN.
+def kept_least(x: Carrier, least: float, out: Carrier | None = None) -> Carrier | None:
+    """x where x >= least, +0 elsewhere; None where there is a NaN; in `out`, if it is there.
 
     >>> kept_least(np.float32([-1, 2]), 0.0), kept_least(np.float32([np.nan]), 0.0)
     (array([0., 2.], dtype=float32), None)
     """
-    out = np.empty(x.shape, x.dtype)
+    out = np.empty(x.shape, x.dtype) if out is None else out
     values, target, bound = _flat(x), out.reshape(-1), x.dtype.type(least)
 
     def work(a: int, b: int) -> int:

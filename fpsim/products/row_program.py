@@ -49,7 +49,7 @@ from fpsim.records.types import Carrier, Shape
 from fpsim.state.memory import memory_address, memory_addresses
 from fpsim.state.threads import run_blocks
 
-__all__ = ["RowProgram"]
+__all__ = ["RowProgram", "RowResults"]
 
 #: Elements of the rows that pass through all steps together.
 _TILE = 8192
@@ -448,11 +448,13 @@ class RowProgram:
             )
 
     def run(
-        self, inputs: Sequence[Carrier], seed: int, numbers: Sequence[int]
+        self, inputs: Sequence[Carrier], seed: int, numbers: Sequence[int] | NDArray[np.uint64],
+        into: Sequence[Carrier] = (),
     ) -> RowResults | None:
-        """The results, each flat; None where the steps have to run alone.
+        """The results; None where the steps have to run alone.
 
         numbers    of the operations that round stochastically, in order.
+        into       memory of the results, in C order; by default it is new, and flat.
         """
         columns, tile = self.geometry.columns, self._tile
         arrays: list[Carrier] = []
@@ -463,7 +465,7 @@ class RowProgram:
             elif not array.flags.c_contiguous:
                 array = np.ascontiguousarray(array)
             arrays.append(array)
-        results = [np.empty(size, np.float32) for size in self._result_sizes]
+        results = list(into) or [np.empty(size, np.float32) for size in self._result_sizes]
         starts = np.array(memory_addresses(arrays + results), np.int64)
         drawn = np.zeros(self.n_draws + 1, np.uint64)
         drawn[: self.n_draws] = numbers

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from fpsim.context import Context
 from fpsim.core import Core
+from fpsim.elementwise.notes import CallNotes
 from fpsim.elementwise.recording import Recording
 from fpsim.records.flags import Flags, as_integer
 from fpsim.records.formats import Format
@@ -39,6 +40,7 @@ class DeviceLike(Protocol):
     raised: int
     vector_cycles: int
     recording: Recording | None
+    notes: CallNotes | None
     program: str
 
     @property

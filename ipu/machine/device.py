@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -31,6 +31,7 @@ from fpsim.convenience import round_to
 from fpsim.core import Operand
 from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
+from fpsim.elementwise.notes import CallNotes
 from fpsim.elementwise.order import largest_along
 from fpsim.elementwise.recording import LARGEST, SAME, SQUARES, SUM, Recording
 from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
@@ -135,6 +136,8 @@ class Device:
     watch: Callable[[Any, Array], object] | None = None
     #: Where operations are noted as they run.
     recording: Recording | None = None
+    #: Where their native calls are noted, to be run again; see `fpsim.elementwise.notes`.
+    notes: CallNotes | None = None
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
@@ -344,8 +347,21 @@ class Device:
     def from_host(self, values: ArrayLike, fmt: Format | str) -> Array:
         """Values rounded to nearest on the host, then copied in: no status, no random bits."""
         context = self.context(fmt)
-        rounded = round_to(values, context.format)
-        return Array(np.asarray(rounded, context.format.carrier), context)
+        rounded = np.asarray(round_to(values, context.format), context.format.carrier)
+        if self.notes is not None:
+            self._note_host(values, rounded, context.format)
+        return Array(rounded, context)
+
+    def _note_host(self, values: ArrayLike, rounded: Carrier, fmt: Format) -> None:
+        def again(*_: object) -> bool:
+            rounded[...] = round_to(values, fmt)
+            return True
+
+        assert self.notes is not None
+        if isinstance(values, np.ndarray) and rounded.flags.writeable:
+            self.notes.note((values,), (rounded,), again)
+        else:
+            self.notes.refuse()
 
     def zeros(self, shape: int | tuple[int, ...], fmt: Format | str) -> Array:
         """+0 in every element."""
@@ -379,6 +395,8 @@ class Device:
         if is_single and is_far_from_tiny(before) and _is_plain(context, x):
             self.vector_cycles += thread_cycles("cast", fmt, x.size)
             self._note("cast", x.carrier, x.carrier, SAME)
+            if self.notes is not None:  # it stays the same memory while there is no NaN
+                self.notes.note((x.carrier,), (), lambda *_: _is_plain(context, x))
             return Array(x.carrier, context)  # they are normal numbers there, as they stand
         return core.rounded("convert", [x.carrier])
 
@@ -475,6 +493,9 @@ class Device:
         if values is None:
             return context.maximum(x, 0.0)
         self.vector_cycles += thread_cycles("relu", x.format, x.size)
+        if self.notes is not None:
+            again = partial(kept_least, x.carrier, least, values)
+            self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
         return Array(values, context)
 
     @usual_arithmetic
@@ -487,13 +508,21 @@ class Device:
         # refuses what does not broadcast
         common_shape((where, x.carrier))  # type: ignore[arg-type]
         self.vector_cycles += thread_cycles("select", x.format, x.size)
-        return Array(kept_where(where, x.carrier), context)
+        values = kept_where(where, x.carrier)
+        if self.notes is not None:
+            again = partial(kept_where, where, x.carrier, values)
+            self.notes.note((where, x.carrier), (values,), lambda *_: again() is values)
+        return Array(values, context)
 
     @usual_arithmetic
     def select_positive(self, keys: Keys, most: int, x: Array) -> Array:
         """x where 0 < key <= most, +0 elsewhere; keys are codes or bits of floats."""
         self.vector_cycles += thread_cycles("select", x.format, x.size)
-        return Array(kept_positive(keys, most, x.carrier), self._of(x))
+        values = kept_positive(keys, most, x.carrier)
+        if self.notes is not None:
+            again = partial(kept_positive, keys, most, x.carrier, values)
+            self.notes.note((keys, x.carrier), (values,), lambda *_: again() is values)
+        return Array(values, self._of(x))
 
     # Many to one ----------------------------------------------------------------------------
 
@@ -527,6 +556,9 @@ class Device:
             single = self.cast(x, BINARY32)
             total = single_sum(self.context(BINARY32), single, axes, order)
             self._note("sum", single.carrier, total.carrier, SUM, axes)
+            if self.notes is not None:
+                again = partial(single_sum, self.context(BINARY32), single, axes, order)
+                self._note_sum(single, total.carrier, again)
         return self._scaled_sum(x, axes, total, before if fmt is None else fmt, scale)
 
     @usual_arithmetic
@@ -556,7 +588,22 @@ class Device:
             for verb in ("cast", "multiply", "add") if squared else ("cast", "add"):
                 self.vector_cycles += thread_cycles(verb, BINARY32, x.carrier.size)
             self._note("sum", x.carrier, total.carrier, SQUARES if squared else SUM, axes)
+            if self.notes is not None:
+                single = self.context(BINARY32)
+                again = partial(single_pass_sum, single, x, axes, order, squared=squared)
+                self._note_sum(x, total.carrier, again)
         return total
+
+    def _note_sum(self, x: Array, total: Carrier, sums: Callable[[], Array | None]) -> None:
+        def again(*_: object) -> bool:
+            result = sums()
+            if result is None:
+                return False
+            total[...] = result.carrier
+            return True
+
+        assert self.notes is not None
+        self.notes.note((x.carrier,), (total,), again)
 
     def _note(
         self, name: str, x: Carrier, result: Carrier, kind: str, axes: tuple[int, ...] = ()
@@ -593,6 +640,8 @@ class Device:
         )
         if has_nan:
             context.fmax(x, x)  # raises what reading a NaN raises
+        if self.notes is not None:
+            self.notes.refuse()
         if self.recording is not None:
             self.recording.note(
                 "maximum", context.core.settings, [x.carrier], largest, 0, LARGEST, (axis,)
@@ -610,6 +659,8 @@ class Device:
         Source    the instruction rmask keeps an element by 16 random bits (its comparison is
                   ASSUMED); docs/semantics.md §2 (layout).
         """
+        if self.notes is not None:
+            self.notes.refuse()
         shape = checked_shape(shape, 4)
         checked_number("keep", keep)
         machine = self.context(BINARY32)

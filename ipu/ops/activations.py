@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.core import Operand
 from fpsim.records.evidence import Evidence
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.bounds import clamp, number_of
@@ -140,15 +141,21 @@ def _dropout_x(device: Device, gradient: Array, saved: Saved, *, keep: float) ->
 # Rectifiers --------------------------------------------------------------------------------------
 
 
+def _above(device: Device, x: Array, least: Operand) -> NDArray[np.bool_]:
+    """Whether a number is above a limit, or a NaN."""
+    limit = number_of(least)
+    return derived(device, lambda values: ~(values <= limit), x.carrier)
+
+
 def _threshold(device: Device, x: Array, *, least: Operand = 0.0) -> tuple[Array, Saved]:
-    return device.select(~(x.carrier <= number_of(least)), x), (x,)
+    return device.select(_above(device, x, least), x), (x,)
 
 
 def _threshold_x(
     device: Device, gradient: Array, saved: Saved, *, least: Operand = 0.0, **_: Any
 ) -> Array:
     """The gradient where x is above `least`, or a NaN."""
-    return device.select(~(saved[0].carrier <= number_of(least)), gradient)
+    return device.select(_above(device, saved[0], least), gradient)
 
 
 def _hard_tanh(

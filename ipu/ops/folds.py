@@ -44,6 +44,8 @@ def _publish(
 ) -> None:
     """Flags, counters and cycles of operations of these sizes on so many elements in all."""
     core = x.context.core
+    if device.notes is not None:
+        device.notes.refuse()
     assert core.loops is not None
     cycles, elements = core.loops[verb]
     before = device.vector_cycles

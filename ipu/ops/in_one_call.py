@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import Recording
-from fpsim.products.row_program import RowProgram
+from fpsim.products.row_program import RowProgram, RowResults
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.memory import memory_address
@@ -56,10 +57,14 @@ class _InputTemplate(NamedTuple):
 
 
 class _RuleProgram(NamedTuple):
-    """A program of a rule under one signature, and what its results look like."""
+    """A program of a rule under one signature, and what its results look like.
+
+    shapes    of the arrays among them.
+    """
 
     program: RowProgram
     results: Any
+    shapes: tuple[Shape, ...]
     cycles: int
 
 
@@ -188,7 +193,8 @@ def _recorded(
     result = _exchanged(result, dict(zip(map(id, whole), arrays, strict=True)))
     if program is None or program.n_draws != device.clock.k - k:
         return result, None
-    return result, _RuleProgram(program, results, device.vector_cycles - cycles)
+    shapes = tuple([x.shape for x in outputs.values()])
+    return result, _RuleProgram(program, results, shapes, device.vector_cycles - cycles)
 
 
 def _exchanged(value: Any, others: dict[int, Array]) -> Any:
@@ -228,22 +234,50 @@ def _run(device: Device, program: _RuleProgram, arrays: Sequence[Array]) -> tupl
     """The results of a call alike; None, and nothing has happened, where the rule has to run."""
     inner = program.program
     numbers = device.clock.take(inner.n_draws)
-    outcome = inner.run([x.carrier for x in arrays], device.source.seed or 0, numbers)
+    results = [np.empty(shape, np.float32) for shape in program.shapes]
+    outcome = inner.run([x.carrier for x in arrays], device.source.seed or 0, numbers, results)
     if outcome is None:
         device.clock.give_back(inner.n_draws)
         return None
     device.vector_cycles += program.cycles
-    for settings, flags in outcome.flags.values():
-        device.context(settings.format).core.raise_flags(flags)
+    _raise(device, outcome)
+    if device.notes is not None:
+        _note(device, inner, [x.carrier for x in arrays], outcome.results, numbers)
     if device.counts is not None:
         for name, size, (zeros, subnormals, *raised) in outcome.counted:
             device.counts.add_numbers(name, size, (zeros, subnormals), raised)
     return (_filled(device, program.results, outcome.results, arrays),)
 
 
+def _raise(device: Device, outcome: RowResults) -> None:
+    for settings, flags in outcome.flags.values():
+        device.context(settings.format).core.raise_flags(flags)
+
+
+def _note(
+    device: Device, program: RowProgram, inputs: Sequence[Carrier], results: Sequence[Carrier],
+    numbers: Sequence[int],
+) -> None:
+    """The call of a program, to be run again; single numbers are part of the program."""
+    n, seed = len(numbers), device.source.seed or 0
+
+    def again(drawn: NDArray[np.uint64], first: int) -> bool:
+        outcome = program.run(inputs, seed, drawn[first : first + n], results)
+        if outcome is None:
+            return False
+        _raise(device, outcome)
+        return True
+
+    assert device.notes is not None
+    fixed = [x for x in inputs if x.shape == ()]
+    device.notes.note(inputs, results, again, numbers, fixed)
+
+
 def _filled(device: Device, template: Any, results: list[Carrier], arrays: Sequence[Array]) -> Any:
     if isinstance(template, _ResultTemplate):
-        carrier = results[template.place].reshape(template.shape)
+        carrier = results[template.place]
+        if carrier.shape != template.shape:
+            carrier = carrier.reshape(template.shape)
         return Array(carrier, device.context(template.format))
     if isinstance(template, _InputTemplate):
         return arrays[template.place]

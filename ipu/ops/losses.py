@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.ops.activations import softplus_of
@@ -156,15 +157,24 @@ def _of_probabilities_x(
 # Negative log likelihood ------------------------------------------------------------------------
 
 
-def _picked(
-    x: Array, classes: Classes, ignored: int, weight: Array | None
-) -> tuple[Classes, NDArray[Any]]:
-    """Classes (0 where ignored), and each row's weight in binary32 (0 where ignored)."""
-    used = classes != ignored
-    classes = np.where(used, classes, 0)
-    kind = wide(x.format).carrier
-    weights = np.ones(classes.shape, kind) if weight is None else weight.carrier[classes]
-    return classes, np.where(used, weights, kind.type(0))
+def _weights(
+    device: Device, like: Array, classes: Classes, ignored: int, weight: Array | None
+) -> NDArray[Any]:
+    """Each row's weight in binary32, 0 where its class is ignored."""
+    kind = wide(like.format).carrier
+    if weight is None:
+        return derived(device, lambda c: (c != ignored).astype(kind), classes)
+
+    def rule(c: Classes, of_classes: NDArray[Any]) -> NDArray[Any]:
+        used = c != ignored
+        return np.where(used, of_classes[np.where(used, c, 0)], kind.type(0))
+
+    return derived(device, rule, classes, weight.carrier)
+
+
+def _at(classes: Classes, ignored: int) -> Classes:
+    """Indices along the second axis, 0 where the class is ignored."""
+    return np.expand_dims(np.where(classes != ignored, classes, 0), 1)
 
 
 def share_of(
@@ -172,7 +182,7 @@ def share_of(
 ) -> Array:
     """The sum of the weights of the rows, in binary32."""
     single = None if weight is None else _single(device, weight)
-    weights = _picked(x, classes, ignored, single)[1]
+    weights = _weights(device, x, classes, ignored, single)
     factors = Array(weights, device.context(wide(x.format)))
     return device.reduce_sum(factors, tuple(range(weights.ndim))).reshape(())
 
@@ -183,13 +193,16 @@ def _nll(
 ) -> tuple[Array, Saved]:
     """-w · x[class] of each row; a mean is their sum over that of the weights."""
     rows, single = _single(device, x), None if weight is None else _single(device, weight)
-    picked, weights = _picked(x, classes, ignored, single)
-    numbers = np.take_along_axis(rows.carrier, np.expand_dims(picked, 1), 1).squeeze(1)
+    weights = _weights(device, x, classes, ignored, single)
+    numbers = derived(
+        device, lambda a, c: np.take_along_axis(a, _at(c, ignored), 1).squeeze(1), rows.carrier,
+        classes,
+    )
     terms = device.negative(rows.like(numbers))
     factors = rows.like(weights)
     if weight is not None:
         terms = device.multiply(terms, factors)
-    terms = device.select(weights != 0, terms)
+    terms = device.select(derived(device, lambda w: w != 0, weights), terms)
     saved = x.shape, x.format, single
     if reduction == NONE:
         return terms, saved
@@ -210,18 +223,20 @@ def _nll_x(
     """
     shape, fmt, weight = saved
     g, fmt = _single(device, gradient), to or fmt
-    picked, weights = _picked(g, classes, ignored, weight)
+    weights = _weights(device, g, classes, ignored, weight)
     factors = g.like(weights)
     if reduction == MEAN:
         share = device.reduce_sum(factors, tuple(range(weights.ndim))).reshape(())
         g = device.divide(g, share)
     slope = device.negative(device.multiply(factors, g))
-    slope = device.cast(device.select(weights != 0, slope), fmt)
-    spread = device.zeros(shape, fmt)
-    np.put_along_axis(
-        spread.carrier, np.expand_dims(picked, 1), np.expand_dims(slope.carrier, 1), 1
-    )
-    return spread
+    slope = device.cast(device.select(derived(device, lambda w: w != 0, weights), slope), fmt)
+
+    def spread(values: NDArray[Any], c: Classes) -> NDArray[Any]:
+        rows = np.zeros(shape, values.dtype)
+        np.put_along_axis(rows, _at(c, ignored), np.expand_dims(values, 1), 1)
+        return rows
+
+    return Array(derived(device, spread, slope.carrier, classes), device.context(fmt))
 
 
 _INSIDE, _PULLED = "binary32", "binary32 inside, once into the format of the predictions"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.order import largest_along
+from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.machine.stacked import StackedArray, StackedValues
@@ -74,9 +75,13 @@ def _log_softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> A
     return device.cast(device.subtract(g, common), gradient.format)
 
 
+def _is_used(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a row is anything but minus infinities."""
+    return np.asarray(~np.isneginf(x).all(axis=-1, keepdims=True))
+
+
 def _safe_softmax(device: Device, x: Array) -> tuple[Array, Saved]:
-    masked = np.isneginf(x.carrier).all(axis=-1, keepdims=True)
-    used = np.broadcast_to(~masked, x.shape)
+    used = derived(device, _is_used, x.carrier)
     y = device.select(used, _softmax(device, device.select(used, x))[0])
     return y, (y,)
 

@@ -74,6 +74,8 @@ def tabulated(device: Device, x: Array, function: Function) -> Array:
     if flags:
         context.core.raise_flags(flags)
     device.vector_cycles += table.cycles * -(-x.size // 2)
+    if device.notes is not None:
+        device.notes.refuse()
     if device.recording is not None:
         device.recording.note(
             "table", context.core.settings, [x.carrier], values, flags, TABLE, table=table.codes

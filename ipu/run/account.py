@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fpsim.records.formats import Format
 from fpsim.state.counts import Counts
 from ipu.learn.worker import SCOPE
 
-__all__ = ["KINDS", "Account", "counted_name", "fit", "split_name"]
+__all__ = ["KINDS", "NO_WORK", "Account", "AccountedWork", "counted_name", "fit", "split_name"]
 
 KINDS = ("machine", "exact", "host", "integer")
 
@@ -93,6 +93,28 @@ def fit(value: float, rounded: float, fmt: Format) -> str:
     return "subnormal" if abs(rounded) < fmt.smallest_normal else ""
 
 
+class AccountedWork(NamedTuple):
+    """What an account has counted: calls and elements by kind and operation, and constants."""
+
+    calls: Counter[tuple[str, str]]
+    elements: Counter[tuple[str, str]]
+    constants: Counter[tuple[str, str, str, float, str]]
+
+    def __add__(self, other: AccountedWork) -> AccountedWork:  # type: ignore[override]
+        """Both together."""
+        pairs: zip[tuple[Counter[Any], Counter[Any]]] = zip(self, other, strict=True)
+        return AccountedWork(*[one + more for one, more in pairs])
+
+    def __sub__(self, before: AccountedWork) -> AccountedWork:
+        """What has been counted since then."""
+        pairs: zip[tuple[Counter[Any], Counter[Any]]] = zip(self, before, strict=True)
+        return AccountedWork(*[now - then for now, then in pairs])
+
+
+#: Nothing has been counted.
+NO_WORK = AccountedWork(Counter(), Counter(), Counter())
+
+
 class Account:
     """What a run did.
 
@@ -121,11 +143,35 @@ class Account:
         self._calls[kind][operation] += 1
         self._elements[kind][operation] += elements
 
-    def add_calls(self, kind: str, operation: str, calls: int) -> None:
-        """So many calls of an operation that computes nothing."""
+    def add_calls(self, kind: str, operation: str, calls: int, elements: int = 0) -> None:
+        """So many calls of an operation, with so many floating-point results in all."""
         self.noted += calls
         self._calls[kind][operation] += calls
-        self._elements[kind][operation] += 0
+        self._elements[kind][operation] += elements
+
+    def work(self) -> AccountedWork:
+        """All that was counted so far.
+
+        >>> account = Account()
+        >>> account.add("machine", "aten.add.Tensor", 6)
+        >>> account.repeat(account.work())
+        >>> account.summary()["operations"]["machine"]
+        2
+        """
+        calls, elements = (
+            Counter({(kind, name): n for kind in KINDS for name, n in rows[kind].items()})
+            for rows in (self._calls, self._elements)
+        )
+        return AccountedWork(calls, elements, self._constants.copy())
+
+    def repeat(self, work: AccountedWork) -> None:
+        """As much has been done once more."""
+        for (kind, name), n in work.calls.items():
+            self.noted += n
+            self._calls[kind][name] += n
+        for (kind, name), n in work.elements.items():
+            self._elements[kind][name] += n
+        self._constants.update(work.constants)
 
     def native(self, operation: str) -> None:
         """A call with floating-point results that came back without being noted as of a kind."""

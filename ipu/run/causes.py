@@ -181,7 +181,7 @@ def _symptom(report: Report, births: Sequence[Row]) -> Cause | None:
     begin = f"The loss is {value} from step {bad} on"
     if not ends:
         return Cause("outside", f"{begin}, and no operation made it: the data or the first "
-                     "weights hold a number that is not finite", {})
+                     "weights hold a number that is not finite, or beyond its format's largest", {})
     return _chain(begin, ends[0], report, births)
 
 

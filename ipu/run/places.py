@@ -10,15 +10,18 @@ Source    docs/semantics.md §2 (named addresses).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from struct import unpack
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fpsim.state.state import Clock
 
-__all__ = ["DIRECTIONS", "Place", "PlaceClock", "ReplayStart", "number"]
+__all__ = ["DIRECTIONS", "Place", "PlaceClock", "ReplayStart", "number", "numbers_of"]
 
 #: What a program does at a place.
 DIRECTIONS = ("forward", "backward", "optimizer", "evaluation", "other")
@@ -48,6 +51,21 @@ def number(place: Place, k: int) -> int:
     """
     digest = blake2b(f"{place.text}/{k}".encode(), digest_size=8).digest()
     return 1 << 63 | int.from_bytes(digest, "big") >> 1
+
+
+def numbers_of(step: int, places: Iterable[tuple[str, int]]) -> NDArray[np.uint64]:
+    """Numbers of operations in a step: each by the text of its place behind the step, and k.
+
+    >>> numbers_of(2, [("0/0/net/forward", 1)]).tolist() == [number(Place(2, 0, 0, "net",
+    ...     "forward"), 1)]
+    True
+    """
+    digests = [
+        blake2b(b"%d/%s/%d" % (step, rest.encode(), k), digest_size=8).digest()
+        for rest, k in places
+    ]
+    numbers = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+    return np.uint64(1 << 63) | numbers >> np.uint64(1)
 
 
 class ReplayStart(NamedTuple):

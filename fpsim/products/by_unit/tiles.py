@@ -28,11 +28,11 @@ from fpsim.products.jobs.job import Job, to_read
 from fpsim.products.jobs.rows import Rows
 from fpsim.products.jobs.stack import Stack
 from fpsim.products.jobs.windows import Windows
-from fpsim.records.types import Carrier, Offsets, Shape
+from fpsim.records.types import Carrier, ElementFlags, Offsets, Shape
 from fpsim.state.draws import NO_RANDOM
 from fpsim.state.threads import run_blocks
 
-__all__ = ["run_tiles"]
+__all__ = ["RepeatedTiles", "run_tiles"]
 
 #: Numbers of both operands, and products, up to which it is not worth blocks and threads.
 _SMALL, _SHORT = 1 << 17, 1 << 22
@@ -145,11 +145,7 @@ def _prepared(
 
 def _kept(table: OperandTable, shape: Shape) -> _Table | None:
     """Memory for values and exponents, empty where there are none; None for much of it."""
-    if math.prod(shape) > _TINY:
-        return None
-    none = (0,) * len(shape)
-    values = np.empty(shape if table.values else none, FLOAT[table.values])
-    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
+    return None if math.prod(shape) > _TINY else _table_of(table, shape)
 
 
 def _run_together(
@@ -162,7 +158,8 @@ def _run_together(
     a, b = operands
     *stack, m, k = a.shape
     n, columns = stack[0] if stack else 1, b.shape[-1]
-    numbers = to_read(a.reshape(-1))
+    flat = a.reshape(-1)  # of one number that is repeated it is a view without steps
+    numbers = to_read(flat if flat.flags.c_contiguous else flat.copy())
     if b.flags.c_contiguous:
         right = Right(to_read(b.reshape(-1)).view(np.uint32), (columns, 1))
     else:  # one that is transposed is read as it lies
@@ -193,6 +190,100 @@ def _run_together(
         (panels, exponents, 0, columns), values, element_flags, places, task.store, task.numbers,
     )
     return flags
+
+
+class RepeatedTiles:
+    """Small products on the same memory time after time, each time in one call of the loop.
+
+    numbers, codes    of the operands in a row, as they are read; `read` brings them there.
+
+    Shapes    a (n, M, K), b (n, K, N), or two matrices; values and element_flags (n * M, N).
+    """
+
+    def __init__(
+        self, settings: UnitSettings, a: Carrier, b: Carrier, values: Carrier,
+        element_flags: ElementFlags,
+    ) -> None:
+        self._settings, self._copies = settings, list[tuple[Carrier, Carrier]]()
+        *stack, m, k = a.shape
+        columns = b.shape[-1]
+        self._shape = (stack[0] if stack else 1), m, k, columns
+        self.numbers = to_read(self._in_a_row(a))
+        is_turned = not stack and b.T.flags.c_contiguous and not b.flags.c_contiguous
+        flat = b.T.reshape(-1) if is_turned else self._in_a_row(b)
+        self.codes = to_read(flat).view(np.uint32)
+        self._steps = (1, k) if is_turned else (columns, 1)
+        self._values, self._flags = values, element_flags
+        self._calls: dict[int, tuple[Any, ...]] = {}
+
+    @staticmethod
+    def takes(a: Carrier, b: Carrier) -> bool:
+        """Whether the operands are so small that one call has all of their products."""
+        m, k = a.shape[-2:]
+        columns = b.shape[-1]
+        if a.ndim != b.ndim or a.ndim > 3 or not (a.size and b.size):
+            return False
+        if a.ndim == 2:
+            return a.size + b.size <= _SMALL and a.size * columns <= _SHORT
+        numbers = m * k + k * (-(-columns // COLUMNS) * COLUMNS)
+        return bool(a.shape[0] == b.shape[0] and 1 < a.shape[0] <= _NUMBERS // numbers)
+
+    def _in_a_row(self, x: Carrier) -> Carrier:
+        """The memory of an operand, or memory for a copy of it."""
+        if x.flags.c_contiguous:
+            return x.reshape(-1)
+        copy: Carrier = np.empty(x.shape, x.dtype)
+        self._copies.append((copy, x))
+        return copy.reshape(-1)
+
+    def read(self) -> None:
+        """Numbers and codes are those that the operands hold now."""
+        for copy, source in self._copies:
+            copy[...] = source
+
+    def run(self, task: TileTask, random: Any) -> int:
+        """The products of what was read, into values that are zeros; flags together.
+
+        random    of the places of the result, as kernels take them.
+        """
+        call = self._calls.get(id(task))
+        if call is None:  # tasks are kept, so that no other has the number of one
+            call = self._calls[id(task)] = self._call(task)
+        table, panels, left, right, loop = call
+        if table is not None:
+            fill_table(*table)
+        fill_panels(*panels)
+        flags: int = loop(
+            left, right, self._values, self._flags, random, task.store, task.numbers
+        )
+        return flags
+
+    def _call(self, task: TileTask) -> tuple[Any, ...]:
+        """Arguments of the kernels, by the shapes and the task."""
+        n, m, k, columns = self._shape
+        shapes = _prepared(self._settings, task, n, m, k, columns)
+        table, fields = _table_of(task.left, shapes.left)
+        panels, exponents = _table_of(task.right, shapes.right)
+        fill_left = None
+        if task.left.bytes:
+            fill_left = (
+                self.numbers.view(np.uint32), 0, n * m * k, table, fields, task.zero,
+                task.left.shift,
+            )
+        fill_right = (
+            self.codes, shapes.terms, self._steps, 0, columns, 0, len(panels), panels, exponents,
+            task.zero, task.right.shift,
+        )
+        numbers = table if task.left.values else self.numbers
+        left = numbers, fields, shapes.bases, shapes.offsets, shapes.outputs
+        return fill_left, fill_right, left, (panels, exponents, 0, columns), task.loop
+
+
+def _table_of(table: OperandTable, shape: Shape) -> _Table:
+    """Memory for values and exponents, empty where there are none."""
+    none = (0,) * len(shape)
+    values = np.empty(shape if table.values else none, FLOAT[table.values])
+    return values, np.empty(shape if table.exponents else none, WORD[table.exponents])
 
 
 def _indices(

@@ -10,27 +10,30 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpsim.kernels.by_unit.panels import Shift
+from fpsim.kernels.by_unit.reach import extents
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
 from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
 from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
-from fpsim.products.by_unit.tiles import run_tiles
+from fpsim.products.by_unit.tiles import RepeatedTiles, run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
 from fpsim.products.jobs.job import Job, Reach
 from fpsim.records.formats import BINARY32
 from fpsim.records.rounding import RNE, RTZ
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, ElementFlags
 from fpsim.records.units import MatrixUnit
 
-__all__ = ["run_window"]
+__all__ = ["RepeatedWindow", "run_window"]
 
 #: Exponent fields of lanes: bits below them, bias, and what a zero of the left and of the right
 #: operand counts with: below every other, alone or together with a number.
 _FIELDS = {32: (23, 127, -60, -190), 64: (52, 1023, 623, -400)}
+
+_NO_CODES = np.zeros(0, np.uint32)
 
 #: Largest exponent of a number in lanes of 32 bits.
 _FAR = 60
@@ -98,20 +101,61 @@ def run_window(job: Job, lanes: int | None = None) -> bool:
     lanes   64: in lanes of 64 bits, also where narrower ones serve.
     """
     settings: UnitSettings = job.settings
+    if _sums(settings) is None:
+        return False
+    kind = _kind(settings, job.reach(), job.a.shape[1], lanes)
+    if kind is None:
+        return False
+    run_tiles(job, _task(settings, kind, job.places.low))
+    return True
+
+
+def _kind(settings: UnitSettings, reach: Reach, terms: int, lanes: int | None) -> int | None:
+    """The lanes that numbers of this reach take; None where this engine must not run them."""
     sums = _sums(settings)
-    if sums is None:
-        return False
-    reach = job.reach()
+    assert sums is not None
     if not reach.finite:
-        return False
+        return None
     low, high, top_a, top_b = reach.exponents(settings.a.emin, settings.b.emin, settings.scale)
-    if not _fits(settings, reach, job.a.shape[1], low, high):
-        return False
+    if not _fits(settings, reach, terms, low, high):
+        return None
     top, kind = max(top_a + settings.scale, top_b), sums.lanes
     if lanes == 64 or kind == WINDOW_64 or not _narrow(settings, reach, low, top):
         kind = WINDOW_64
-    run_tiles(job, _task(settings, kind, job.places.low))
-    return True
+    return kind
+
+
+class RepeatedWindow:
+    """Small products on the same memory time after time; see `RepeatedTiles`."""
+
+    def __init__(self, settings: UnitSettings, tiles: RepeatedTiles, terms: int) -> None:
+        self._settings, self._tiles, self._terms = settings, tiles, terms
+
+    @classmethod
+    def of(
+        cls, settings: UnitSettings, a: Carrier, b: Carrier, values: Carrier, flags: ElementFlags
+    ) -> RepeatedWindow | None:
+        """None where another engine than this one computes, or more than one call."""
+        if _sums(settings) is None or not RepeatedTiles.takes(a, b):
+            return None
+        flat = (math.prod(values.shape[:-1]), values.shape[-1])
+        tiles = RepeatedTiles(settings, a, b, values.reshape(flat), flags.reshape(flat))
+        return cls(settings, tiles, a.shape[-1])
+
+    def run(self, random: Any) -> bool:
+        """Compute into values that are zeros; False, and nothing has happened, where this engine
+        must not run on numbers of now.
+
+        random    of the places of the result, as kernels take them.
+        """
+        tiles = self._tiles
+        tiles.read()
+        reach = Reach(*extents(tiles.numbers.view(np.uint32), tiles.codes, _NO_CODES))
+        kind = _kind(self._settings, reach, self._terms, None)
+        if kind is None:
+            return False
+        tiles.run(_task(self._settings, kind, low=False), random)
+        return True
 
 
 @lru_cache(maxsize=256)

@@ -155,9 +155,13 @@ class Gradients:
                 )
                 self._mark(x, Role.COPY if is_copy else Role.DERIVED)
 
+    def is_of_parameter(self, x: torch.Tensor) -> bool:
+        """Whether the memory of a tensor is a parameter, or a copy of one."""
+        return self.role_of(x) in _OF_PARAMETERS
+
     def copied(self, source: torch.Tensor, result: torch.Tensor) -> None:
         """A clone outside of modules, or zeros for the sums that an update keeps."""
-        if self.role_of(source) in _OF_PARAMETERS and self.role_of(result) is None:
+        if self.is_of_parameter(source) and self.role_of(result) is None:
             self._mark(result, Role.COPY)
 
     # Steps ----------------------------------------------------------------------------------

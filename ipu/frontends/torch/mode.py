@@ -355,13 +355,19 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _store(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         """Copy what was computed into a tensor, which keeps its format."""
-        memory = self._memory
+        memory, notes = self._memory, self._memory.device.notes
         memory.moved((source,), target)
         held = memory.format_of(target)
         source_format = memory.format_of(source)
         if held is source_format and held is not None:
             target.copy_(source)
+            if notes is not None:
+                notes.note((source.numpy(),), (target.numpy(),), lambda *_: (
+                    target.copy_(source) is target
+                ))
             return target
+        if notes is not None:
+            notes.refuse()
         if target.dtype in EIGHTHS and source.dtype in _REAL and source.dtype != target.dtype:
             call = self._program.call("aten.copy_")
             cast = TABLE["_to_copy.default"].handler(call, source, dtype=target.dtype)

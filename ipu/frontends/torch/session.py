@@ -297,6 +297,10 @@ class Session(Run):
             return policy
         return restoring.policy(policy, layer, direction, self.step - self.first_step)
 
+    def has_recipe(self, layer: str, direction: str) -> bool:
+        """Whether products of a layer are computed in blocks."""
+        return self.policy_of(layer, direction).recipe is not None
+
     def _new_call(self, where: Where, is_replaying: bool, replica: int) -> tuple[Call, Place, str]:
         """What operations of a layer, direction and micro-batch share in a step."""
         layer, direction, micro_batch = where

@@ -42,6 +42,7 @@ from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import HALVES, Memory, TensorMap, stored
 from ipu.ops.updates import UPDATES, Around, Updated, UpdateRow
 from ipu.ops.updates.observed import UNOBSERVED, Observed
+from ipu.ops.updates.repeated import RepeatedUpdate, RepeatedUpdates
 from ipu.ops.updates.together import Changed, UpdateRequest, together_on
 from ipu.run.account import Account
 from ipu.run.recorder import Recorder
@@ -127,6 +128,34 @@ class _Turn(NamedTuple):
     places: Sequence[Carrier | None]
 
 
+class RepeatedStep:
+    """The step of a parameter group on the same tensors, time after time."""
+
+    def __init__(
+        self, program: Stepping, name: str, row: UpdateRow, updates: RepeatedUpdates,
+        parameters: Sequence[torch.Tensor], written: list[torch.Tensor],
+    ) -> None:
+        self._program, self._operation, self._updates = program, f"torch.optim.{name}", updates
+        self._options, self._written = tuple(row.numbers), written
+        self._n_parameters = len(parameters)
+        self._n_elements = sum([x.numel() for x in parameters])
+
+    def run(self, options: Mapping[str, Any]) -> bool:
+        """One step with these options; False, and nothing has happened, where `again` has to."""
+        account, operation = self._program.account, self._operation
+        self._program.call(operation)  # `takes` asks for the place too
+        call = self._program.call(operation)
+        numbers = {option: options[option] for option in self._options}
+        changed = self._updates.run(call.device, numbers)
+        if changed is None:
+            return False
+        for fmt, value, change in changed:
+            account.constant(call.layer, call.direction, fmt, value, change, call.line)
+        account.add_calls("machine", operation, self._n_parameters, self._n_elements)
+        increment_version(self._written)
+        return True
+
+
 @cache
 def _module_of(name: str) -> Any:
     return import_module(f"torch.optim.{name}")
@@ -146,6 +175,8 @@ class StepRows:
         self._held = TensorMap[_Held | None]()
         #: Of the parameters of the step that is asked about; see `_held_by`.
         self._again: list[_Held | None] = []
+        #: What joins in a step that is to be repeated; see `noted`.
+        self._joining: list[tuple[RepeatedUpdate, _Turn, Updated]] | None = None
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -188,6 +219,35 @@ class StepRows:
                 "captured()"
             )
         self._run(name, row, arguments)
+
+    def noted(
+        self, name: str, row: UpdateRow, arguments: Mapping[str, Any]
+    ) -> RepeatedStep | None:
+        """As `again`; the same step on the same tensors, or None where it is not one call."""
+        joined: list[tuple[RepeatedUpdate, _Turn, Updated]] = []
+        self._joining = joined
+        try:
+            self.again(name, row, arguments)
+        finally:
+            self._joining = None
+        together, parameters = together_on(self._memory.device), arguments["params"]
+        if together is None or len(joined) != len(parameters):
+            return None
+        written: list[torch.Tensor] = []
+        for update, turn, updated in joined:
+            if updated.value.carrier is not update.places[0]:
+                return None
+            written.append(turn.parameter)
+            for tensor, before, place, array in zip(
+                turn.tensors, turn.slots, turn.places[1:], updated.slots, strict=True
+            ):
+                if array is before:
+                    continue
+                if tensor is None or array is None or array.carrier is not place:
+                    return None
+                written.append(tensor)
+        updates = RepeatedUpdates(together, [update for update, _, _ in joined])
+        return RepeatedStep(self._program, name, row, updates, parameters, written)
 
     # Whether --------------------------------------------------------------------------------
 
@@ -380,7 +440,10 @@ class StepRows:
             row, turn.w, turn.g, turn.slots, numbers, constant=self._memory.constant,
             observed=observed,
         )
-        return together.add(request, turn.places)
+        joined = together.add(request, turn.places)
+        if joined is not None and self._joining is not None:
+            self._joining.append((RepeatedUpdate(request, turn.places), turn, joined[0]))
+        return joined
 
     def _finish(
         self, lists: Sequence[Any], waiting: list[tuple[int, _Turn, Updated]],

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -41,13 +42,14 @@ from fpsim.records.formats import (
     F152,
     Format,
 )
+from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.run.account import fit
 from ipu.run.births import Birth, Births, Origins
 from ipu.run.restoring import Alter
 
 __all__ = [
-    "EIGHTHS", "FORMATS", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
+    "EIGHTHS", "FORMATS", "FORMAT_MARK", "HALVES", "Memory", "TensorMap", "is_abstract", "is_lazy",
     "outside_transforms", "round_in_place", "stored", "tensors_of", "to_narrow", "widest",
 ]
 
@@ -63,8 +65,8 @@ FORMATS = HALVES | EIGHTHS
 
 V = TypeVar("V")
 
-#: Names of what a storage remembers.
-_FORMAT, _SAVED, _ORIGINS = "_fpsim_format", "_fpsim_saved", "_fpsim_origins"
+#: Names of what a storage remembers; the first is that of its format.
+FORMAT_MARK, _SAVED, _ORIGINS = "_fpsim_format", "_fpsim_saved", "_fpsim_origins"
 _ROLE_IN_PRODUCTS = "_fpsim_dense"
 #: Roles of memory in products of dense layers.
 WEIGHT, ACTIVATION = "weight", "activation"
@@ -203,12 +205,12 @@ class Memory:
             return FORMATS.get(x.dtype)
         if self.is_plain:
             return BINARY32
-        session, fmt, _ = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        session, fmt, _ = getattr(x.untyped_storage(), FORMAT_MARK, _NOTHING)
         return fmt if session is self else None
 
     def is_gradient(self, x: torch.Tensor) -> bool:
         """Whether a float32 tensor was computed in a backward pass of this session."""
-        session, _, is_gradient = getattr(x.untyped_storage(), _FORMAT, _NOTHING)
+        session, _, is_gradient = getattr(x.untyped_storage(), FORMAT_MARK, _NOTHING)
         return bool(session is self and is_gradient)
 
     def is_root(self, x: torch.Tensor) -> bool:
@@ -216,13 +218,13 @@ class Memory:
         if x.dtype is not torch.float32 or self.is_plain:
             return False
         storage = x.untyped_storage()
-        session, fmt, is_gradient = getattr(storage, _FORMAT, _NOTHING)
+        session, fmt, is_gradient = getattr(storage, FORMAT_MARK, _NOTHING)
         return bool(session is self and is_gradient and fmt == BINARY32) and storage.nbytes() == 4
 
     def mark(self, x: torch.Tensor, fmt: Format, is_gradient: bool = False) -> None:
         """A float32 tensor holds this format from now on."""
         if not self.is_plain and x.dtype == torch.float32:
-            setattr(x.untyped_storage(), _FORMAT, (self, fmt, is_gradient))
+            setattr(x.untyped_storage(), FORMAT_MARK, (self, fmt, is_gradient))
 
     def enter(self, parameter: torch.Tensor, fmt: Format, *, is_first: bool = False) -> None:
         """Round a parameter from outside, in place and to nearest, as copied to the machine.
@@ -271,9 +273,12 @@ class Memory:
 
     def _laid(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         laid = torch.empty_strided(like.shape, like.stride(), dtype=values.dtype).copy_(values)
-        setattr(
-            laid.untyped_storage(), _FORMAT, getattr(values.untyped_storage(), _FORMAT, _NOTHING)
-        )
+        if self.device.notes is not None:
+            self.device.notes.note(
+                (values.numpy(),), (laid.numpy(),), lambda *_: laid.copy_(values) is laid
+            )
+        mark = getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
+        setattr(laid.untyped_storage(), FORMAT_MARK, mark)
         return laid
 
     # Roles in products of dense layers ---------------------------------------------------------
@@ -377,6 +382,10 @@ class Memory:
                 self._constants[key] = entry
         return entry
 
+    def is_constant(self, carrier: Carrier) -> bool:
+        """Whether this is the carrier of a constant of the program."""
+        return any(rounded.carrier is carrier for rounded, _ in self._constants.values())
+
     def write(self, array: Array, dtype: torch.dtype, is_gradient: bool = False) -> torch.Tensor:
         """An array as a new tensor; of a data type with a format, rounded into that format."""
         if dtype is not torch.float32 and dtype in FORMATS and array.format != FORMATS[dtype]:
@@ -391,9 +400,15 @@ class Memory:
         flags = carrier.flags
         if not (flags.c_contiguous and flags.owndata and flags.writeable):
             carrier = np.array(carrier, order="C")
+            if self.device.notes is not None:
+                self.device.notes.note(
+                    (array.carrier,), (carrier,), partial(_copied, carrier, array.carrier)
+                )
         result = torch.from_numpy(carrier)
         if dtype is not torch.float32:
             result = result.to(dtype)
+            if self.device.notes is not None:
+                self.device.notes.refuse()
         if self.births is not None and (origins := self.births.of(array)):
             setattr(result.untyped_storage(), _ORIGINS, (self, origins))
         if dtype is not torch.float32:
@@ -401,6 +416,11 @@ class Memory:
         if not self.is_plain:
             self.mark(result, array.format, is_gradient)
         return result
+
+
+def _copied(target: Carrier, source: Carrier, *_: object) -> bool:
+    target[...] = source
+    return True
 
 
 def _has_channels_last(x: Any) -> bool:

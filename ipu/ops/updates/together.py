@@ -47,7 +47,7 @@ from ipu.ops.updates.observed import (
 )
 from ipu.ops.updates.row import Around, Number, Updated, UpdateRow
 
-__all__ = ["Changed", "Together", "UpdateRequest", "at_once", "together_on"]
+__all__ = ["Changed", "Equation", "Together", "UpdateRequest", "at_once", "together_on"]
 
 #: Programs that are kept: optimisers that count their steps have others in each.
 _KEPT = 64
@@ -64,7 +64,7 @@ Constant = Callable[[float, Format], tuple[Any, str]]
 Changed = tuple[tuple[Format, float, str], ...]
 
 
-class _Equation(NamedTuple):
+class Equation(NamedTuple):
     """A program, and what it does with the variable and each slot.
 
     slots    of each: the number of the output that it becomes, None where it stays, or the single
@@ -196,7 +196,7 @@ class Together:
         self._device = ref(device)
         self._twin = device.twin()
         self._control = self._twin.control
-        self._equations: dict[tuple[Any, ...], _Equation | None] = {}
+        self._equations: dict[tuple[Any, ...], Equation | None] = {}
         #: How often a row was refused, one time after the other.
         self._refused: Counter[str] = Counter()
         self._waiting: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
@@ -230,7 +230,7 @@ class Together:
         """
         device = self._device()
         assert device is not None
-        equation = self._equation(device, request)
+        equation = self.equation(device, request)
         if equation is None:
             return None
         w, slots, shape = request.w, request.slots, request.w.carrier.shape
@@ -278,7 +278,7 @@ class Together:
         return self._n_shown > _SHOWN
 
     def _observe(
-        self, counts: Counts | None, request: UpdateRequest, equation: _Equation,
+        self, counts: Counts | None, request: UpdateRequest, equation: Equation,
         outputs: Sequence[Carrier], number: int,
     ) -> None:
         """An update that will be told of; counted ones have the flags that were raised before."""
@@ -322,6 +322,17 @@ class Together:
             update.show(device)
         return True
 
+    def compute(self, device: Device, jobs: Sequence[tuple[Equation, RecordedJob]]) -> None:
+        """Compute jobs that have their numbers; raise flags and count cycles. Nothing is counted by
+        operation."""
+        programs: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
+        for equation, job in jobs:
+            program = equation.program
+            programs.setdefault(id(program), (program, []))[1].append(job)
+        for program, rows in programs.values():
+            flags = program.run(rows, device.source.seed or 0)
+            self._account(device, program, rows, flags)
+
     def _tell(
         self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]
     ) -> bool:
@@ -357,7 +368,7 @@ class Together:
 
     # Programs -------------------------------------------------------------------------------
 
-    def _equation(self, device: Device, request: UpdateRequest) -> _Equation | None:
+    def equation(self, device: Device, request: UpdateRequest) -> Equation | None:
         """Of a request; recorded, if it is the first of its kind."""
         if device.control is not self._control:
             self._control = self._twin.control = device.control
@@ -381,7 +392,7 @@ class Together:
             self._refused[name] = 0 if equation else self._refused[name] + 1
         return self._equations[key]
 
-    def _recorded(self, request: UpdateRequest) -> _Equation | None:
+    def _recorded(self, request: UpdateRequest) -> Equation | None:
         """The equation on tensors of one element, as the operations that it has there."""
         twin, changed = self._twin, []
         w, g, *slots = (self._sample(x) for x in (request.w, request.g, *request.slots))
@@ -421,7 +432,7 @@ class Together:
     def _program(
         request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
         updated: Updated, shown: ShownUpdate, changed: Changed, *, is_counted: bool,
-    ) -> _Equation | None:
+    ) -> Equation | None:
         """The equation of a recording on samples; None where it is no program."""
         w, _, *slots = samples
         assert w is not None
@@ -452,7 +463,7 @@ class Together:
         program = RecordedProgram.of(recording, inputs, outputs.carriers)
         if program is None or not outputs.have_format:
             return None
-        return _Equation(
+        return Equation(
             program, tuple(places), changed, shown.told(references, outputs.carriers),
             tuple(outputs.homes), change,
         )

@@ -84,6 +84,8 @@ class CapturedStep:
 
     replayed, eager    steps so far; `checked` of the eager ones were compared.
     reason    why steps run eagerly, as the last one did; "" while nothing is against replay.
+    native    operations of the last step that ran as native calls, below their handlers.
+    why_handlers    why handlers ran for all of them in a step that was replayed; "" for nothing.
     """
 
     def __init__(
@@ -91,8 +93,8 @@ class CapturedStep:
     ) -> None:
         self._session, self._step, self._check = session, step, check
         self._kinds: dict[tuple[Any, ...], _CapturedArguments] = {}
-        self.replayed = self.eager = self.checked = 0
-        self.reason = ""
+        self.replayed = self.eager = self.checked = self.native = 0
+        self.reason = self.why_handlers = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         session = self._session
@@ -125,7 +127,10 @@ class CapturedStep:
             return self._checked(kind, tensors, args, kwargs)
         self.replayed += 1
         self.reason = ""
-        return kind.ready.replay.run(tensors)
+        replay = kind.ready.replay
+        result = replay.run(tensors)
+        self.native, self.why_handlers = replay.n_native, replay.why_handlers
+        return result
 
     # Whether --------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class CapturedStep:
 
     def _eagerly(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.eager += 1
-        self.reason = reason
+        self.native, self.reason = 0, reason
         return self._step(*args, **kwargs)
 
     def _failed(self, kind: _CapturedArguments, reason: str) -> None:
@@ -220,6 +225,7 @@ class CapturedStep:
         finally:
             self._session.capture = None
         self.eager += 1
+        self.native = 0
         layers = self._session.layers
         layers.leave_backward()
         if layers.micro_batch or self._session.may_have_stepped:

@@ -30,7 +30,7 @@ from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.values import FORMATS, Memory
 from ipu.run.places import PlaceClock
 
-__all__ = ["RecordedSession", "StepRecording", "facts_of", "storage_of"]
+__all__ = ["RecordedSession", "StepRecording", "facts_of", "replacing", "storage_of"]
 
 #: Elements of a tensor that Python's numbers may have made.
 _FEW = 64
@@ -234,15 +234,15 @@ class StepRecording:
         roots, gradients = self._session.roots, self._session.gradients
         drawn = _random_states()
         with ExitStack() as stack:
-            _replace(stack, roots, "note_loss", self._loss)
-            _replace(stack, roots, "root_gradient", self._root)
-            _replace(stack, gradients, "receive", self._receive)
-            _replace(stack, torch.autograd, "grad", self._refusing("torch.autograd.grad"))
+            replacing(stack, roots, "note_loss", self._loss)
+            replacing(stack, roots, "root_gradient", self._root)
+            replacing(stack, gradients, "receive", self._receive)
+            replacing(stack, torch.autograd, "grad", self._refusing("torch.autograd.grad"))
             for name in ("manual_seed", "seed"):
-                _replace(stack, torch, name, self._refusing(f"torch.{name}"))
-            _replace(stack, torch, "set_rng_state", self._restoring)
+                replacing(stack, torch, name, self._refusing(f"torch.{name}"))
+            replacing(stack, torch, "set_rng_state", self._restoring)
             for name in _READERS:
-                _replace(stack, torch.Tensor, name, self._reading)
+                replacing(stack, torch.Tensor, name, self._reading)
             yield
         if _random_states() != drawn:
             self.refuse("the step draws numbers of Python's random or of numpy.random")
@@ -356,7 +356,7 @@ class StepRecording:
         return value
 
 
-def _replace(stack: ExitStack, owner: Any, name: str, change: Callable[[Any], Any]) -> None:
+def replacing(stack: ExitStack, owner: Any, name: str, change: Callable[[Any], Any]) -> None:
     """Another attribute in place of one until the stack is left."""
     has_own = name in vars(owner)
     before = getattr(owner, name)

@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.state.processor import usual_arithmetic
+from ipu.frontends.torch.capture.native_tape import NativeTape, NativeTapeSession
 from ipu.frontends.torch.capture.tape import (
     CalledPlace,
     EventEntry,
@@ -25,17 +26,18 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.updates import StepRows
-from ipu.run.account import Account
 
 __all__ = ["ReplayedSession", "StepReplay"]
 
 Action = Callable[[], None]
 
+#: Tapes below the handlers that are made of a step, of which others did not hold any more.
+_MOST_NOTED = 4
 
-class ReplayedSession(Protocol):
+
+class ReplayedSession(NativeTapeSession, Protocol):
     """What a replay asks of a session."""
 
-    account: Account
     layers: Layers
     roots: Roots
     gradients: Gradients
@@ -50,11 +52,17 @@ class ReplayedSession(Protocol):
 
 
 class StepReplay:
-    """One tape on one session."""
+    """One tape on one session.
+
+    n_native      operations that ran below their handlers in the last step.
+    why_handlers  why no operation does; "" where nothing is against it.
+    """
 
     def __init__(self, session: ReplayedSession, tape: StepTape) -> None:
         self._session, self._tape = session, tape
-        self._calls: Iterator[CalledPlace] = iter(())
+        self.n_native, self.why_handlers = 0, ""
+        #: Places of operations that were asked for in this step.
+        self.position = 0
         sizes = {
             "outside": len(tape.outside), "gradient": len(tape.leaves),
             "argument": tape.n_arguments, "result": tape.n_results,
@@ -66,34 +74,39 @@ class StepReplay:
         self._before: list[Any] = [outside.tensor for outside in tape.outside]
         self._before += [None] * (sum(sizes.values()) - len(self._before))
         self._constants = [i for i, outside in enumerate(tape.outside) if outside.is_constant]
-        self._values = self._before
-        self._actions = self._planned(tape)
+        self.values = self._before
+        self.actions = [self._action(entry) for entry in tape.entries]
+        self._ends = self._last_uses(tape)
         self._uncomputed = tape.uncomputed()
+        #: Tensors that are there behind the step.
+        self._leaving = list(dict.fromkeys(slots_of((tape.gradients, tape.returned))))
+        #: The tape below the handlers, how often one was made, and why none is made any more.
+        self._native: NativeTape | None = None
+        self._n_noted, self._given_up = 0, ""
 
-    def _number(self, slot: Slot) -> int:
+    def number(self, slot: Slot) -> int:
+        """Of a tensor among the values."""
         return self._starts[slot.kind] + slot.number
 
     def _value(self, slot: Slot) -> Any:
-        return self._values[self._starts[slot.kind] + slot.number]
+        return self.values[self._starts[slot.kind] + slot.number]
 
     def _fill(self, template: Any) -> Any:
         return filled(template, self._value)
 
-    def _planned(self, tape: StepTape) -> list[tuple[Action, tuple[int, ...]]]:
-        """What runs, and numbers of the values that nothing reads afterwards."""
+    def _last_uses(self, tape: StepTape) -> list[tuple[int, ...]]:
+        """Of each entry, numbers of the values that nothing reads afterwards."""
         last: dict[int, int] = {}
         for i, entry in enumerate(tape.entries):
             for slot in slots_of(entry):
-                last[self._number(slot)] = i
+                last[self.number(slot)] = i
         for slot in slots_of((tape.gradients, tape.returned)):
-            last.pop(self._number(slot), None)
+            last.pop(self.number(slot), None)
         ends: dict[int, list[int]] = {}
         for number, i in last.items():
             if number >= self._starts["gradient"]:
                 ends.setdefault(i, []).append(number)
-        return [
-            (self._action(entry), tuple(ends.get(i, ()))) for i, entry in enumerate(tape.entries)
-        ]
+        return [tuple(ends.get(i, ())) for i in range(len(tape.entries))]
 
     # Entries --------------------------------------------------------------------------------
 
@@ -129,10 +142,10 @@ class StepReplay:
         """Arguments with the values of now."""
         if any(slots_of(x) and not isinstance(x, Slot) for x in args):
             return lambda: self._fill(args)
-        places = [(i, self._number(x)) for i, x in enumerate(args) if isinstance(x, Slot)]
+        places = [(i, self.number(x)) for i, x in enumerate(args) if isinstance(x, Slot)]
 
         def fill() -> tuple[Any, ...]:
-            arguments, values = list(args), self._values
+            arguments, values = list(args), self.values
             for i, number in places:
                 arguments[i] = values[number]
             return tuple(arguments)
@@ -143,12 +156,12 @@ class StepReplay:
         """Put results where later operations find them."""
         first = self._starts["result"]
         if isinstance(result, Slot):
-            number = self._number(result)
+            number = self.number(result)
             if number < first:
                 return lambda value: None
 
             def store(value: Any) -> None:
-                self._values[number] = value
+                self.values[number] = value
 
             return store
         if not isinstance(result, tuple):
@@ -167,13 +180,25 @@ class StepReplay:
         with session.mode:  # as torch's function is called
             session.step_rows.again(entry.name, entry.row, arguments)
 
+    def noted_update(self, entry: UpdateEntry) -> Callable[[], bool] | None:
+        """Run an update; what repeats it on the same tensors, if that is one call.
+
+        That gives False, and nothing has happened, where the update has to run as it is written.
+        """
+        session = self._session
+        with session.mode:
+            repeated = session.step_rows.noted(entry.name, entry.row, entry.arguments(self._fill))
+        if repeated is None:
+            return None
+        return lambda: repeated.run(entry.numbers())
+
     def _event(self, entry: EventEntry) -> None:
         session, layers, operands = self._session, self._session.layers, entry.operands
         if entry.kind == "loss":
             with session.mode:
                 session.roots.note_loss(self._fill(operands[0]))
         elif entry.kind == "first gradient":
-            self._values[self._number(entry.result)] = session.roots.root_gradient(
+            self.values[self.number(entry.result)] = session.roots.root_gradient(
                 *self._fill(operands)
             )
         elif entry.kind == "gradients":
@@ -198,7 +223,9 @@ class StepReplay:
 
     def next_call(self, operation: str) -> CalledPlace:
         """The place of the operation that asks for it now."""
-        call = next(self._calls, None)
+        calls, position = self._tape.calls, self.position
+        call = calls[position] if position < len(calls) else None
+        self.position = position + 1
         if call is None or call.operation != operation:
             raise RuntimeError(
                 f"{operation} asks for a place where the captured step has "
@@ -209,31 +236,71 @@ class StepReplay:
     @usual_arithmetic
     def run(self, arguments: Sequence[torch.Tensor]) -> Any:
         """The step on these arguments; what it returns."""
-        session, tape = self._session, self._tape
-        values = self._values = list(self._before)
-        start = self._starts["gradient"]
-        values[start : start + len(tape.leaves)] = [leaf.grad for leaf in tape.leaves]
-        start = self._starts["argument"]
-        values[start : start + len(arguments)] = arguments
-        self._calls, session.replay = iter(tape.calls), self
+        session = self._session
+        self.values = list(self._before)
+        self.position, session.replay = 0, self
         try:
             with (
                 _disable_current_modes(), torch._C._AutoDispatchBelowAutograd(),
                 torch._C.DisableTorchFunctionSubclass(), _without_gradients(),
             ):
-                for i in self._constants:
-                    values[i] = values[i].clone()
-                for action, ends in self._actions:
-                    action()
-                    for number in ends:
-                        values[number] = None
-            for leaf, slot in zip(tape.leaves, tape.gradients, strict=True):
-                _give(leaf, None if slot is None else self._value(slot))
+                native = self._run_below(arguments)
+                if native is None:
+                    self._run_handlers(arguments)
+                returned = self._left(native)
             for name, n in self._uncomputed.items():
                 session.account.add_calls("exact", name, n)
-            return self._fill(tape.returned)
+            return returned
         finally:
-            session.replay, self._values = None, self._before
+            session.replay, self.values = None, self._before
+
+    def _left(self, native: NativeTape | None) -> Any:
+        """Leaves have their gradients after the step; what it returns."""
+        slots = self._leaving
+        values = [self._value(s) for s in slots] if native is None else native.leaving(slots)
+        tensors = dict(zip(slots, values, strict=True))
+        for leaf, slot in zip(self._tape.leaves, self._tape.gradients, strict=True):
+            _give(leaf, None if slot is None else tensors[slot])
+        return filled(self._tape.returned, tensors.__getitem__)
+
+    def _run_below(self, arguments: Sequence[torch.Tensor]) -> NativeTape | None:
+        """Run the step below its handlers, or note what they do.
+
+        None, and nothing has run, where handlers have to run.
+        """
+        native, session = self._native, self._session
+        self.n_native = 0
+        if native is not None and native.fits():
+            native.run(arguments)
+            self.n_native = native.n_native
+        else:
+            self._native = None
+            self.why_handlers = self._given_up or NativeTape.obstacle(
+                session, self._tape, arguments
+            )
+            if self.why_handlers:
+                return None
+            native = self._native = NativeTape(session, self._tape, self, arguments)
+            native.note(arguments)
+            self._n_noted += 1
+            if self._n_noted >= _MOST_NOTED:
+                self._given_up = "rules or places of tensors from outside change again and again"
+        if native.refusal:
+            self._native, self._given_up = None, native.refusal
+        return native
+
+    def _run_handlers(self, arguments: Sequence[torch.Tensor]) -> None:
+        values, leaves = self.values, self._tape.leaves
+        start = self._starts["gradient"]
+        values[start : start + len(leaves)] = [leaf.grad for leaf in leaves]
+        start = self._starts["argument"]
+        values[start : start + len(arguments)] = arguments
+        for i in self._constants:
+            values[i] = values[i].clone()
+        for action, ends in zip(self.actions, self._ends, strict=True):
+            action()
+            for number in ends:
+                values[number] = None
 
 
 def _give(leaf: torch.Tensor, gradient: torch.Tensor | None) -> None:

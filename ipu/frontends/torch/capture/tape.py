@@ -88,10 +88,14 @@ class UpdateEntry(NamedTuple):
     def arguments(self, fill: Callable[[Any], Any]) -> dict[str, Any]:
         """Arguments of the function of the update, with numbers as the groups have them now."""
         rows = {name: list(fill(tensors)) for name, tensors in self.lists.items()}
+        return rows | self.numbers()
+
+    def numbers(self) -> dict[str, Any]:
+        """Its numbers and switches, as the groups have them now."""
         numbers = dict(self.options)
         for name, (group, key, item) in self.sources.items():
             numbers[name] = group[key] if item is None else group[key][item]
-        return rows | numbers
+        return numbers
 
 
 Entry = OperationEntry | EventEntry | UpdateEntry

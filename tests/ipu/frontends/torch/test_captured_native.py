@@ -1,0 +1,375 @@
+"""Replayed steps below their handlers: native calls on memory that stays, beside eager steps.
+
+Whatever the numbers are, values, flags, cycles, ledger and account are those of the same program
+run eagerly; what leaves a step is the program's own (differential, law).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import numpy as np  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.functional import cross_entropy, mse_loss  # noqa: E402
+from torch.nn.functional import scaled_dot_product_attention as attention  # noqa: E402
+
+import fpsim.torch  # noqa: E402
+from ipu.learn.policy import Policy  # noqa: E402
+
+_STEPS = 8
+#: Two steps are noted, and a third one with the state that the first has made.
+_REPLAYED = _STEPS - 3
+_CLASSES, _WIDTH, _HEADS, _PLACES = 7, 8, 2, 5
+
+
+class _Block(nn.Module):
+    """A block of a decoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(_WIDTH), nn.LayerNorm(_WIDTH)
+        self.qkv, self.mix = nn.Linear(_WIDTH, 3 * _WIDTH), nn.Linear(_WIDTH, _WIDTH)
+        self.wide = nn.Sequential(
+            nn.Linear(_WIDTH, 2 * _WIDTH), nn.GELU(), nn.Linear(2 * _WIDTH, _WIDTH)
+        )
+
+    def forward(self, x):
+        split = self.qkv(self.norm1(x)).unflatten(-1, (3, _HEADS, _WIDTH // _HEADS))
+        attended = attention(*split.permute(2, 0, 3, 1, 4), is_causal=True)
+        x = x + self.mix(attended.transpose(1, 2).flatten(2))
+        return x + self.wide(self.norm2(x))
+
+
+def _decoder():
+    return nn.Sequential(
+        nn.Embedding(_CLASSES, _WIDTH), _Block(), nn.LayerNorm(_WIDTH),
+        nn.Linear(_WIDTH, _CLASSES), nn.Flatten(0, 1),
+    )
+
+
+def _texts(n=_STEPS):
+    source = torch.Generator().manual_seed(3)
+    shape = 3, _PLACES
+    return [
+        (torch.randint(_CLASSES, shape, generator=source),
+         torch.randint(_CLASSES, shape, generator=source).flatten()) for _ in range(n)
+    ]
+
+
+def _perceptron(*between):
+    return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), *between, nn.Linear(9, _CLASSES))
+
+
+def _rows(n=_STEPS, scale=1.0):
+    source = torch.Generator().manual_seed(4)
+    return [
+        (scale * torch.randn(4, 6, generator=source),
+         torch.randint(_CLASSES, (4,), generator=source)) for _ in range(n)
+    ]
+
+
+def _images(n=_STEPS):
+    source = torch.Generator().manual_seed(4)
+    return [
+        (torch.randn(2, 1, 6, 6, generator=source),
+         torch.randint(_CLASSES, (2,), generator=source)) for _ in range(n)
+    ]
+
+
+def _network_of_images():
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(27, _CLASSES),
+    )
+
+
+def _curves():
+    return nn.Sequential(
+        nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 9), nn.SiLU(), nn.Linear(9, 9), nn.Sigmoid(),
+        nn.LayerNorm(9), nn.Linear(9, _CLASSES),
+    )
+
+
+PROGRAMS = {
+    "perceptron": (_perceptron, _rows),
+    "dropout": (lambda: _perceptron(nn.Dropout(0.5)), _rows),
+    "curves": (_curves, _rows),
+    "decoder": (_decoder, _texts),
+    "images": (_network_of_images, _images),
+}
+OPTIMISERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.125),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.125, momentum=0.5, weight_decay=2.0**-8),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=2.0**-6, eps=2.0**-10),
+}
+
+
+def _run(
+    build, batches, optimiser="momentum", *, capture, between=None, check=1 << 20, n_steps=None,
+    **options
+):
+    """What a training leaves behind, its captured step, and its losses and gradients."""
+    torch.manual_seed(7)
+    options = {"sr": True, "seed": 2, **options}
+    run = fpsim.torch.machine(options.pop("policy", "fp16"), **options)
+    net = build()
+    stepping = OPTIMISERS[optimiser](net.parameters())
+
+    def step(x, classes):
+        stepping.zero_grad()
+        loss = cross_entropy(net(x), classes)
+        loss.backward()
+        stepping.step()
+        return loss
+
+    losses, gradients = [], []
+    with warnings.catch_warnings(), run:
+        warnings.simplefilter("ignore")
+        if capture:
+            step = run.captured(step, check=check)
+        for i, batch in enumerate(batches()):
+            if between is not None:
+                between(i, net, stepping, run)
+            losses.append(step(*batch).detach())
+            gradients.append([p.grad for p in net.parameters()])
+    return _outcome(run, net, stepping, losses, gradients), step
+
+
+def _outcome(run, net, stepping, losses, gradients):
+    tensors = [*net.parameters(), *net.buffers(), *losses, *(g for row in gradients for g in row)]
+    tensors += [x for p in stepping.state for x in stepping.state[p].values()
+                if isinstance(x, torch.Tensor)]
+    device, report = run.device, run.report()
+    return {
+        "bits": [None if x is None else x.detach().numpy().tobytes() for x in tensors],
+        "strides": [None if x is None else x.stride() for x in tensors],
+        "flags": [int(context.flags) for context in device._contexts.values()],
+        "status": device.status_word, "cycles": device.vector_cycles,
+        "ledger": {key: (t.products, t.cycles, t.macs) for key, t in device.ledger.rows.items()},
+        "calls": {kind: dict(rows) for kind, rows in run.account._calls.items()},
+        "elements": {kind: dict(rows) for kind, rows in run.account._elements.items()},
+        "place": run.place, "layers": report["layers"],
+        # A replayed step has no line of its own.
+        "constants": [row | {"line": ""} for row in report["constants"]],
+        "generator": torch.get_rng_state().tolist(),
+    }
+
+
+def _assert_equal(eager, captured):
+    for name, value in eager.items():
+        assert captured[name] == value, name
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_native_calls_have_the_bits_of_the_step(name, optimiser):
+    build, batches = PROGRAMS[name]
+    eager, _ = _run(build, batches, optimiser, capture=False)
+    captured, step = _run(build, batches, optimiser, capture=True)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.why_handlers) == (_REPLAYED, "")
+    assert step.native > 10
+
+
+@pytest.mark.parametrize("options", [
+    {"sr": False}, {"policy": "fp32", "sr": False}, {"policy": "bf16", "target": "hypothetical"},
+    {"policy": "p=f32,c=f16,part=f32"}, {"nanoo": True}, {"sums": "chain"},
+    {"found_inf": "status"}, {"policy": {"*": "fp16", "2": "fp32"}}, {"partials": "half"},
+], ids=str)
+@pytest.mark.parametrize("name", ["perceptron", "decoder"])
+def test_in_every_way_of_the_machine(name, options):
+    if "partials" in options:
+        options = {"policy": "p=f16,c=f16,part=f16"}
+    build, batches = PROGRAMS[name]
+    eager, _ = _run(build, batches, "adamw", capture=False, **options)
+    captured, step = _run(build, batches, "adamw", capture=True, **options)
+    _assert_equal(eager, captured)
+    assert step.replayed == _REPLAYED
+    assert step.native > 0
+
+
+def test_most_of_a_decoder_runs_below_its_handlers():
+    """All but the gradient of the embedding, the loss and what the session is told."""
+    _, step = _run(_decoder, _texts, capture=True)
+    assert step.native >= 90
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 60000.0, 1e-7])
+@pytest.mark.parametrize("name", ["perceptron", "curves", "images"])
+def test_numbers_that_need_the_handlers(name, number):
+    """A step whose calls have no result goes on by handlers, and the next ones run natively."""
+    build, batches = PROGRAMS[name]
+
+    def strange():
+        rows = batches()
+        for i in (4, 6):
+            rows[i][0].reshape(-1)[1] = number
+        return rows
+
+    eager, _ = _run(build, strange, capture=False, nanoo=True)
+    captured, step = _run(build, strange, capture=True, nanoo=True)
+    _assert_equal(eager, captured)
+    assert step.replayed == _REPLAYED
+
+
+def test_handlers_run_where_numbers_need_them_again_and_again():
+    def strange():
+        return [(x * float("nan"), classes) for x, classes in _rows()]
+
+    eager, _ = _run(_perceptron, strange, capture=False)
+    captured, step = _run(_perceptron, strange, capture=True)
+    _assert_equal(eager, captured)
+    assert step.native == 0 or step.why_handlers == ""
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_parameters_in_other_memory(every):
+    def between(i, net, stepping, run):
+        if i % every == 0:
+            weight = net[0].weight
+            run.memory.mark(copy := weight.data.clone(), run.memory.format_of(weight) or
+                            fpsim.BINARY32)
+            if i > 2:
+                weight.data = copy
+
+    eager, _ = _run(_perceptron, _rows, capture=False, between=between)
+    captured, step = _run(_perceptron, _rows, capture=True, between=between)
+    _assert_equal(eager, captured)
+    assert step.replayed
+    if every == 1:
+        assert "places of tensors" in step.why_handlers
+
+
+def test_rules_that_change_between_steps():
+    """Another policy, as a model that runs between steps brings it, and other random bits."""
+    def between(i, net, stepping, run):
+        if i == 5:
+            run.policy = Policy.parse("p=f16,c=f16,part=f16")
+        if i == 6:
+            run.device.source = fpsim.Philox(9)
+
+    eager, _ = _run(_perceptron, _rows, capture=False, between=between)
+    captured, step = _run(_perceptron, _rows, capture=True, between=between)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.why_handlers) == (_REPLAYED, "")
+
+
+def test_numbers_written_into_parameters_between_steps_are_read():
+    def between(i, net, stepping, run):
+        if i == 5:
+            with torch.no_grad():
+                net[0].bias.copy_(net[0].bias * 2)
+
+    eager, _ = _run(_perceptron, _rows, capture=False, between=between)
+    captured, _ = _run(_perceptron, _rows, capture=True, between=between)
+    _assert_equal(eager, captured)
+
+
+def test_rates_are_read_in_every_step():
+    def between(i, net, stepping, run):
+        stepping.param_groups[0]["lr"] = 2.0 ** -(3 + i)
+
+    for optimiser in OPTIMISERS:
+        eager, _ = _run(_perceptron, _rows, optimiser, capture=False, between=between)
+        captured, step = _run(_perceptron, _rows, optimiser, capture=True, between=between)
+        _assert_equal(eager, captured)
+        assert step.native
+
+
+def test_counts_and_observers_run_by_handlers():
+    eager, _ = _run(_perceptron, _rows, capture=False, count=True)
+    captured, step = _run(_perceptron, _rows, capture=True, count=True)
+    _assert_equal(eager, captured)
+    assert step.replayed
+    assert step.native == 0
+    assert "counted" in step.why_handlers
+
+
+def test_what_leaves_a_step_is_no_memory_of_the_next_one():
+    run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
+    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+    results = []
+
+    def step(x, classes):
+        stepping.zero_grad()
+        out = net(x)
+        loss = cross_entropy(out, classes)
+        loss.backward()
+        stepping.step()
+        return {"loss": loss, "out": [out, out[1:], net[2].bias.detach()]}
+
+    with run:
+        replayed = run.captured(step)
+        for batch in _rows():
+            result = replayed(*batch)
+            held = [result["loss"], *result["out"], *(p.grad for p in net.parameters())]
+            del held[3]  # the bias lives on
+            results.append((held, [x.detach().clone() for x in held]))
+            whole, part, bias = result["out"]
+            assert part.data_ptr() == whole.data_ptr() + whole.stride(0) * 4
+            assert bias.data_ptr() == net[2].bias.data_ptr()
+    assert replayed.native
+    for held, before in results:
+        for x, y in zip(held, before, strict=True):
+            assert x.detach().numpy().tobytes() == y.numpy().tobytes()
+
+
+def test_results_and_gradients_may_be_written():
+    """What a program does to them changes no later step."""
+    def between(i, net, stepping, run):
+        for p in net.parameters():
+            if p.grad is not None:
+                p.grad.fill_(7.0)
+
+    def plain(i, net, stepping, run):
+        pass
+
+    eager, _ = _run(_perceptron, _rows, capture=False, between=plain)
+    captured, step = _run(_perceptron, _rows, capture=True, between=between)
+    assert captured["bits"][:4] == eager["bits"][:4]
+    assert step.native
+
+
+def test_an_argument_that_the_step_writes_is_written():
+    run, net = fpsim.torch.machine("fp16", sr=True), nn.Linear(6, 6)
+    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+
+    def step(x):
+        x.mul_(0.5)
+        stepping.zero_grad()
+        loss = mse_loss(net(x), x)
+        loss.backward()
+        stepping.step()
+        return loss
+
+    with run:
+        replayed = run.captured(step)
+        for x, _ in _rows():
+            half = np.float16(x.numpy() * np.float32(1))
+            replayed(x)
+            assert np.abs(x.numpy()).max() <= np.abs(half).max() * 0.51
+    assert replayed.replayed
+    assert replayed.why_handlers == "the step writes an argument"
+
+
+def test_shapes_have_tapes_of_their_own():
+    def batches():
+        rows = _rows(10)
+        return [(x[:3], c[:3]) if i % 2 else (x, c) for i, (x, c) in enumerate(rows)]
+
+    eager, _ = _run(_perceptron, batches, capture=False)
+    captured, step = _run(_perceptron, batches, capture=True)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.native > 10) == (5, True)
+
+
+def test_checked_steps_between_native_ones():
+    eager, _ = _run(_decoder, lambda: _texts(11), capture=False)
+    captured, step = _run(_decoder, lambda: _texts(11), capture=True, check=3)
+    _assert_equal(eager, captured)
+    assert step.checked == 2
+    assert step.native
