@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fpsim.elementwise.constants import (
     KernelPlan,
     exact_width,
+    has_processor_marks,
     plan,
     processor_constants,
     processor_status,
@@ -100,9 +101,10 @@ class KernelCall:
         self, operation: str, settings: Settings, input_size: int, level: int, supplied: bool
     ) -> None:
         status = processor_status(operation, settings, input_size)
-        if status >= 0 and level != step.FLAGS_EACH:
-            code = _CODES[operation]
-            self.loop = loop.kernel(loop.LoopVariant(code, 0, level, False, False, 0, 0, status))
+        marks = level == step.FLAGS_EACH
+        if status >= 0 and (not marks or has_processor_marks(operation, settings)):
+            code, flush = _CODES[operation], marks and settings.subnormals == "flush_both"
+            self.loop = loop.kernel(loop.LoopVariant(code, 0, level, flush, False, 0, 0, status))
             self.constants, self.computing = processor_constants(settings), False
             return
         choices, rule, width = variant(operation, settings, input_size, level, supplied)

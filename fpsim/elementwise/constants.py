@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.kernels.by_operation.lane_rounding import DIRECTIONS, NATIVE_MODES
-from fpsim.kernels.rounding.modes import SR, SR_EQUAL, deterministic
+from fpsim.kernels.rounding.modes import RNE, SR, SR_EQUAL, deterministic
 from fpsim.kernels.rounding.rule import RoundingRule
-from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, TININESS
+from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, IS_ARM, TININESS
 from fpsim.kernels.target import HAS_FMA
 from fpsim.records.flags import Flags
 from fpsim.records.formats import BINARY32, Format
@@ -169,6 +169,17 @@ def processor_status(operation: str, settings: Settings, input_size: int) -> int
     ):
         return DIRECTIONS[mode] | FLUSHING[settings.subnormals]
     return -1
+
+
+def has_processor_marks(operation: str, settings: Settings) -> bool:
+    """Whether flags of each element are known where the processor rounds (`processor_status`).
+
+    To nearest, of all but fma, by its own fma; of x86 alone, where it was tried.
+    """
+    return (
+        HAS_FMA and not IS_ARM and operation != "fma" and mode_number(settings.rounding) == RNE
+        and settings.subnormals in ("keep", "flush_both")
+    )
 
 
 def processor_constants(settings: Settings) -> NDArray[np.unsignedinteger]:

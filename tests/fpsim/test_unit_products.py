@@ -44,6 +44,21 @@ def test_stored_partials_with_an_infinity_follow_every_overflow_policy(overflow,
     np.testing.assert_array_equal(matmul(a / 2, b, unit, context=context).values, [[40000.0]])
 
 
+@pytest.mark.parametrize("fmt", [fp.BINARY16, fp.BINARY32], ids=str)
+@pytest.mark.parametrize("stack", [(), (2,)])
+def test_an_operand_that_repeats_its_numbers_is_read_as_it_is_written_out(fmt, stack):
+    """As the gradient of a sum, one number in the shape of all: nothing behind it is read."""
+    unit = {fp.BINARY16: UNIT, fp.BINARY32: "AMP_F32_F32"}[fmt]
+    context = fp.Context(fmt)
+    for small in ((1, 1), (1, 4), (3, 1)):
+        a = np.broadcast_to(np.full(small, 2, np.float32), (*stack, 3, 4))
+        for repeated in ((1, 1), (1, 5), (4, 1)):
+            b = np.broadcast_to(np.full(repeated, 3, np.float32), (*stack, 4, 5))
+            x, y = (context.array([0.0]).like(values) for values in (a, b))
+            assert not x.carrier.flags.c_contiguous
+            np.testing.assert_array_equal(linalg.matmul(x, y, unit).values, np.matmul(a, b))
+
+
 def test_choices_of_one_call_are_not_those_of_the_next():
     a, b = operands()
     calls = [

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fpsim.kernels.lanes.vectors import as_bits, infinity_like, is_nan, select, sign_like, sqrt
+from fpsim.kernels.lanes.memory import load_raw
+from fpsim.kernels.lanes.vectors import (
+    as_bits,
+    infinity_like,
+    is_nan,
+    quiet_like,
+    select,
+    sign_like,
+    sqrt,
+)
 
 __all__ = [
     "ADD",
@@ -22,6 +31,7 @@ __all__ = [
     "SUBTRACT",
     "processors_answer",
     "resolve",
+    "signalling",
 ]
 
 OPERATIONS = ("convert", "add", "subtract", "multiply", "divide", "sqrt", "fma")
@@ -55,6 +65,12 @@ def processors_answer(op, x, y, z):
     if op == FMA:
         return x * y + z
     return x
+
+
+def signalling(array, i, like):
+    """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
+    raw = load_raw(array, i, like)
+    return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
 
 
 def _first_nan(op, x, y, z, product_nan, rule):

@@ -7,7 +7,7 @@ divisor asks what the rules say, and one that overflows in other operations than
 from __future__ import annotations
 
 from fpsim.kernels.elementwise.cut import cut_quotient, cut_root, cut_sum
-from fpsim.kernels.elementwise.native import native_step
+from fpsim.kernels.elementwise.native import native_marks, native_step
 from fpsim.kernels.elementwise.special import (
     ADD,
     CONVERT,
@@ -17,16 +17,16 @@ from fpsim.kernels.elementwise.special import (
     SQRT,
     SUBTRACT,
     resolve,
+    signalling,
 )
 from fpsim.kernels.lanes.formula import formula, when
-from fpsim.kernels.lanes.memory import load_float, load_raw, load_word, store_low, stream_float
+from fpsim.kernels.lanes.memory import load_float, load_word, store_low, stream_float
 from fpsim.kernels.lanes.vectors import (
     any_lane,
     as_bits,
     as_float,
     infinity_like,
     or_lanes,
-    quiet_like,
     select,
     sign_like,
     umax,
@@ -173,12 +173,6 @@ def _is_rare(op, mode, x, y, z, t, r, sign, rule):
     return _overflows(mode, t, r, sign, rule) | _is_special(op, x, y, z, sign)
 
 
-def _signalling(array, i, like):
-    """Where an operand as stored is a signalling NaN (widening would have made it quiet)."""
-    raw = load_raw(array, i, like)
-    return ((raw & ~sign_like(raw)) > infinity_like(raw)) & ((raw & quiet_like(raw)) == 0)
-
-
 def _operand(flush, one_zero, array, i, sign, rule):
     """An operand as the subnormal policy reads it."""
     x = load_float(array, i, rule.drop)
@@ -192,9 +186,9 @@ def _operand(flush, one_zero, array, i, sign, rule):
 def _ruled(op, operands, stored, rule, bits, changed, over, raised):
     """The same where a rule decides: bits, what changed, where it is over, special flags."""
     none = rule.drop ^ rule.drop
-    loud = _signalling(*stored[0], none)
+    loud = signalling(*stored[0], none)
     for array, i in stored[1:]:
-        loud = loud | _signalling(array, i, none)
+        loud = loud | signalling(array, i, none)
     says = resolve(op, *operands, loud, rule)
     return (
         select(says.where, says.bits, bits), select(says.where, none, changed),
@@ -210,11 +204,14 @@ def vector_step(op, what, x, xi, y, yi, z, zi, out, oi, element_flags, mi, words
     the first one only. Their event is the magnitude from which on they do, infinity after it.
     """
     mode, flags, flush, one_zero, supplied, residual, by_processor, streaming = what
+    stored = ((x, xi), (y, yi), (z, zi))[: N_OPERANDS.get(op, 2)]
     if by_processor:
-        return native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events)
+        mark = None
+        if flags == FLAGS_EACH:
+            mark = native_marks(op, flush, stored, element_flags, mi, rule)
+        return native_step(op, x, xi, y, yi, z, zi, out, oi, streaming, rule, events, mark)
     none = rule.drop ^ rule.drop
     sign = sign_like(none)
-    stored = ((x, xi), (y, yi), (z, zi))[: N_OPERANDS.get(op, 2)]
     operands = [_operand(flush, one_zero, array, i, sign, rule) for array, i in stored]
     u, v, w = operands = (operands + [operands[0]] * 2)[:3]
     t, lost = _exact(op, mode, u, v, w, sign)

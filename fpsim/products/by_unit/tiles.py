@@ -158,7 +158,8 @@ def _run_together(
     a, b = operands
     *stack, m, k = a.shape
     n, columns = stack[0] if stack else 1, b.shape[-1]
-    numbers = to_read(a.reshape(-1))
+    flat = a.reshape(-1)  # of one number that is repeated it is a view without steps
+    numbers = to_read(flat if flat.flags.c_contiguous else flat.copy())
     if b.flags.c_contiguous:
         right = Right(to_read(b.reshape(-1)).view(np.uint32), (columns, 1))
     else:  # one that is transposed is read as it lies

@@ -45,9 +45,8 @@ def _rows_of_first_axis(x: torch.Tensor, indices: Sequence[torch.Tensor | None])
         return None
     if any(index is not None for index in others):
         return None
-    rows = first.numpy()
-    rows = rows + len(x) * (rows < 0)
-    return rows if np.all((rows >= 0) & (rows < len(x))) else None
+    rows, n = first.numpy(), len(x)
+    return rows % n if np.all((rows >= -n) & (rows < n)) else None
 
 
 @aten(

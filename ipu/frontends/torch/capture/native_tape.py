@@ -60,6 +60,7 @@ class ReplayedEntries(Protocol):
     values      by number.
     position    places of operations that were asked for.
     actions     of the entries.
+    ends        of each, numbers of the values that nothing reads afterwards.
     """
 
     values: list[Any]
@@ -67,6 +68,8 @@ class ReplayedEntries(Protocol):
 
     @property
     def actions(self) -> Sequence[Callable[[], None]]: ...
+    @property
+    def ends(self) -> Sequence[tuple[int, ...]]: ...
     def number(self, slot: Slot) -> int: ...
     def noted_update(self, entry: UpdateEntry) -> Callable[[], bool] | None: ...
 
@@ -159,6 +162,10 @@ class NativeTape:
         end = _end_of(self._tape)
         facts: list[list[dict[str, Any]]] = []
         for i, entry in enumerate(self._tape.entries):
+            if noting.n_bytes > _MOST_BYTES:
+                self._go_on_without(i)
+                self._wrote_arguments(arguments, versions)
+                return
             action, begun = entries.actions[i], entries.position
             native, slots = None, [] if isinstance(entry, UpdateEntry) else slots_of(entry.result)
             update = None
@@ -177,10 +184,25 @@ class NativeTape:
         self._values = list(entries.values)
         self._refuse_if(self._wrote_arguments(arguments, versions), "the step writes an argument")
         self._refuse_if(not self._keep_handlers(facts), "formats of tensors change in the step")
-        self._refuse_if(noting.n_bytes > _MOST_BYTES, "the step has too many tensors to keep them")
         natives = [step.native for step in self._steps if step.native is not None]
         self._work = sum([native.work for native in natives], NO_WORK)
         self._cycles = sum([native.cycles for native in natives])
+
+    def _go_on_without(self, i: int) -> None:
+        """Run the entries from the i-th on by their handlers, and keep nothing that is not read."""
+        entries = self._entries
+        self._steps.clear()
+        self._refuse_if(True, "the tensors of the step take too much memory to be kept")
+        for ends in entries.ends[:i]:
+            self._forget(ends)
+        for action, ends in zip(entries.actions[i:], entries.ends[i:], strict=True):
+            action()
+            self._forget(ends)
+        self._values = list(entries.values)
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        for n in numbers:
+            self._entries.values[n] = None
 
     def _refuse_if(self, is_so: bool, reason: str) -> None:
         if is_so:

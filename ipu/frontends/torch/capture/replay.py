@@ -76,7 +76,7 @@ class StepReplay:
         self._constants = [i for i, outside in enumerate(tape.outside) if outside.is_constant]
         self.values = self._before
         self.actions = [self._action(entry) for entry in tape.entries]
-        self._ends = self._last_uses(tape)
+        self.ends = self._last_uses(tape)
         self._uncomputed = tape.uncomputed()
         #: Tensors that are there behind the step.
         self._leaving = list(dict.fromkeys(slots_of((tape.gradients, tape.returned))))
@@ -297,7 +297,7 @@ class StepReplay:
         values[start : start + len(arguments)] = arguments
         for i in self._constants:
             values[i] = values[i].clone()
-        for action, ends in zip(self.actions, self._ends, strict=True):
+        for action, ends in zip(self.actions, self.ends, strict=True):
             action()
             for number in ends:
                 values[number] = None

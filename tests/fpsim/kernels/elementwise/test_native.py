@@ -1,6 +1,7 @@
 """Binary32 by the processor: values and flags of the general kernel, which the oracle judges.
 
-Differential over corners: exponents at every brink, significands at both ends, all pairs of them.
+Differential over corners: exponents at every brink, significands at both ends, all pairs of them;
+flags of each element also of usual numbers with others among them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import numpy as np
 import pytest
 
 from fpsim.elementwise.apply import apply
-from fpsim.elementwise.constants import processor_status
+from fpsim.elementwise.constants import has_processor_marks, processor_status
 from fpsim.kernels.elementwise.loop import BLOCK
-from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, TININESS
+from fpsim.kernels.status_register import FLUSHING, HAS_STATUS, IS_ARM, TININESS
 from fpsim.kernels.target import HAS_FMA
 from fpsim.records.formats import BFLOAT16, BINARY32
 from fpsim.records.rounding import RNA, RNE, RTN, RTP, RTZ, SR
@@ -51,6 +52,17 @@ def operands(operation: str) -> list[np.ndarray]:
     return [x, y, z]
 
 
+def by_lanes(
+    monkeypatch, operation: str, sources: list[np.ndarray], settings: Settings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values and flags of each element by the general kernel."""
+    flags = np.zeros(sources[0].shape, np.uint8)
+    with monkeypatch.context() as patch:
+        patch.setattr("fpsim.elementwise.apply.has_processor_marks", lambda *_: False)
+        values, _ = apply(operation, sources, settings.replace(), element_flags=flags)
+    return values, flags
+
+
 #: Without the one that no kernel has: it is made of others.
 OF_KERNELS = [policy for policy in SUBNORMALS if policy != ZERO_OR_NORMAL]
 PAIRS = pick(
@@ -61,7 +73,9 @@ PAIRS = pick(
 
 @pytest.mark.parametrize(("mode", "subnormals"), PAIRS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_values_and_flags_are_those_of_the_general_kernel(operation, mode, subnormals):
+def test_values_and_flags_are_those_of_the_general_kernel(
+    operation, mode, subnormals, monkeypatch
+):
     if operation == "fma" and not HAS_FMA:
         pytest.skip("the processor has no fma")
     for quiet in (True,) if operation == "fma" else (True, False):
@@ -72,14 +86,46 @@ def test_values_and_flags_are_those_of_the_general_kernel(operation, mode, subno
         assert (processor_status(operation, settings, 4) >= 0) == (subnormals in FLUSHING)
         sources = operands(operation)
         fast, _ = apply(operation, sources, settings)
-        flags = np.zeros(fast.shape, np.uint8)
-        slow, _ = apply(operation, sources, settings, element_flags=flags)
+        slow, flags = by_lanes(monkeypatch, operation, sources, settings)
         np.testing.assert_array_equal(fast.view(np.uint32), slow.view(np.uint32))
         for value in np.unique(flags):
             alike = np.flatnonzero(flags == value)
             # In parts: a flag that some raise and others do not would show in one of them.
             for part in np.array_split(alike, min(alike.size, 64)):
                 assert apply(operation, [s[part] for s in sources], settings)[1] == value
+
+
+def mixed(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Usual numbers, of few digits in places, with small, large and special ones among them."""
+    x = rng.standard_normal(n).astype(np.float32)
+    x[: n // 4].view(np.uint32)[...] &= np.uint32(0xFFFFE000)
+    few = rng.integers(0, n, n // 30)
+    x.view(np.uint32)[few] = rng.integers(0, 1 << 32, few.size, dtype=np.uint32)
+    few = rng.integers(0, n, n // 30)
+    x[few] = rng.choice(corners(), few.size)
+    return x
+
+
+@pytest.mark.skipif(IS_ARM or not HAS_FMA, reason="flags of each element are the general kernel's")
+@pytest.mark.parametrize("subnormals", ["keep", "flush_both"])
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "fma"])
+def test_flags_of_each_element_are_those_of_the_general_kernel(
+    operation, subnormals, monkeypatch
+):
+    """Of corners, of usual numbers with hard ones among them, of sums that cancel; and together."""
+    rng, settings = np.random.default_rng(4), Settings(BINARY32, subnormals=subnormals)
+    assert has_processor_marks(operation, settings)
+    x, y = (mixed(rng, pick(40_000, 400_000, 4_000_000)) for _ in range(2))
+    negated = x.view(np.int32) ^ np.int32(-(1 << 31))
+    near = (negated + rng.integers(-2, 3, x.size, dtype=np.int32)).view(np.float32)
+    cases = [operands(operation), [x, y], [x, near], [x[:77], y[:77]], [x, x[:1]]]
+    for sources in [case[: OPERATIONS[operation]] for case in cases]:
+        flags = np.zeros(sources[0].shape, np.uint8)
+        values, together = apply(operation, sources, settings, element_flags=flags)
+        expected, marks = by_lanes(monkeypatch, operation, sources, settings)
+        np.testing.assert_array_equal(values.view(np.uint32), expected.view(np.uint32))
+        np.testing.assert_array_equal(flags, marks)
+        assert together == np.bitwise_or.reduce(marks)
 
 
 @pytest.mark.parametrize("mode", pick(["RNE", "RTP"], *[list(MODES)] * 2))

@@ -289,6 +289,16 @@ def test_counts_and_observers_run_by_handlers():
     assert "counted" in step.why_handlers
 
 
+@pytest.mark.parametrize("most", [0, 3000, 1 << 13])
+def test_a_step_with_too_many_tensors_goes_on_by_handlers(monkeypatch, most):
+    monkeypatch.setattr("ipu.frontends.torch.capture.native_tape._MOST_BYTES", most)
+    eager, _ = _run(_decoder, _texts, "adamw", capture=False)
+    captured, step = _run(_decoder, _texts, "adamw", capture=True)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.native) == (_REPLAYED, 0)
+    assert "too much memory" in step.why_handlers
+
+
 def test_what_leaves_a_step_is_no_memory_of_the_next_one():
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
@@ -334,7 +344,9 @@ def test_results_and_gradients_may_be_written():
     assert step.native
 
 
-def test_an_argument_that_the_step_writes_is_written():
+@pytest.mark.parametrize("most", [1 << 28, 0])
+def test_an_argument_that_the_step_writes_is_written(monkeypatch, most):
+    monkeypatch.setattr("ipu.frontends.torch.capture.native_tape._MOST_BYTES", most)
     run, net = fpsim.torch.machine("fp16", sr=True), nn.Linear(6, 6)
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
 
@@ -353,7 +365,8 @@ def test_an_argument_that_the_step_writes_is_written():
             replayed(x)
             assert np.abs(x.numpy()).max() <= np.abs(half).max() * 0.51
     assert replayed.replayed
-    assert replayed.why_handlers == "the step writes an argument"
+    reason = "the step writes an argument" if most else "too much memory"
+    assert reason in replayed.why_handlers
 
 
 def test_shapes_have_tapes_of_their_own():
