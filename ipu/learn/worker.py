@@ -67,6 +67,9 @@ class Worker:
         #: The optimiser's memory of each variable, by the variable's name.
         self.slots: dict[str, tuple[Array, ...]] = {}
 
+    #: Mean cross-entropy of a batch.
+    cross_entropy = staticmethod(losses.sparse_softmax_cross_entropy)
+
     # Layers ---------------------------------------------------------------------------------
 
     @contextmanager
@@ -101,10 +104,6 @@ class Worker:
         if self.note_loss is not None and not self._is_evaluating:
             self.note_loss(loss.array)
         return loss
-
-    def cross_entropy(self, logits: Tensor, labels: Labels) -> Tensor:
-        """Mean cross-entropy of a batch."""
-        return losses.sparse_softmax_cross_entropy(logits, labels)
 
     def evaluating(self, *, anew: bool = True) -> AbstractContextManager[None]:
         """Operations inside draw as an evaluation does; inside a step as the step does.

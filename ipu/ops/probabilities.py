@@ -108,10 +108,17 @@ def _mean(device: Device, terms: Array) -> Array:
     return device.divide(device.reduce_sum(terms, axis=0).reshape(()), float(len(terms)))
 
 
-def _sparse_terms(device: Device, logits: Array, *, labels: Labels) -> tuple[Array, Saved]:
+def _sparse_terms(
+    device: Device, logits: Array, *, labels: Labels | StackedValues
+) -> tuple[Array, Saved]:
     """log sum exp(z) - z[label] of each row; softmax and the labels are saved."""
     z, e, total = shifted(device, logits)
-    terms = device.subtract(device.log(total).reshape(-1), _numbers_of(z, labels))
+    if isinstance(labels, StackedValues):
+        assert isinstance(z, StackedArray)
+        picked: Array = labels.numbers_of(z)
+    else:
+        picked = z[np.arange(len(labels)), labels]
+    terms = device.subtract(device.log(total).reshape(-1), picked)
     return terms, (device.divide(e, total), labels, logits.format)
 
 
@@ -130,14 +137,6 @@ def terms_slope(device: Device, saved: Saved) -> Array:
     if not isinstance(wanted, Array):
         wanted = _one_hot(probabilities, wanted)
     return device.subtract(probabilities, wanted)
-
-
-def _numbers_of(x: Array, labels: Labels | StackedValues) -> Array:
-    """The number of each row that its label names."""
-    if isinstance(labels, StackedValues):
-        assert isinstance(x, StackedArray)
-        return labels.numbers_of(x)
-    return x[np.arange(len(labels)), labels]
 
 
 def _one_hot(like: Array, labels: Labels | StackedValues) -> Array:

@@ -58,7 +58,8 @@ class _BatchWorker(Worker):
             return Tensor(self.device.cast(x, fmt), self.device, "input")
         return Tensor(self.device.stacked(x, fmt), self.device, "input")
 
-    def cross_entropy(self, logits: Tensor, labels: Labels) -> Tensor:
+    @staticmethod
+    def cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
         rows = labels.reshape(-1)
         is_usual = len(logits.shape) == 2 and labels.shape[1:] == logits.shape[:1]
         classes = logits.shape[-1] if is_usual else 0
