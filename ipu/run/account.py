@@ -10,6 +10,7 @@ Source    docs/semantics.md §3 (flags), §2 (constants).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -136,12 +137,16 @@ class Account:
         self.noted = 0
         #: Whether a scaler looked for infinities where overflow saturates: by the status register.
         self.asks_status = False
+        #: Is called with that number after each call, as of what bounds a run; None: nothing is.
+        self.watching: Callable[[int], object] | None = None
 
     def add(self, kind: str, operation: str, elements: int) -> None:
         """One call of an operation with so many floating-point results."""
         self.noted += 1
         self._calls[kind][operation] += 1
         self._elements[kind][operation] += elements
+        if self.watching is not None:
+            self.watching(self.noted)
 
     def add_calls(self, kind: str, operation: str, calls: int, elements: int = 0) -> None:
         """So many calls of an operation, with so many floating-point results in all."""

@@ -208,7 +208,8 @@ def _sum(cause: Cause, report: Report, base: Way) -> Remedy:
 def _drift(cause: Cause, report: Report, base: Way) -> Remedy:
     """A tensor of the program that stands still."""
     return f"Keep what {cause.row['line'] or 'the program'} sums in binary32, or round " \
-           "stochastically", (_with_parameters(base), replace(base, sr=True))
+           "stochastically", (
+        *_layer(cause, report, base), _with_parameters(base), replace(base, sr=True))
 
 
 def _integers(cause: Cause, report: Report, base: Way) -> Remedy:

@@ -46,6 +46,8 @@ _SWALLOWED = 0.2
 _ABSORBED, _TERMS = 0.5, 8
 #: Share of its way in binary64 that a tensor moves at least which does not stand still.
 _ARRIVED = 0.4
+#: Of that way the share that sums in binary32 hold too, else no format of a layer is its cause.
+_IN_WIDE = 0.5
 #: Of a parameter whose lost updates do no harm.
 _FOLLOWS = 0.9
 #: Within this factor of it lost digits of gradients do no harm.
@@ -408,14 +410,19 @@ def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 def _arrival(report: Report) -> float:
     """The median share of their way in binary64 that parameters move; NaN without a shadow."""
     motions = report.get("shadow", {}).get("motions", ())
-    shares = [float(row["arrived"]) for row in motions if row["name"]]
+    shares = [float(row["arrived"]) for row in motions if _is_parameter(row)]
     return median(shares) if shares else math.nan
+
+
+def _is_parameter(row: Row) -> bool:
+    """Whether an optimiser's step moves a tensor; of an older report, whether it has a name."""
+    return bool(row.get("is_parameter", row["name"]))
 
 
 def _all_arrive(report: Report) -> bool:
     """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
     motions = report.get("shadow", {}).get("motions", ())
-    shares = [row["arrived"] for row in motions if row["name"]]
+    shares = [row["arrived"] for row in motions if _is_parameter(row)]
     return bool(shares) and min(shares) > _FOLLOWS
 
 
@@ -458,7 +465,7 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 def _drifts(report: Report) -> Iterator[Cause]:
-    """A tensor that stands still while its shadow moves.
+    """A tensor that stands still while its shadow moves, by steps that binary32 holds.
 
     Parameters are told by their updates, and what the states of their optimiser do shows there.
     Stochastic rounding arrives in the mean of many steps, but for a factor that is 1 itself.
@@ -469,19 +476,24 @@ def _drifts(report: Report) -> Iterator[Cause]:
     }
     others = [
         row for row in report.get("shadow", {}).get("motions", ())
-        if row["arrived"] < _ARRIVED and not (row["name"] or row["is_state"])
+        if row["arrived"] < _ARRIVED and row.get("in_wide", 1.0) > _IN_WIDE
+        and not (_is_parameter(row) or row["is_state"])
         and (row["line"] in factors or not report.get("stochastic_rounding"))
     ]
     if others:
         worst = others[0]
         shape = " × ".join(map(str, worst["shape"])) or "one number"
+        what = f"{worst['name']}, which" if worst["name"] else f"a tensor of {shape} that"
         writer = f"{worst['operation']} writes ({worst['line']})"
         factor = factors.get(worst["line"])
         begin = "Sums" if factor is None else (
             f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
-        yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps a "
-                    f"tensor of {shape} that {writer} moves by {max(worst['arrived'], 0.0):.0%} "
-                    "of its way in binary64", {"layer": "", **worst}, 1 - worst["arrived"])
+        if worst["name"]:
+            writer += ","
+        yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
+                    f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
+                    "binary64", {**worst, "layer": worst["name"].rpartition(".")[0],
+                                 "direction": "forward"}, 1 - worst["arrived"])
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

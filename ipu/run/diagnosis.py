@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from fpsim.state.processor import usual_arithmetic
-from ipu.learn.policy import FP32
+from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
 from ipu.run.causes import Cause, find_cancellation, find_causes
 from ipu.run.changes import number_text
@@ -138,6 +138,8 @@ class Diagnosis:
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
     report      that the sentence is about: of the run as it is, or of binary32's that fails.
+    followed    of the program, where it is less than was asked for: steps, operations, seconds of
+                the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
     """
 
@@ -162,6 +164,12 @@ class Diagnosis:
     beside: str = "binary32"
     asks_status: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
+    followed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> str:
+        """Why no more of the program was followed; "" where all steps were."""
+        return str(self.followed.get("why", ""))
 
     @property
     def cure(self) -> TriedRemedy | None:
@@ -196,6 +204,8 @@ class Diagnosis:
             f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
             f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
         )
+        if self.left_out:
+            yield f"  {self.left_out}"
 
     def _tested(self) -> Iterator[str]:
         partly = "" if self.is_smallest else " (time ran out: not all of them may be needed)"
@@ -384,6 +394,8 @@ def diagnose(
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
+    result.followed = runs.reference.report.get("followed", {})
+    result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.beside = "binary64" if runs.is_narrow else "binary32"
     result.harm = runs.harm(runs.base)
@@ -414,12 +426,14 @@ def diagnose(
             places = ", ".join(map(str, result.necessary[:_LISTED]))
             result.sentence += f" Precision is lost in {places}."
         _try(_with_wide_layers(result, runs), runs, result.remedies)
+        _try(_together(result.remedies, runs), runs, result.remedies)
         _find_responses(result, runs, has_windows=has_windows)
         # Those that cure in the order of the advice, the others by the harm that they leave.
         result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
     elif not (runs.base.losses or runs.reference.losses):
         result.answer = "cannot tell"
-        result.sentence = f"No backward pass began in {steps} steps: no losses to compare."
+        within = "" if result.left_out else f" in {steps} steps"
+        result.sentence = f"No backward pass began{within}: no losses to compare."
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
 
@@ -615,27 +629,49 @@ def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
 
 
 def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, str]:
-    """The fewest of the advised changes that cure together, where none does alone."""
-    changes: dict[str, Any] = {}
-    for remedy in remedies:
-        if remedy.way.policy == runs.way.policy and remedy.way.sr == runs.way.sr:
-            for name, value in vars(remedy.way.changes).items():
-                if value != getattr(runs.way.changes, name):
-                    changes.setdefault(name, value)
-    if len(changes) < 2 or any(remedy.cures for remedy in remedies):
+    """The fewest changes and layers of the remedies that cure together, where none does alone."""
+    pieces = {piece: None for remedy in remedies for piece in _pieces(remedy.way, runs.way)}
+    if len(pieces) < 2 or any(remedy.cures for remedy in remedies):
         return {}
 
-    def changed(names: Sequence[str]) -> Way:
-        several = {name: changes[name] for name in names}
-        return replace(runs.way, changes=replace(runs.way.changes, **several))
+    def cures(parts: Sequence[_Piece]) -> bool:
+        way = _joined(runs.way, parts)
+        return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
 
-    def cures(names: Sequence[str]) -> bool:
-        return not runs.is_ill(runs.outcome(changed(names)))
-
-    if not (runs.has_time() and cures(list(changes))):
+    if not (runs.has_time() and cures(list(pieces))):
         return {}
-    names, _ = smallest(list(changes), cures, runs.has_time)
-    return {changed(names): "Together, and none of them can be left out"}
+    parts, _ = smallest(list(pieces), cures, runs.has_time)
+    return {_joined(runs.way, parts): "Together, and none of them can be left out"}
+
+
+#: A part of a remedy: the name of a change with its value, or a layer's pattern with its policy.
+_Piece = tuple[str, Any]
+
+
+def _pieces(way: Way, base: Way) -> Iterator[_Piece]:
+    """What a way changes, one by one; none of one with another policy for all layers."""
+    if way.policy.default != base.policy.default:
+        return
+    if way.sr and not base.sr:
+        yield "sr", True
+    for name, value in vars(way.changes).items():
+        if name != "halves_by_policy" and value != getattr(base.changes, name):
+            yield name, value
+    ours, theirs = (getattr(one.policy, "layers", ()) for one in (way, base))
+    yield from (layer for layer in reversed(ours) if layer not in theirs)
+
+
+def _joined(base: Way, pieces: Sequence[_Piece]) -> Way:
+    """The way with these changes and layers."""
+    way = base
+    for name, value in pieces:
+        if name == "sr":
+            way = replace(way, sr=True)
+        elif isinstance(value, Policy):
+            way = way.with_policies.with_layer(name, value)
+        else:
+            way = replace(way, changes=replace(way.changes, **{name: value}))
+    return way
 
 
 def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
@@ -738,6 +774,6 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
                       "losses": list(r.losses)} for r in diagnosis.remedies],
-        "sites": diagnosis.n_sites, "beside": diagnosis.beside,
+        "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,
         "runs": diagnosis.runs, "seconds": diagnosis.seconds, "report": diagnosis.report,
     }

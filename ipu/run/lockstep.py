@@ -247,12 +247,13 @@ class Lockstep:
             assert twin is not None
             variable: Variable = training.variables[name]
             ends = _wide(variable.array), _wide(twin.variables[name].array)
-            how = motion((machine.ravel(), ends[0].ravel()), (shadow.ravel(), ends[1].ravel()))
+            how = motion(
+                (machine.ravel(), ends[0].ravel()), (shadow.ravel(), ends[1].ravel()), steps)
             if how is not None and steps >= min(2, self.account.steps):
                 layer = split_name(variable.layer)[0] if variable.trainable else ""
                 self.account.moved(
                     layer, machine.shape, how, line=self._line(), steps=steps, is_state=False,
-                    operation=f"update of {variable.name}")
+                    operation=f"update of {variable.name}", is_parameter=variable.trainable)
 
 
 class _Mapped(Sequence[Any]):

@@ -3,11 +3,17 @@
 Each run begins at the same seeds, is stopped after so many steps of an optimiser, and prints
 nothing. A front end says how a run is made anew (`Run.again`) and how a program is started in it;
 it calls `Run.stop_if_enough` where a step has ended.
+
+A program need not take steps: one that integrates an equation may compute for hours. So the first
+run is bound in time (`RunBound`), and all others stop where it was stopped: at the same step, or at
+the same operation.
 """
 
 from __future__ import annotations
 
 import io
+import math
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
@@ -24,10 +30,61 @@ from ipu.run.ways import Way
 
 __all__ = ["EnoughError", "replaying"]
 
+#: Share of a diagnosis' seconds that a run without a step and without a loss may take.
+_WITHOUT_STEPS = 0.25
 
 
 class EnoughError(BaseException):
     """A run has made the steps that were asked for; programs that catch exceptions let it pass."""
+
+
+class RunBound:
+    """Where a run ends that has not made the steps that were asked for.
+
+    seconds    since its first operation, or since its last step ended; a quarter of them of a run
+               without a loss. When all steps took longer together, the step that ends is the last.
+    calls      operations, where an earlier run ended.
+    """
+
+    def __init__(self, seconds: float = math.inf, calls: int | None = None) -> None:
+        self.seconds, self.calls, self.steps = seconds, calls, 0
+        #: Why the run ended here, "" where it did not; and the seconds that it took.
+        self.why, self.took = "", 0.0
+        self._begin = self._since = math.inf
+
+    def check(self, calls: int, *, has_loss: bool) -> None:
+        """So many operations have run.
+
+        Raises    EnoughError where they are enough.
+        """
+        now = time.monotonic() if self.seconds < math.inf else 0.0
+        self._begin, self._since = min(self._begin, now), min(self._since, now)
+        allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
+        if now - self._since > allowed and not self.why:
+            self.calls, self.took = calls, allowed
+            step = f"ended no step of an optimiser{' more' if self.steps else ''}"
+            loss = "" if has_loss else " and began no backward pass"
+            self.why = (
+                f"the program {step}{loss} in {allowed:.0f} s, so each run stops after {calls:,} "
+                "operations; more --seconds follow it further"
+            )
+        if self.calls is not None and calls >= self.calls:
+            raise EnoughError(f"{calls} operations have run")
+
+    def step_over(self, steps: int) -> None:
+        """So many steps are over.
+
+        Raises    EnoughError where there is no time for more.
+        """
+        now = time.monotonic() if self.seconds < math.inf else 0.0
+        self.steps, self._since = steps, now
+        if now - self._begin > self.seconds:
+            self.took = now - self._begin
+            self.why = (
+                f"{steps} steps took {self.took:.0f} s, so each run stops after them; more "
+                "--seconds follow more of them"
+            )
+            raise EnoughError(f"{steps} steps are over")
 
 
 class Replayed(Protocol):
@@ -37,7 +94,7 @@ class Replayed(Protocol):
 
     def again(self, way: Way, seed: int, restoring: Restoring) -> Self: ...
     def shadow(self, steps: int) -> object: ...
-    def stop_after(self, steps: int) -> None: ...
+    def stop_after(self, steps: int, bound: RunBound | None = None) -> None: ...
     def report(self) -> Report: ...
 
 
@@ -45,22 +102,32 @@ R = TypeVar("R", bound=Replayed)
 
 
 def replaying(
-    run: R, steps: int, body: Callable[[R], object], stops: tuple[type[Exception], ...] = ()
+    run: R, steps: int, body: Callable[[R], object], stops: tuple[type[Exception], ...] = (),
+    seconds: float = math.inf,
 ) -> Replay:
     """Runs for a diagnosis: from the same seeds, of so many steps, without output.
 
     body     runs the program in a run, which it enters.
     stops    exceptions of a program that has stopped, beside those of its arithmetic.
+    seconds  of the first run; where it was stopped, all others are. Its report then has `followed`:
+             the steps, and why there are no more.
     """
     stops = (*stops, ValueError, NotImplementedError, ArithmeticError)
+    bounds: list[RunBound] = []  # of the runs; the first one's say where the others end
 
     def replay(way: Way, restoring: Restoring, has_shadow: bool) -> Outcome:
         wide = way.changes.wide_states or restoring.widens_updates
         way = replace(way, changes=replace(way.changes, wide_states=wide))
         again = run.again(way, run.options.seed, restoring)
+        most, bound = steps, RunBound(seconds)
+        if bounds:
+            ended = bounds[0]
+            bound = RunBound(calls=ended.calls)
+            most = ended.steps if ended.why and ended.calls is None else steps
+        bounds.append(bound)
         if has_shadow:
-            again.shadow(steps)
-        again.stop_after(steps)
+            again.shadow(most)
+        again.stop_after(most, bound)
         error = ""
         with ExitStack() as stack:
             stack.enter_context(seeded(0))
@@ -75,6 +142,9 @@ def replaying(
             except stops as stopped:
                 error = str(stopped).partition("\n")[0]
         report = again.report()
+        if bound.why:
+            report["followed"] = {"steps": bound.steps, "calls": bound.calls,
+                                  "seconds": bound.took, "why": bound.why}
         return Outcome(report["losses"], report, error)
 
     return replay

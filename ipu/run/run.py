@@ -40,7 +40,7 @@ from ipu.run.pages.page import write_run
 from ipu.run.places import Place
 from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
-from ipu.run.replaying import EnoughError, replaying
+from ipu.run.replaying import EnoughError, RunBound, replaying
 from ipu.run.report import describe
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.shadow import Shadow, check_shadow_steps
@@ -126,6 +126,7 @@ class Run(ABC):
         self._shadow: Shadow | None = None
         #: Steps after which the program is stopped; None: it runs to its end.
         self._enough: int | None = None
+        self._bound: RunBound | None = None
 
     def use(self, device: Device) -> None:
         """Compute on this device from now on; one after another counts into the same report.
@@ -269,9 +270,15 @@ class Run(ABC):
     #: Whether the policy is asked in each step, so that some of them can be given back.
     has_formats_by_step = False
 
-    def stop_after(self, steps: int) -> None:
-        """The program is stopped by `EnoughError` after so many steps of an optimiser."""
-        self._enough = steps
+    def stop_after(self, steps: int, bound: RunBound | None = None) -> None:
+        """The program is stopped by `EnoughError` after so many steps of an optimiser.
+
+        bound    of the program's operations or of time, which may stop it before.
+        """
+        self._enough, self._bound = steps, bound
+        if bound is not None:
+            self.account.watching = lambda calls: bound.check(calls, has_loss=bool(
+                self.recorder.losses))
 
     def stop_if_enough(self, steps: int) -> None:
         """So many steps of this run are over.
@@ -280,6 +287,8 @@ class Run(ABC):
         """
         if steps == self._enough:
             raise EnoughError(f"run {id(self)} has made the {steps} steps that were asked for")
+        if self._bound is not None:
+            self._bound.step_over(steps)
 
     # Shadows --------------------------------------------------------------------------------
 
@@ -448,7 +457,7 @@ class Run(ABC):
 
         tell    is called with what is known so far.
         """
-        replay = replaying(self, steps, body, stops)
+        replay = replaying(self, steps, body, stops, seconds)
         return diagnose(
             replay, self.way, steps, seconds, self.sites, self.check_way,
             has_windows=self.has_formats_by_step, tell=tell,

@@ -38,6 +38,10 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
+#: Why a shadow is empty.
+_EMPTY = "no number was computed on the machine while it was followed"
+#: The least half of a unit in the last place of binary32, of a number that is 1.
+_HALF_ULP = 2.0**-25
 
 Numbers = NDArray[np.floating]
 #: Layer, direction and operation.
@@ -70,29 +74,38 @@ class Motion(NamedTuple):
 
     arrived    the part of the shadow's way that the machine went along it.
     error      the distance between both ways beside the length of the shadow's.
+    in_wide    the part of the shadow's way, in squares, of numbers whose moves a sum in binary32
+               holds: those of a step are no smaller than half a unit in their last place.
     """
 
     arrived: float
     error: float
+    in_wide: float = 1.0
 
 
 @usual_arithmetic
-def motion(machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers]) -> Motion | None:
-    """The motion between two states, before and after; None of a shadow that stands still.
+def motion(
+    machine: tuple[Numbers, Numbers], shadow: tuple[Numbers, Numbers], steps: int = 1
+) -> Motion | None:
+    """The motion between two states, before and after so many steps; None of one without a way.
 
     >>> start = np.zeros(2)
     >>> motion((start, np.array([1.0, 0.0])), (start, np.array([2.0, 0.0])))
-    Motion(arrived=0.5, error=0.5)
+    Motion(arrived=0.5, error=0.5, in_wide=1.0)
+    >>> motion((start + 1, start + 1), (start + 1, start + 1 + 2.0**-27)).in_wide
+    0.0
     """
     with np.errstate(all="ignore"):
         way, full = machine[1] - machine[0], shadow[1] - shadow[0]
     finite = np.isfinite(way) & np.isfinite(full)
-    way, full = way[finite], full[finite]
+    way, full, size = way[finite], full[finite], np.abs(shadow[1][finite])
     length = _dot(full, full)
     if not length:
         return None
-    lost = way - full
-    return Motion(_dot(way, full) / length, math.sqrt(_dot(lost, lost) / length))
+    lost, moves = way - full, np.abs(full) >= steps * _HALF_ULP * size
+    return Motion(
+        _dot(way, full) / length, math.sqrt(_dot(lost, lost) / length),
+        _dot(full * moves, full) / length)
 
 
 def check_shadow_steps(steps: int) -> int:
@@ -227,8 +240,8 @@ class Shadow:
         """A tensor moved over the steps that are followed.
 
         name    "" of one that belongs to no layer.
-        about   line, operation and number of steps that wrote it, and whether it is_state of an
-                optimiser.
+        about   line, operation and number of steps that wrote it, whether it is_state of an
+                optimiser, and whether it is_parameter: an optimiser's step moves it.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 
@@ -244,6 +257,7 @@ class Shadow:
         branches    choices that differ; `rejoined`: operations whose shadow is the machine's.
         motions     of tensors that several steps wrote, the one that arrives least first.
         losses      where backward passes began.
+        empty       why there is nothing; "": there is something.
         """
         operations = [row.told(key) for key, row in self._rows.items()]
         operations.sort(key=lambda row: -row["born"] ** 2 * row["calls"])
@@ -256,6 +270,7 @@ class Shadow:
             "branches": branches, "rejoined": list(self._rejoined.values()),
             "motions": sorted(self._motions, key=lambda row: row["arrived"]),
             "losses": self._losses,
+            "empty": "" if operations or self._rejoined else _EMPTY,
         }
 
 
@@ -274,6 +289,9 @@ def _shares(operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def shadow_lines(shadow: Mapping[str, Any], rows: int = 8) -> Iterator[str]:
     """What the shadow shows, in lines for a terminal."""
     if not shadow:
+        return
+    if shadow.get("empty"):
+        yield f"shadow in binary64 of {shadow['steps']} steps is empty: {shadow['empty']}"
         return
     yield (
         f"shadow in binary64 of {shadow['steps']} steps: error born by layer: " + (", ".join(

@@ -65,6 +65,19 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _refuse_native(_: click.Context, __: click.Parameter, is_given: bool) -> None:
+    """Say why there is none, to those who know it from fpsim torch.
+
+    Raises    click.UsageError.
+    """
+    if is_given:
+        raise click.UsageError(
+            "--native is of fpsim torch alone: between the nodes of a graph values stay arrays of "
+            "the machine, and composites, random numbers and loops are its own; use --reference, "
+            "by which TensorFlow executes the whole program, or compare two policies"
+        )
+
+
 @click.command(
     "tf",
     context_settings={"allow_interspersed_args": False},
@@ -77,6 +90,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
               help="Folder for the page of the run, each worker's below it; counts.")
 @click.option("--shadow", type=click.IntRange(1), default=None, metavar="K",
               help="Carry the values in binary64 beside those of the first K steps; counts.")
+@click.option("--native", is_flag=True, is_eager=True, expose_value=False, hidden=True,
+              callback=_refuse_native, help="Of fpsim torch alone.")
 @pair_options
 @_machine_options
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))

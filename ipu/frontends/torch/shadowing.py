@@ -377,11 +377,13 @@ class Shadowing:
             ends = _flat(storage, slot.dtype), slot.flat
             if ends[0].numel() != machine.numel():
                 continue
-            how = motion((machine.numpy(), ends[0].numpy()), (shadow.numpy(), ends[1].numpy()))
+            how = motion((machine.numpy(), ends[0].numpy()), (shadow.numpy(), ends[1].numpy()),
+                         len(slot.steps))
             if how is not None:
                 self.account.moved(
                     self._names.get(storage, ""), slot.shape, how, line=slot.line,
-                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state)
+                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state,
+                    is_parameter=slot.is_state and storage in self._names)
 
 
 # Tensors ----------------------------------------------------------------------------------------

@@ -166,6 +166,11 @@ def read_shadow(reading, report):
                          100 * row["arrived"])
 
 
+def read_empty_shadow(reading, report):
+    assert not report["shadow"]["operations"]
+    reading.says("The shadow of {} steps is empty", report["shadow"]["steps"])
+
+
 def read_uncovered(reading, report):
     for row in report["uncovered"][:40]:
         reading.says(f"{row['operation']} of {row['layer'] or 'the program'} ({{}})", row["times"])
@@ -181,6 +186,6 @@ SENTENCES = {
     "(steps of an optimiser|first and last step|elements computed|them on the host|natively)$":
         read_fact,
     r"machine, \d+ exact": read_operations, "^Of the first .* every tensor": read_shadow,
-    "^No recipe covers": read_uncovered,
+    "^No recipe covers": read_uncovered, "^The shadow of": read_empty_shadow,
     "^Results of operations that raised": read_uncounted_in_lead,
 }

@@ -139,6 +139,8 @@ def read_unit(reading, report):
 
 
 def read_shadow(reading, report):
+    if "is empty" in reading.text:
+        assert not report["shadow"]["operations"]
     reading.says("of {} steps", report["shadow"]["steps"])
     for row in report["shadow"]["layers"]:
         if row["share"] >= 0.005:

@@ -123,6 +123,19 @@ def read_window(reading, data):
             reading.says("in steps {} to {} alone", first, behind - 1)
 
 
+def read_left_out(reading, data):
+    """Where the runs ended that would have taken too long."""
+    followed = data["followed"]
+    assert reading.text.strip().lower().startswith(followed["why"].lower())
+    if followed["calls"] is None:
+        assert data["steps"] == followed["steps"]
+        reading.says("{} steps took {} s", followed["steps"], followed["seconds"])
+    else:
+        reading.left = reading.left.replace(",", "")
+        reading.says("in {} s", followed["seconds"])
+        reading.says("stops after {} operations", followed["calls"])
+
+
 def read_no_format(reading, data):
     assert not data["necessary"]
     reading.says("With all {} sites" if "With" in reading.text else "with all {} sites",
@@ -158,7 +171,8 @@ SENTENCES = {
     "^Harm ": read_harm, r"steps beside binary\d\d: ": read_first_line,
     "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
     "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
-    "with neither given": read_pair, "^dose ": read_dose, "^remedy ": read_remedy,
+    "each run stops after": read_left_out, "with neither given": read_pair, "^dose ": read_dose,
+    "^remedy ": read_remedy,
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ipu.run.advising import advise
 from ipu.run.pages.page import headline, write_run
+from ipu.run.shadow import Shadow
 from ipu.run.ways import Way
 from tests.experiments.readers.run_pages import read_run_page
 from tests.experiments.readers.runs import read_run
@@ -44,6 +45,7 @@ OPERANDS = [
         ("forward", "first", None, None), ("weight_gradient", "second", 23.456, (0.5, 1.375)))
 ]
 MADE_UP = {
+    "an empty shadow": CALM | {"shadow": Shadow(2).summary()},
     "a shadow": CALM | {"shadow": SHADOW},
     "blocks": CALM | {"operands": OPERANDS, "uncovered": [
         {"layer": f"net.{name}", "operation": "aten.bmm", "times": 17} for name in "abcde"]},
@@ -78,8 +80,8 @@ MADE_UP = {
 }
 
 #: Of these no cause is told.
-WELL = ("nothing", "many births", "a shadow", "blocks", "updates that are lost here and there",
-        "a harmless saturation")
+WELL = ("nothing", "an empty shadow", "many births", "a shadow", "blocks",
+        "updates that are lost here and there", "a harmless saturation")
 
 
 @pytest.mark.parametrize("name", MADE_UP)

@@ -85,6 +85,21 @@ def test_every_kind_of_sentence_is_read(tmp_path):
     assert read_sheet(page, lines) == "ill"
 
 
+@pytest.mark.parametrize(("calls", "why"), [
+    (None, "4 steps took 61 s, so each run stops after them; more --seconds follow more of them"),
+    (12345, "the program ended no step of an optimiser in 61 s, so each run stops after 12,345 "
+            "operations; more --seconds follow it further"),
+])
+def test_what_was_left_out_is_read(calls, why, tmp_path):
+    diagnosis = by_hand()
+    diagnosis.followed = {"steps": 4, "calls": calls, "seconds": 61.2, "why": why}
+    page, lines = written(tmp_path, diagnosis)
+    assert read_sheet(page, lines) == "ill"
+    assert "61 s, so each run stops" in page
+    with pytest.raises(AssertionError):
+        read_sheet(page.replace("61 s, so", "62 s, so"), lines)
+
+
 @pytest.mark.parametrize("wrong", [
     ("Harm 41.2%", "Harm 41.1%"), ("steps 1 to 2 alone", "steps 1 to 3 alone"),
     ("50.0% with neither", "51.0% with neither"), ("<td>0.2%</td>", "<td>0.3%</td>"),

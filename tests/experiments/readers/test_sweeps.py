@@ -82,6 +82,27 @@ def read(text, lost, sign=1):
     return {rate: row[0] for rate, row in told.items()}
 
 
+def read_counts(text, data):
+    """How many runs finished, how many numbers differ, and the cells of each run."""
+    page, rows = WholePage(text), rows_of(data.read_text(encoding="utf-8"))
+    failed = json.loads((data.parent / "meta.json").read_text())["parameters"]["failed"]
+    values = {name: {row[name] for row in rows} for name in ("accuracy", "seconds")}
+    different = [name for name, several in values.items() if len(several) > 1]
+    answer = page.text(f"{len(rows)} of ")
+    reading = Reading(answer.partition(".")[0])
+    reading.says("{} of {} runs finished; {} of {} numbers differ", len(rows),
+                 len(rows) + len(failed), len(different), len(values))
+    reading.is_read()
+    if len(different) < len(values):
+        lead = Reading(page.text("Click a head to sort").partition("not shown: ")[2])
+        lead.says("{}.", len(values) - len(different))
+    for cells, row in zip(page.tables[0][1:], rows, strict=True):
+        assert float(cells[1]) == row["run_seed"]
+        assert float(cells[2]) == row["run_rate"]
+        for cell, name in zip(cells[3:], different, strict=True):
+            assert float(cell) == pytest.approx(row[name], rel=1e-5)
+
+
 def read_verdict(reading, rate, lost, row, sign):
     word, mean, half, low, high = row
     ours, first = f"rate={rate:g}", "rate=0.1"
@@ -121,6 +142,7 @@ def read_verdict(reading, rate, lost, row, sign):
 def test_the_answer_follows_from_the_pairs(name, tmp_path):
     gains, expected = MADE_UP[name]
     page, data = written(tmp_path, gains)
+    read_counts(page, data)
     assert read(page, lost_by_pair(data)) == {0.2: expected}
     looks = [look for look in CRITICAL if look <= len(gains)]
     assert ("Declared before the runs: endpoint highest:accuracy, margin 0.02; " in page)
@@ -162,6 +184,7 @@ def test_less_may_be_better(tmp_path):
 def test_a_pair_of_which_one_run_failed_is_none(tmp_path):
     page, data = written(tmp_path, MADE_UP["better"][0], lacking={(0.1, 3), (0.2, 7)})
     lost = lost_by_pair(data)
+    read_counts(page, data)
     assert len(lost[0.2]) == 10
     assert read(page, lost) == {0.2: "better"}
 

@@ -191,6 +191,29 @@ def test_divisors_of_an_optimiser(report):
     assert texts(report) == []
 
 
+def still(**about):
+    """A motion of a tensor that stands still beside its shadow."""
+    return {"name": "", "arrived": 0.0, "error": 1.0, "in_wide": 1.0, "shape": [4], "steps": 6,
+            "line": "train.py:9", "operation": "add_", "is_state": False,
+            "is_parameter": False} | about
+
+
+@pytest.mark.parametrize(("about", "ways"), [
+    ({}, ["mixed", "fp16+sr"]),
+    ({"name": "net.bn.running_var"}, ["fp16+net.bn=f32", "mixed", "fp16+sr"]),
+    ({"in_wide": 0.1}, []),  # binary32 does not move it either
+    ({"name": "net.bn.weight", "is_parameter": True}, []), ({"is_state": True}, []),
+    ({"arrived": 0.9}, []),
+])
+def test_a_tensor_that_stands_still(report, about, ways):
+    report["shadow"] = {"motions": [still(**about)]}
+    assert tried(report) == ways
+    for item in find_advice(report, HALF):
+        what = "net.bn.running_var, which add_ writes (train.py:9), moves by 0% of its way" if (
+            "name" in about) else "a tensor of 4 that add_ writes (train.py:9) moves by 0% of its"
+        assert what in item.evidence
+
+
 def test_digits_that_gradients_lose_without_harm(report):
     report["loss_scale"] = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
                             "lost": (0.13, 0.0), "limited_by": ""}

@@ -280,6 +280,37 @@ def test_one_remedy_that_cures_is_not_joined_with_others(monkeypatch):
     assert [str(remedy.way) for remedy in result.remedies if remedy.cures] == ["mixed+eps=0.0001"]
 
 
+def test_a_change_and_a_layer_that_cure_only_together_are_joined(monkeypatch):
+    """Stochastic rounding is advised too, and not needed."""
+    replay = advising(monkeypatch, lambda changes: False,
+                      *(f"{WAY}+{addition}" for addition in ("sr", "eps=1e-4", "layer2=f32")))
+
+    def joined(way, restoring, has_shadow):
+        wide = dict(getattr(way.policy, "layers", ()))
+        is_cured = way.changes.eps == 1e-4 and wide.get("layer2") == FP32
+        return replay(Way() if is_cured else way, restoring, has_shadow)
+
+    result = diagnose(joined, WAY, 4)
+    assert str(result.cure.way) == "mixed+eps=0.0001+layer2=f32"
+    assert result.cure.what == "Together, and none of them can be left out"
+    assert [remedy.cures for remedy in result.remedies] == [True, False, False, False]
+
+
+def test_what_was_not_followed_is_said():
+    whole = program(lambda back, moved: at(3) not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = whole(way, restoring, has_shadow)
+        followed = {"steps": 2, "calls": None, "seconds": 90.0,
+                    "why": "2 steps took 90 s, so each run stops after them"}
+        return Outcome(outcome.losses, outcome.report | {"followed": followed})
+
+    result = diagnose(replay, WAY, 4)
+    assert result.steps == 2
+    assert "the first 2 steps beside binary32: ill" in str(result)
+    assert "2 steps took 90 s, so each run stops after them" in str(result)
+
+
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
     assert "the losses are binary32's, and a symptom of the report stays" in text

@@ -17,6 +17,38 @@ def numbers(*values):
     return np.array(values, np.float64)
 
 
+@pytest.mark.parametrize("exponent", range(-34, -18))
+def test_moves_that_binary32_absorbs_are_told(exponent):
+    """A sum of float32 in steps, beside the exact one; between both bounds it depends."""
+    start, steps = np.array([1.0, 1.9, 1.3, 0.0]), 5
+    move = np.float64(2.0**exponent)
+    single = np.float32(start)
+    for _ in range(steps):
+        single = single + np.float32(move)
+    how = motion((start, start), (start, start + steps * move), steps)
+    stands = np.float64(single) == np.float32(start)
+    held = 1 - stands[:3].mean() * 0.75
+    if exponent <= -26:
+        assert stands.tolist() == [True, True, True, False]
+        assert how.in_wide == pytest.approx(0.25)
+    if exponent >= -23:
+        assert not stands.any()
+        assert how.in_wide == 1
+    assert how.in_wide >= held - 1e-12  # no motion that binary32 makes is left out
+
+
+def test_an_empty_shadow_says_so():
+    """As of a program that runs beside the machine."""
+    summary = Shadow(2).summary()
+    assert list(shadow_lines(summary)) == [
+        "shadow in binary64 of 2 steps is empty: no number was computed on the machine while it "
+        "was followed"]
+    shadow = Shadow(2)
+    shadow.compared(KEY, numbers(3.0), numbers(3.0), numbers(3.0), 0.0)
+    assert shadow.summary()["empty"] == ""
+    assert "is empty" not in "\n".join(shadow_lines(shadow.summary()))
+
+
 def told(shadow):
     (row,) = shadow.summary()["operations"]
     return row
@@ -112,9 +144,9 @@ def test_choices_are_told_where_some_differ():
 def test_what_stands_still_arrives_by_nothing():
     start, end = numbers(1.0, 1.0), numbers(2.0, 2.0)
     assert motion((start, start), (start, end)).arrived == 0
-    assert motion((start, end), (start, end)) == (1.0, 0.0)
+    assert motion((start, end), (start, end)) == (1.0, 0.0, 1.0)
     assert motion((start, end), (start, start)) is None
-    assert motion((start, numbers(2.0, np.nan)), (start, end)) == (1.0, 0.0)
+    assert motion((start, numbers(2.0, np.nan)), (start, end)) == (1.0, 0.0, 1.0)
 
 
 def test_lines_name_what_stands_still_and_what_is_not_followed():

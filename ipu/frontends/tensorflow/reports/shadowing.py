@@ -253,6 +253,7 @@ class GraphShadows:
             "is_state": variable.watch is None and key[1] == "optimizer"
             and site.name.startswith("optimizer") and _has_gradient(site.node.op),
             "name": layer_of_variable(variable.name) if variable.watch is not None else "",
+            "is_parameter": variable.watch is not None,
         }
 
     def loss(self, machine: Machine, value: float, shadow: float) -> None:
@@ -273,7 +274,8 @@ class GraphShadows:
                 continue
             machine = [np.asarray(x.machine, np.float64).ravel() for x in (before, held)]
             shadow = [numbers_of(x.shadow).ravel() for x in (before, held)]
-            how = motion((machine[0], machine[1]), (shadow[0], shadow[1]))
+            how = motion(
+                (machine[0], machine[1]), (shadow[0], shadow[1]), len(self._steps[key]))
             if how is not None:
                 self.account.moved(
                     about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),

@@ -336,3 +336,10 @@ def test_variables_are_perturbed_once_and_results_each_time(tmp_path, capsys):
     assert np.array_equal(repeated, runs[1])
     assert main(["tf", "--perturb", "binary23", str(program)]) == 2
     assert "binary32" in capsys.readouterr().err
+
+
+def test_native_is_of_torch_alone(tmp_path, capsys):
+    program = tmp_path / "program.py"
+    program.touch()
+    assert main(["tf", "--native", str(program)]) == 2
+    assert "--native is of fpsim torch alone" in capsys.readouterr().err

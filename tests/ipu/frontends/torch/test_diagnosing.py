@@ -91,3 +91,50 @@ def test_a_step_function_is_diagnosed_too():
         run.diagnose(3)
     with run, pytest.raises(RuntimeError, match="leave this one first"):
         run.diagnose(step)
+
+
+STATISTICS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32, momentum=MOMENTUM), nn.ReLU(),
+                    nn.Linear(32, 4))
+x, y = torch.randn(64, 16) + 3, torch.randint(0, 4, (64,))
+optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+for step in range(9):
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimiser.step()
+"""
+
+
+@pytest.mark.parametrize(("momentum", "policy", "answer"), [
+    ("1e-4", "fp16", "ill"), ("0.1", "fp16", "healthy"), ("1e-4", "mixed", "ill"),
+])
+def test_batch_statistics_that_stand_still(tmp_path, momentum, policy, answer):
+    """No loss shows it: the norm's layer in binary32 mends it, which is run."""
+    path = tmp_path / "train.py"
+    path.write_text(STATISTICS.replace("MOMENTUM", momentum))
+    result = diagnose_program(machine(policy, count=True), path, [], 5, seconds=300.0)
+    assert result.answer == answer
+    if answer == "ill":
+        assert "1.running_var, which native_batch_norm writes" in result.sentence
+        assert {site.layer for site in result.necessary} == {"1"}
+        assert str(result.cure.way) == f"{policy}+1=f32"
+
+
+AVERAGE = """
+import torch
+value, total = torch.ones(8), torch.zeros(8)
+for step in range(10_000_000):
+    total = total + value * 0.001
+"""
+
+
+def test_a_program_without_steps_ends(tmp_path):
+    path = tmp_path / "integrate.py"
+    path.write_text(AVERAGE)
+    result = diagnose_program(machine("fp16", count=True), path, [], 5, seconds=4.0)
+    assert result.steps == 5
+    assert result.left_out.startswith(
+        "the program ended no step of an optimiser and began no backward pass in 1 s, so each run")

@@ -1,0 +1,89 @@
+"""Runs of a diagnosis are bound: by steps, by time, and where an earlier one ended (law).
+
+Time is a counter: it passes by one with each look at the clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ipu.learn import SGD, Trainer, dense, relu
+from ipu.run import machine
+from ipu.run.replaying import EnoughError, RunBound, replaying
+from ipu.run.restoring import NOTHING_RESTORED
+from ipu.run.ways import Way
+
+FP32, FP16 = Way.parse("fp32"), Way.parse("fp16")
+X = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
+LABELS = np.arange(8) % 3
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    seconds = itertools.count()
+    monkeypatch.setattr("ipu.run.replaying.time.monotonic", lambda: float(next(seconds)))
+
+
+def network(x):
+    return dense(relu(dense(x, 8, "body")), 3, "head")
+
+
+def forward_for_ever(run):
+    trainer = Trainer(network, SGD(0.1), run=run)
+    while True:
+        trainer.forward(X)
+
+
+def trains_for_ever(run):
+    trainer = Trainer(network, SGD(0.1), run=run)
+    while True:
+        trainer.step(X, LABELS)
+
+
+def outcomes(body, steps, seconds):
+    replay = replaying(machine("fp16", count=True), steps, body, (), seconds)
+    return [replay(way, NOTHING_RESTORED, has_shadow) for way, has_shadow in (
+        (FP32, True), (FP16, True), (FP16, False))]
+
+
+def test_a_program_without_steps_is_stopped_and_all_runs_at_one_operation():
+    rows = outcomes(forward_for_ever, 4, 200.0)
+    calls = {row.report["operations"]["all"] for row in rows}
+    assert len(calls) == 1
+    assert calls.pop() >= 50  # a quarter of the seconds, as it began no backward pass
+    why = rows[0].report["followed"]["why"]
+    assert "ended no step of an optimiser and began no backward pass in 50 s" in why
+    assert all("followed" not in row.report for row in rows[1:])
+    assert all(row.losses == [] for row in rows)
+
+
+def test_steps_for_which_there_is_no_time_are_left_out_of_all_runs():
+    rows = outcomes(trains_for_ever, 1000, 400.0)
+    steps = rows[0].report["followed"]["steps"]
+    assert 1 <= steps < 1000
+    assert [len(row.losses) for row in rows] == [steps] * 3
+    assert f"{steps} steps took 4" in rows[0].report["followed"]["why"]
+
+
+def test_what_is_soon_over_is_not_bound():
+    rows = outcomes(trains_for_ever, 3, 1e6)
+    assert [len(row.losses) for row in rows] == [3] * 3
+    assert all("followed" not in row.report for row in rows)
+
+
+def test_a_run_with_a_loss_has_all_of_the_seconds_for_a_step():
+    for has_loss, allowed in ((False, 25), (True, 100)):
+        bound = RunBound(100.0)
+        for calls in range(1, allowed + 2):
+            bound.check(calls, has_loss=has_loss)
+        with pytest.raises(EnoughError):
+            bound.check(allowed + 2, has_loss=has_loss)
+        assert bound.calls == allowed + 2
+    bound = RunBound(calls=7)
+    bound.check(6, has_loss=False)
+    with pytest.raises(EnoughError):
+        bound.check(7, has_loss=False)
+    assert bound.why == ""
