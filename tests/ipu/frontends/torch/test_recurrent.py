@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
+
 from ipu.frontends.torch import recurrent
 from tests.ipu.frontends.torch.framework import machine, torch
 from tests.tiers import pick

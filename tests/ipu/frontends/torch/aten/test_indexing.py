@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
+
 from ipu.frontends.torch.aten import indexing
 from tests.ipu.frontends.torch.aten.bits import numbers, on_machine, same
 from tests.ipu.frontends.torch.framework import agree_on_machine, machine, torch
