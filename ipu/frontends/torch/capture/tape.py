@@ -137,10 +137,19 @@ class StepTape(NamedTuple):
     start_counts: Mapping[tuple[Any, ...], int]
 
     @property
-    def declared(self) -> set[int]:
-        """Identities of parameter groups whose numbers are read in every step."""
+    def declared(self) -> set[tuple[int, str]]:
+        """Numbers that are read in every step: identities of parameter groups, and keys."""
         updates = [entry for entry in self.entries if isinstance(entry, UpdateEntry)]
-        return {id(group) for entry in updates for group, _, _ in entry.sources.values()}
+        sources = [source for entry in updates for source in entry.sources.values()]
+        return {(id(group), key) for group, key, _ in sources}
+
+    def has_other_numbers(self, later: StepTape | None = None) -> bool:
+        """Whether numbers of parameter groups are others now, or in a later step."""
+        updates = [entry for entry in self.entries if isinstance(entry, UpdateEntry)]
+        if later is None:
+            return any(entry.numbers() != entry.options for entry in updates)
+        others = [entry for entry in later.entries if isinstance(entry, UpdateEntry)]
+        return [x.options for x in updates] != [x.options for x in others]
 
     def uncomputed(self) -> Counter[str]:
         """How often each overload gives a view or a name."""
