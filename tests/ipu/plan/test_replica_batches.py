@@ -122,6 +122,17 @@ def test_together_they_leave_what_they_leave_apart(name, most, monkeypatch):
     assert (together.loss_scale, together.applied) == (apart.loss_scale, apart.applied)
 
 
+def test_slots_of_one_number_are_arrays_on_each_replica():
+    """Adam's powers, which differ between replicas with updates of their own, can be read."""
+    training, _ = _trained(*TRAININGS["with private updates of Adam"])
+    assert training.apart == ""
+    slots = [x for worker in training.workers for xs in worker.slots.values() for x in xs]
+    assert {x.ndim for x in slots} == {0, 1, 2}
+    for x in slots:
+        assert isinstance(x.carrier, np.ndarray)
+        assert np.isfinite(x.values).all()
+
+
 def test_replicas_that_a_user_made_unequal_stay_what_they_are(monkeypatch):
     """They draw equal bits on weights of their own."""
 
