@@ -15,6 +15,7 @@ Source    docs/semantics.md §2 (numbering), §6 (updates).
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -206,6 +207,9 @@ class Together:
         self._n_shown = 0
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
+        #: First addresses of memory that is written then, and those behind it, in order.
+        self._begins: list[int] = []
+        self._ends: list[int] = []
         #: Single numbers, and the memory that they are written to.
         self._singles: list[tuple[Carrier, Carrier]] = []
         #: Numbers that wait, and their key: those of many tensors are one mapping.
@@ -260,6 +264,8 @@ class Together:
         program, changed = equation.program, equation.changed
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
             return None
+        if self._waits_for(arrays, starts):
+            return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
         jobs = self._waiting.setdefault(id(program), (program, []))[1]
@@ -268,9 +274,20 @@ class Together:
         self._n_shown += n_shown
         jobs.append(job)
         self._arrays += arrays
+        for begin, array in zip(starts[n:], outputs, strict=True):
+            insort(self._begins, begin)
+            insort(self._ends, begin + array.nbytes)
         self._singles += singles
         change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
         return Updated(after[0], tuple(after[1:]), *change), changed
+
+    def _waits_for(self, arrays: Sequence[Carrier], starts: Sequence[int]) -> bool:
+        """Whether an array lies in memory that an update before writes: variables may share it."""
+        for begin, array in zip(starts, arrays, strict=True):
+            i = bisect_right(self._ends, begin)
+            if i < len(self._ends) and self._begins[i] < begin + array.nbytes:
+                return True
+        return False
 
     @property
     def is_full(self) -> bool:
@@ -293,6 +310,7 @@ class Together:
     def forget(self) -> None:
         """Nothing waits any more: the step was stopped."""
         self._waiting, self._arrays, self._singles, self._observed = {}, [], [], []
+        self._begins, self._ends = [], []
         self._numbers, self._n_shown = (None, None), 0
 
     def run(self) -> bool:
