@@ -135,7 +135,7 @@ def test_slots_of_one_number_are_arrays_on_each_replica():
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 6e4])
 def test_a_replica_that_reads_what_is_no_number_stays_with_the_others(number, monkeypatch):
-    """In its second step; what the third finds depends on the loss scale, which skips the second."""
+    """In its second step, which the loss scale skips where a gradient is no number."""
     choices = {"control": NANOO, "loss_scale": DynamicLossScale(2.0**10)}
     outcomes = []
     for fewest in (1000, 1):
