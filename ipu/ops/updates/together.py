@@ -177,6 +177,11 @@ class _Outputs:
         return self.add(array)
 
 
+def _lie_in_rows(arrays: Sequence[Carrier], shape: Shape) -> bool:
+    """Whether all arrays have a shape, and their numbers lie in order."""
+    return all([x.shape == shape and x.flags.c_contiguous for x in arrays])
+
+
 class Together:
     """Updates on a device that wait to be computed in one call.
 
@@ -257,9 +262,8 @@ class Together:
                 before = Array(single, before.context)
             after.append(before)
         arrays = inputs + outputs
-        for carrier in arrays:
-            if carrier.shape != shape or not carrier.flags.c_contiguous:
-                return None
+        if not _lie_in_rows(arrays, shape):
+            return None
         starts, n, size = memory_addresses(arrays), len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
         if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
