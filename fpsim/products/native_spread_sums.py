@@ -68,8 +68,12 @@ def native_spread_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = Fal
 
 @lru_cache(maxsize=256)
 def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int) -> _Reading | None:
-    """None where numbers do not lie whole numbers apart, as a field of records."""
-    if any(step % itemsize for step in strides):
+    """None where numbers do not lie whole numbers apart, as a field of records.
+
+    An axis of one element has no step, whatever numpy says: a copy would say the same.
+    """
+    steps = zip(shape, strides, strict=True)
+    if any(step % itemsize for extent, step in steps if extent > 1):
         return None
     left = [axis for axis in range(len(shape)) if axis not in axes]
     free = _axes(shape, strides, left, itemsize)

@@ -12,7 +12,19 @@ import numpy as np
 from fpsim.products.jobs.job import to_read
 from fpsim.records.types import Carrier
 
-__all__ = ["as_rows", "origin", "steps_of"]
+__all__ = ["as_rows", "in_whole_steps", "origin", "steps_of"]
+
+
+def in_whole_steps(x: Carrier) -> Carrier:
+    """The same numbers, whole numbers apart: a copy of a field of records, else the array.
+
+    >>> records = np.ones(3, [("sign", np.uint8), ("x", np.float32)])
+    >>> records["x"].strides, in_whole_steps(records["x"]).strides
+    ((5,), (4,))
+    """
+    steps = zip(x.shape, x.strides, strict=True)
+    is_whole = not any(step % x.itemsize for extent, step in steps if extent > 1)
+    return x if is_whole else np.ascontiguousarray(x)
 
 
 def as_rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
@@ -24,10 +36,7 @@ def as_rows(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     left = tuple(i for i in range(values.ndim) if i not in axes)
     moved = values.transpose((*left, *sorted(axes)))
     outputs, elements = (math.prod(values.shape[i] for i in axes_of) for axes_of in (left, axes))
-    rows = moved.reshape(outputs, elements)
-    if any(step % rows.itemsize for step in rows.strides):  # a field of a record
-        rows = np.ascontiguousarray(rows)
-    return rows
+    return in_whole_steps(moved.reshape(outputs, elements))
 
 
 def origin(rows: Carrier) -> Carrier:

@@ -21,6 +21,7 @@ from fpsim.kernels.by_operation.wide_chains import add_chains
 from fpsim.kernels.elementwise.step import FLAGS_EACH
 from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
+from fpsim.products.rows import in_whole_steps
 from fpsim.products.sums import AxisSum, RowSums
 from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier, ElementFlags
@@ -55,7 +56,8 @@ def spread_sum(state: State, values: Carrier, axes: tuple[int, ...]) -> Carrier:
     chain = AxisSum(values, axes, "sequential", 1, divide=False)
     if math.prod(values.shape[a] for a in axes) <= PART:
         return chain.run(state, None)
-    sums, flags = _spread(_as_planes(values, axes), partial(_chains, state.settings))
+    planes = in_whole_steps(_as_planes(values, axes))
+    sums, flags = _spread(planes, partial(_chains, state.settings))
     sums, flags = sums.reshape(chain.shape), flags.reshape(chain.shape)
     return publish(
         state, "sum", sums, fold(flags), flags if state.watched else None, chain.elements

@@ -490,9 +490,12 @@ class Device:
         flushing = context.core.settings.subnormals == "flush_both"
         least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
         values = None if context.counts is not None else kept_least(x.carrier, least)
+        cycles = self.vector_cycles + thread_cycles("relu", x.format, x.size)
         if values is None:
-            return context.maximum(x, 0.0)
-        self.vector_cycles += thread_cycles("relu", x.format, x.size)
+            result = context.maximum(x, 0.0)
+            self.vector_cycles = cycles  # the machine takes the same time, whatever is looked at
+            return result
+        self.vector_cycles = cycles
         if self.notes is not None:
             again = partial(kept_least, x.carrier, least, values)
             self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
@@ -634,12 +637,13 @@ class Device:
         """
         context = self._of(x)
         axis = one_axis(axis, x.ndim)
-        self.vector_cycles += thread_cycles("maximum", x.format, x.size)
+        cycles = self.vector_cycles + thread_cycles("maximum", x.format, x.size)
         largest, has_nan = largest_along(
             x.carrier, axis, context.core.settings, number_wins=self.options.max_nan == "number"
         )
         if has_nan:
             context.fmax(x, x)  # raises what reading a NaN raises
+        self.vector_cycles = cycles
         if self.notes is not None:
             self.notes.refuse()
         if self.recording is not None:

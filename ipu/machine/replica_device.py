@@ -287,7 +287,7 @@ class ReplicaDevice(Device):
     def _of_one(self, value: Any, replica: int) -> Any:
         """An argument of a rule, as that replica has it."""
         if isinstance(value, StackedArray):
-            return Array(value.stack[replica], self._single.context(value.format))
+            return Array(value.stack[replica, ...], self._single.context(value.format))
         if isinstance(value, Array):
             return Array(value.carrier, self._single.context(value.format))
         if isinstance(value, StackedValues):

@@ -172,9 +172,13 @@ def _weights(
     return derived(device, rule, classes, weight.carrier)
 
 
-def _at(classes: Classes, ignored: int) -> Classes:
-    """Indices along the second axis, 0 where the class is ignored."""
-    return np.expand_dims(np.where(classes != ignored, classes, 0), 1)
+def _at(classes: Classes, ignored: int, n: int) -> Classes:
+    """Indices along the second axis of n classes, 0 where the class is ignored."""
+    used = np.where(classes != ignored, classes, 0)
+    wrong = used[(used < 0) | (used >= n)]
+    if wrong.size:  # numpy would count negative ones from the end
+        raise IndexError(f"Target {wrong[0]} is out of bounds.")
+    return np.expand_dims(used, 1)
 
 
 def share_of(
@@ -195,8 +199,8 @@ def _nll(
     rows, single = _single(device, x), None if weight is None else _single(device, weight)
     weights = _weights(device, x, classes, ignored, single)
     numbers = derived(
-        device, lambda a, c: np.take_along_axis(a, _at(c, ignored), 1).squeeze(1), rows.carrier,
-        classes,
+        device, lambda a, c: np.take_along_axis(a, _at(c, ignored, a.shape[1]), 1).squeeze(1),
+        rows.carrier, classes,
     )
     terms = device.negative(rows.like(numbers))
     factors = rows.like(weights)
@@ -233,7 +237,9 @@ def _nll_x(
 
     def spread(values: NDArray[Any], c: Classes) -> NDArray[Any]:
         rows = np.zeros(shape, values.dtype)
-        np.put_along_axis(rows, _at(c, ignored), np.expand_dims(values, 1), 1)
+        np.put_along_axis(
+            rows, _at(c, ignored, rows.shape[1]), np.expand_dims(values, 1), 1
+        )
         return rows
 
     return Array(derived(device, spread, slope.carrier, classes), device.context(fmt))

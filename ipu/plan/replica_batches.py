@@ -156,10 +156,10 @@ class ReplicaBatch:
 
     def _split(self, x: Array) -> list[Array]:
         """An array of the batch as one on the device of each replica."""
-        fmt = x.format
+        fmt, rows = x.format, self.rows(x)
         return [
-            Array(values, worker.device.context(fmt))
-            for values, worker in zip(self.rows(x), self.workers, strict=True)
+            Array(rows[r, ...], worker.device.context(fmt))  # an array too where it is one number
+            for r, worker in enumerate(self.workers)
         ]
 
     def give(self) -> None:

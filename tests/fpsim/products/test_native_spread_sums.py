@@ -149,6 +149,15 @@ def test_sums_of_parts_that_overflow_or_are_subnormal_are_left_to_the_context():
     assert native_spread_sums(parts, (0,)) is None
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 5), (5, 1), (1, 1), (5, 3)])
+def test_a_field_of_records_is_summed_as_its_copy(shape):
+    """numpy calls one element contiguous whatever its step, so that its copy has that step."""
+    records = np.zeros(shape, [("before", np.uint8), ("x", np.float32), ("after", np.uint16)])
+    records["x"] = np.arange(math.prod(shape), dtype=np.float32).reshape(shape) + 2.0**-30
+    for axis in range(len(shape)):
+        agree(records["x"], (axis,))
+
+
 @pytest.mark.parametrize(("shape", "axes"), [((0, 4), (0,)), ((4, 0), (0,)), ((0,), (0,))])
 def test_empty_sums_are_left_to_the_context(shape, axes):
     assert native_spread_sums(np.ones(shape, np.float32), axes) is None

@@ -188,6 +188,20 @@ def test_the_error_stays_below_its_bound():
         assert error <= 64 * math.ceil(math.log(n, 64)) * 2.0**-24 * exact
 
 
+@pytest.mark.parametrize("shape", [(600,), (40, 50), (1, 130)])
+@pytest.mark.parametrize(("number", "count"), [(np.inf, 1), (2.0**-149, 50)])
+def test_numbers_that_do_not_lie_whole_numbers_apart_are_summed(shape, number, count):
+    """Of sums that the processor alone does not give; what lies between the numbers is noise."""
+    records = np.zeros(shape, [("before", np.uint8), ("x", np.float32), ("after", np.uint16)])
+    records["before"], records["after"] = 255, 0x7FC0
+    field = records["x"]
+    field[..., 3 : 3 + count] = number
+    used = device()
+    x = used.from_host([0.0], BINARY32).like(field)
+    total = used.reduce_sum(x, tuple(range(len(shape)))).values
+    assert total.item() == number * np.count_nonzero(field)
+
+
 def test_a_trap_stops_a_sum_and_publishes_nothing():
     from ipu.machine.control import FpCtl
 

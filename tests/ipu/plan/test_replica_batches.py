@@ -122,6 +122,37 @@ def test_together_they_leave_what_they_leave_apart(name, most, monkeypatch):
     assert (together.loss_scale, together.applied) == (apart.loss_scale, apart.applied)
 
 
+def test_slots_of_one_number_are_arrays_on_each_replica():
+    """Adam's powers, which differ between replicas with updates of their own, can be read."""
+    training, _ = _trained(*TRAININGS["with private updates of Adam"])
+    assert training.apart == ""
+    slots = [x for worker in training.workers for xs in worker.slots.values() for x in xs]
+    assert {x.ndim for x in slots} == {0, 1, 2}
+    for x in slots:
+        assert isinstance(x.carrier, np.ndarray)
+        assert np.isfinite(x.values).all()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 6e4])
+def test_a_replica_that_reads_what_is_no_number_stays_with_the_others(number, monkeypatch):
+    """In its second step, which the loss scale skips where a gradient is no number."""
+    choices = {"control": NANOO, "loss_scale": DynamicLossScale(2.0**10)}
+    outcomes = []
+    for fewest in (1000, 1):
+        monkeypatch.setattr(replica_batches, "FEWEST", fewest)
+        plan = Plan(ROW[1], replicas=3, count=2)
+        training = trainer(plan, **choices)
+        losses = []
+        for step in range(4):
+            x, labels = batch(step, plan.samples(4))
+            if step == 1:
+                x[0] = number
+            losses.append(training.step(x, labels))
+        outcomes.append((str(losses), left(training), training.loss_scale))
+    assert training.apart == ""
+    assert outcomes[0] == outcomes[1]
+
+
 def test_replicas_that_a_user_made_unequal_stay_what_they_are(monkeypatch):
     """They draw equal bits on weights of their own."""
 

@@ -73,6 +73,8 @@ class _CapturedArguments:
         self.ready: _Ready | None = None
         self.n_failed = 0
         self.n_since_check = 0
+        #: Whether steps with other numbers of parameter groups were compared.
+        self.has_other_numbers = False
         self.reason = ""
 
 
@@ -95,11 +97,15 @@ class CapturedStep:
         self._kinds: dict[tuple[Any, ...], _CapturedArguments] = {}
         self.replayed = self.eager = self.checked = self.native = 0
         self.reason = self.why_handlers = ""
+        #: Why the program cannot go on as an eager one; "" for nothing.
+        self._stopped = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         session = self._session
         if not session.is_open:
             raise RuntimeError("a captured step is called inside of its session, `with run:`")
+        if self._stopped:
+            raise RuntimeError(self._stopped)
         if obstacle := self._obstacle():
             return self._eagerly(obstacle, args, kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -123,14 +129,12 @@ class CapturedStep:
             self._failed(kind, f"{stale} has changed between steps")
             return self._recorded(kind, tensors, args, kwargs)
         kind.n_since_check += 1
-        if kind.n_since_check >= self._check:
+        # A step may read a rate beside its optimiser: the first one with another is compared.
+        is_first = not kind.has_other_numbers and kind.ready.tape.has_other_numbers()
+        if is_first or kind.n_since_check >= self._check:
+            kind.has_other_numbers |= is_first
             return self._checked(kind, tensors, args, kwargs)
-        self.replayed += 1
-        self.reason = ""
-        replay = kind.ready.replay
-        result = replay.run(tensors)
-        self.native, self.why_handlers = replay.n_native, replay.why_handlers
-        return result
+        return self._replayed(kind.ready.replay, tensors)
 
     # Whether --------------------------------------------------------------------------------
 
@@ -201,6 +205,22 @@ class CapturedStep:
         self.native, self.reason = 0, reason
         return self._step(*args, **kwargs)
 
+    def _replayed(self, replay: StepReplay, tensors: Sequence[torch.Tensor]) -> Any:
+        self.replayed += 1
+        self.reason = ""
+        try:
+            result = replay.run(tensors)
+        except Exception as error:
+            self._stopped = (
+                f"a replayed step was stopped by {type(error).__name__}, where an eager one has "
+                "used other random bits and cleared gradients; run the step without captured() "
+                "from the start"
+            )
+            error.add_note(self._stopped)
+            raise
+        self.native, self.why_handlers = replay.n_native, replay.why_handlers
+        return result
+
     def _failed(self, kind: _CapturedArguments, reason: str) -> None:
         """An attempt has failed; with the last one the step is given up."""
         kind.n_failed += 1
@@ -250,6 +270,7 @@ class CapturedStep:
         if reason:
             self._failed(kind, reason)
             return result
+        kind.has_other_numbers = before.has_other_numbers(tape)  # type: ignore[union-attr]
         control = self._session.device.control
         replay = StepReplay(self._session, tape)
         kind.ready, kind.n_since_check = _Ready(replay, tape, state, control, _modes()), 0

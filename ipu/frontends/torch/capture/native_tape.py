@@ -216,7 +216,7 @@ class NativeTape:
         for x, twin, version in zip(arguments, self._arguments, versions, strict=True):
             if twin._version != version:
                 is_written = True
-                x.copy_(twin)
+                _once(x).copy_(_once(twin))
                 _give_facts(x, _facts_of(twin))
         return is_written
 
@@ -249,7 +249,7 @@ class NativeTape:
             else:
                 values[i] = constant.clone()
         for x, static in zip(arguments, self._arguments, strict=True):
-            static.copy_(x)
+            _once(static).copy_(_once(x))
         first = self._entries.number(Slot("argument", 0))
         values[first : first + len(arguments)] = self._arguments
 
@@ -333,25 +333,31 @@ class NativeTape:
 
     # What leaves the step ---------------------------------------------------------------------
 
-    def leaving(self, slots: Sequence[Slot]) -> list[torch.Tensor]:
+    def leaving(
+        self, slots: Sequence[Slot], arguments: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
         """Copies of tensors; those of tensors that share memory share it too.
 
-        What is a tensor from outside, or a view of one, leaves as it is.
+        What is a tensor from outside or an argument, or a view of one, leaves as it is.
         """
         tensors = [self._values[self._entries.number(slot)] for slot in slots]
         if self._is_plain is None:
             self._is_plain = self._are_plain(tensors)
-        storages: dict[int, torch.Tensor] = {}
+        storages = {
+            storage_of(twin): x for twin, x in zip(self._arguments, arguments, strict=True)
+        }
         return [
-            _plain_copy(x) if is_plain else self._shared_copy(x, storages)
-            for x, is_plain in zip(tensors, self._is_plain, strict=True)
+            arguments[slot.number] if slot.kind == "argument"
+            else _plain_copy(x) if is_plain else self._shared_copy(x, storages)
+            for slot, x, is_plain in zip(slots, tensors, self._is_plain, strict=True)
         ]
 
     def _are_plain(self, tensors: Sequence[torch.Tensor]) -> list[bool]:
         """Of each, whether it alone has its memory, and all of it."""
         times = Counter([storage_of(x) for x in tensors])
+        not_copied = self._tape.storages.union(map(storage_of, self._arguments))
         return [
-            times[storage_of(x)] == 1 and storage_of(x) not in self._tape.storages
+            times[storage_of(x)] == 1 and storage_of(x) not in not_copied
             and x.is_contiguous() and x.numel() * x.element_size() == x.untyped_storage().nbytes()
             for x in tensors
         ]
@@ -363,6 +369,8 @@ class NativeTape:
         whole = storages.get(storage)
         if whole is None:
             whole = storages[storage] = _copy_of_memory(x)
+        if whole.dtype != x.dtype:
+            whole = whole.view(x.dtype)
         return whole.as_strided(x.shape, x.stride(), x.storage_offset())
 
 
@@ -395,6 +403,15 @@ def _copy_of_memory(x: torch.Tensor) -> torch.Tensor:
 def _twin_of(x: torch.Tensor) -> torch.Tensor:
     """Memory for an argument like this one."""
     return _copy_of_memory(x).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _once(x: torch.Tensor) -> torch.Tensor:
+    """A view without the dimensions in which a tensor repeats its memory."""
+    strides = x.stride()
+    if 0 not in strides:
+        return x
+    shape = [n if stride else min(n, 1) for n, stride in zip(x.shape, strides, strict=True)]
+    return x.as_strided(shape, strides, x.storage_offset())
 
 
 def _is_unwatched(session: NativeTapeSession) -> bool:

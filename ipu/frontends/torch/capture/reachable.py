@@ -14,7 +14,7 @@ import sys
 import types
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from io import IOBase
 from operator import is_
@@ -52,14 +52,14 @@ class WatchedPlaces(NamedTuple):
     read     what they hold now.
     values   what they held.
     names    of the places.
-    group    identity of the parameter group whose numbers these are; else 0.
+    number   identity of the parameter group whose number this is, and its key; else None.
     """
 
     path: str
     read: Callable[[], Collection[Any]]
     values: tuple[Any, ...]
     names: tuple[Any, ...]
-    group: int = 0
+    number: tuple[int, str] | None = None
 
     def has_changed(self) -> bool:
         """Whether another object stands somewhere."""
@@ -107,18 +107,18 @@ class PythonState:
                 self._follow(path, value)
             if len(self._rows) > _MOST:
                 self.refusal = f"the step reaches more than {_MOST} places of Python's memory"
-        others = [row for row in self._rows if not row.group]
-        self._groups = [row for row in self._rows if row.group]
+        others = [row for row in self._rows if row.number is None]
+        self._numbers = [row for row in self._rows if row.number is not None]
         self._reads = [row.read for row in others]
         self._values = [value for row in others for value in (*row.values, _END)]
 
-    def change(self, declared: Collection[int] = ()) -> str:
+    def change(self, declared: Collection[tuple[int, str]] = ()) -> str:
         """The path of a place that holds something else now; "" where nothing has changed.
 
-        declared    identities of parameter groups whose numbers may change.
+        declared    numbers that may change: identities of parameter groups, and keys.
         """
-        for row in self._groups if self._is_same() else self._rows:
-            if row.has_changed() and row.group not in declared and (path := row.change()):
+        for row in self._numbers if self._is_same() else self._rows:
+            if row.number not in declared and row.has_changed() and (path := row.change()):
                 return path
         return ""
 
@@ -133,10 +133,11 @@ class PythonState:
     # Following ------------------------------------------------------------------------------
 
     def _watch(
-        self, path: str, read: Callable[[], Collection[Any]], names: Iterable[Any], group: int = 0
+        self, path: str, read: Callable[[], Collection[Any]], names: Iterable[Any],
+        number: tuple[int, str] | None = None,
     ) -> None:
         values, names = tuple(read()), tuple(names)
-        self._rows.append(WatchedPlaces(path, read, values, names, group))
+        self._rows.append(WatchedPlaces(path, read, values, names, number))
         start = f"{path}." if path else ""
         self._waiting += [
             (f"{start}{name}", value) for name, value in zip(names, values, strict=True)
@@ -268,10 +269,16 @@ class PythonState:
         self._objects[id(group)] = group
         numbers = [name for name, value in group.items() if _is_number(value)]
         others = [name for name in group if name not in numbers]
-        self._watch(
-            path, lambda: [group.get(name, _MISSING) for name in numbers], numbers, id(group)
-        )
-        self._watch(path, lambda: [group.get(name, _MISSING) for name in others], others)
+        for name in numbers:
+            self._watch(path, partial(_values_at, group, (name,)), [name], (id(group), name))
+        self._watch(path, partial(_values_at, group, others), others)
+        # A momentum of zero has no buffers.
+        switches = [name for name in numbers if name != "lr"]
+        self._watch(path, lambda: [group.get(name, 0) != 0 for name in switches], switches)
+
+
+def _values_at(group: dict[str, Any], names: Sequence[str]) -> list[Any]:
+    return [group.get(name, _MISSING) for name in names]
 
 
 def _is_of_laboratory(module: str) -> bool:

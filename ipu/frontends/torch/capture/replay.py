@@ -247,17 +247,20 @@ class StepReplay:
                 native = self._run_below(arguments)
                 if native is None:
                     self._run_handlers(arguments)
-                returned = self._left(native)
+                returned = self._left(native, arguments)
             for name, n in self._uncomputed.items():
                 session.account.add_calls("exact", name, n)
             return returned
         finally:
             session.replay, self.values = None, self._before
 
-    def _left(self, native: NativeTape | None) -> Any:
+    def _left(self, native: NativeTape | None, arguments: Sequence[torch.Tensor]) -> Any:
         """Leaves have their gradients after the step; what it returns."""
         slots = self._leaving
-        values = [self._value(s) for s in slots] if native is None else native.leaving(slots)
+        if native is None:
+            values = [self._value(slot) for slot in slots]
+        else:
+            values = native.leaving(slots, arguments)
         tensors = dict(zip(slots, values, strict=True))
         for leaf, slot in zip(self._tape.leaves, self._tape.gradients, strict=True):
             _give(leaf, None if slot is None else tensors[slot])

@@ -386,3 +386,125 @@ def test_checked_steps_between_native_ones():
     _assert_equal(eager, captured)
     assert step.checked == 2
     assert step.native
+
+
+def _two_groups(optimiser, **options):
+    def build(parameters):
+        first, second = (list(parameters)[i : i + 2] for i in (0, 2))
+        return optimiser([{"params": first}, {"params": second}], **options)
+
+    return build
+
+
+@pytest.mark.parametrize(("build", "key", "value"), [
+    (_two_groups(torch.optim.SGD, lr=0.125, momentum=0.5), "weight_decay", 0.125),
+    (_two_groups(torch.optim.SGD, lr=0.125, momentum=0.5), "momentum", 0.0),
+    (_two_groups(torch.optim.SGD, lr=0.125), "momentum", 0.5),
+    (_two_groups(torch.optim.SGD, lr=0.125, momentum=0.5), "dampening", 1.0),
+    (_two_groups(torch.optim.SGD, lr=0.125, momentum=0.5), "lr", 0.0),
+    (_two_groups(torch.optim.Rprop, lr=2.0**-6), "etas", (0.5, 1.5)),
+    (_two_groups(torch.optim.Rprop, lr=2.0**-6), "step_sizes", (2.0**-7, 2.0**-5)),
+    (_two_groups(torch.optim.AdamW, lr=2.0**-6), "weight_decay", 0.0),
+], ids=lambda x: str(x) if isinstance(x, (str, float, tuple)) else "")
+def test_numbers_of_the_first_of_two_groups(monkeypatch, build, key, value):
+    """The second group draws behind the first one, whose draws depend on its numbers."""
+    def between(i, net, stepping, run):
+        if i == 6:
+            stepping.param_groups[0][key] = value
+
+    monkeypatch.setitem(OPTIMISERS, "groups", build)
+    eager, _ = _run(_perceptron, lambda: _rows(10), "groups", capture=False, between=between)
+    captured, step = _run(_perceptron, lambda: _rows(10), "groups", capture=True, between=between)
+    _assert_equal(eager, captured)
+    assert step.replayed
+
+
+def test_a_step_that_reads_a_rate_beside_its_optimiser_stops_the_program():
+    run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
+    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+
+    def step(x, classes):
+        stepping.zero_grad()
+        loss = cross_entropy(net(x), classes) * stepping.param_groups[0]["lr"]
+        loss.backward()
+        stepping.step()
+        return loss
+
+    with run:
+        replayed = run.captured(step)
+        for batch in _rows(4):
+            replayed(*batch)
+        stepping.param_groups[0]["lr"] = 0.25
+        with pytest.raises(RuntimeError, match="another one now"):
+            replayed(*batch)
+
+
+@pytest.mark.parametrize("rows", [
+    lambda x: x[:1].expand(4, 6), lambda x: x.flatten()[:9].clone().unfold(0, 6, 1),
+    lambda x: x[:, :1].expand(4, 6), lambda x: x.t().contiguous().t(),
+], ids=["one row", "windows", "one column", "transposed"])
+def test_arguments_that_repeat_their_memory(rows):
+    def batches():
+        return [(rows(x), classes) for x, classes in _rows()]
+
+    eager, _ = _run(_perceptron, batches, capture=False)
+    captured, step = _run(_perceptron, batches, capture=True)
+    _assert_equal(eager, captured)
+    assert step.native
+
+
+def test_an_argument_leaves_a_step_as_the_programs_own():
+    run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
+    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+
+    def step(x, classes):
+        stepping.zero_grad()
+        cross_entropy(net(x), classes).backward()
+        stepping.step()
+        return x, x[1:], classes.view(2, 2)
+
+    with run:
+        replayed = run.captured(step)
+        for x, classes in _rows():
+            same, part, pairs = replayed(x, classes)
+            assert same is x
+            assert part.data_ptr() == x.data_ptr() + 6 * 4
+            assert part.shape == (3, 6)
+            assert pairs.data_ptr() == classes.data_ptr()
+    assert replayed.native
+
+
+@pytest.mark.parametrize("wrong", [_CLASSES, 10**6, -1, -_CLASSES])
+@pytest.mark.parametrize("capture", [False, True])
+def test_a_class_that_is_none_stops_the_step(capture, wrong):
+    def strange():
+        rows = _rows()
+        rows[5][1][2] = wrong
+        return rows
+
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        _run(_perceptron, strange, capture=capture)
+
+
+def test_after_a_replayed_step_that_was_stopped_none_runs():
+    run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
+    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+
+    def step(x, classes):
+        stepping.zero_grad()
+        loss = cross_entropy(net(x), classes)
+        loss.backward()
+        stepping.step()
+        return loss
+
+    with run:
+        replayed = run.captured(step)
+        for x, classes in _rows(5):
+            replayed(x, classes)
+        before = [p.detach().clone() for p in net.parameters()]
+        with pytest.raises(IndexError):
+            replayed(x, classes + _CLASSES)
+        with pytest.raises(RuntimeError, match="stopped by IndexError"):
+            replayed(x, classes)
+    for p, then in zip(net.parameters(), before, strict=True):
+        assert p.detach().numpy().tobytes() == then.numpy().tobytes()
