@@ -61,7 +61,7 @@ MUTANTS = [
     Named("one random digit fewer", ROUNDING + "round.py",
           "r = umin(rule.random_bits + s, rule.random_most)",
           "r = umin(rule.random_bits + s, rule.random_most) - 1", "convert bfloat16 SR(8)"),
-    Named("a signalling NaN is quiet", ELEMENTWISE + "step.py",
+    Named("a signalling NaN is quiet", ELEMENTWISE + "special.py",
           "((raw & quiet_like(raw)) == 0)", "((raw & quiet_like(raw)) != 0)",
           "convert binary16 RTZ"),
     Named("a store that overflows late", ROUNDING + "store.py",
