@@ -179,7 +179,7 @@ class _Outputs:
 
 def _lie_in_rows(arrays: Sequence[Carrier], shape: Shape) -> bool:
     """Whether all arrays have a shape, and their numbers lie in order."""
-    return all([x.shape == shape and x.flags.c_contiguous for x in arrays])
+    return all(x.shape == shape and x.flags.c_contiguous for x in arrays)
 
 
 class Together:
