@@ -159,18 +159,22 @@ class CapturedStep:
         return ""
 
     def _key(self, leaves: Sequence[Any], spec: Any) -> tuple[Any, ...] | None:
-        """Of arguments: shapes, data types, formats, who shares memory, and numbers."""
+        """Of arguments: shapes, data types, formats, who shares memory, and numbers.
+
+        Where in a larger tensor an argument lies is its own matter: batches are cut from data.
+        """
         key: list[Any] = [spec]
-        storages: list[int] = []
+        memory = self._session.memory
+        #: Of each memory its number, and where the first tensor in it begins.
+        begins: dict[int, tuple[int, int]] = {}
         for x in leaves:
             if isinstance(x, torch.Tensor):
                 if type(x) is not torch.Tensor or x.requires_grad or x.layout != torch.strided:
                     return None
-                storage = storage_of(x)
-                memory = self._session.memory
-                key += [facts_of(x, memory), x.storage_offset(), memory.is_gradient(x)]
-                key.append(storages.index(storage) if storage in storages else -1)
-                storages.append(storage)
+                first = len(begins), x.storage_offset()
+                number, begin = begins.setdefault(storage_of(x), first)
+                key += [facts_of(x, memory), memory.is_gradient(x)]
+                key += [number, x.storage_offset() - begin]
             elif x is None or type(x) in (int, float, bool, str):
                 key.append((type(x), repr(x)))
             else:

@@ -129,6 +129,9 @@ class NativeTape:
         storages = [storage_of(x) for x in arguments]
         if len(set(storages)) < len(storages):
             return "arguments share memory"
+        if any(isinstance(x, OperationEntry) and "as_strided" in str(x.overload)
+               for x in tape.entries):
+            return "the step places views itself (as_strided)"
         if any(session.has_recipe(call.where.layer, call.where.direction) for call in tape.calls):
             return "products are computed in blocks"
         return ""
@@ -371,7 +374,8 @@ class NativeTape:
             whole = storages[storage] = _copy_of_memory(x)
         if whole.dtype != x.dtype:
             whole = whole.view(x.dtype)
-        return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+        # The twin of an argument begins its memory, the argument lies somewhere in its own.
+        return whole.as_strided(x.shape, x.stride(), whole.storage_offset() + x.storage_offset())
 
 
 def _plain_copy(x: torch.Tensor) -> torch.Tensor:
@@ -393,16 +397,21 @@ def _give_facts(x: torch.Tensor, facts: dict[str, Any]) -> None:
 
 def _copy_of_memory(x: torch.Tensor) -> torch.Tensor:
     """All memory of a tensor in a row, with what the session knows of it."""
-    storage = x.untyped_storage()
-    n = storage.nbytes() // x.element_size()
-    copy = torch.empty(n, dtype=x.dtype).copy_(x.detach().as_strided((n,), (1,), 0))
-    _give_facts(copy, _facts_of(x))
-    return copy
+    return _row_of(x, 0, x.untyped_storage().nbytes() // x.element_size())
 
 
 def _twin_of(x: torch.Tensor) -> torch.Tensor:
-    """Memory for an argument like this one."""
-    return _copy_of_memory(x).as_strided(x.shape, x.stride(), x.storage_offset())
+    """Memory for an argument like this one: from its first number to its last."""
+    n = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    row = _row_of(x, x.storage_offset(), n if x.numel() else 0)
+    return row.as_strided(x.shape, x.stride(), 0)
+
+
+def _row_of(x: torch.Tensor, begin: int, n: int) -> torch.Tensor:
+    """A copy of n numbers of a tensor's memory, with what the session knows of it."""
+    copy = torch.empty(n, dtype=x.dtype).copy_(x.detach().as_strided((n,), (1,), begin))
+    _give_facts(copy, _facts_of(x))
+    return copy
 
 
 def _once(x: torch.Tensor) -> torch.Tensor:

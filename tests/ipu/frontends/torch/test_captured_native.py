@@ -453,7 +453,44 @@ def test_arguments_that_repeat_their_memory(rows):
     assert step.native
 
 
-def test_an_argument_leaves_a_step_as_the_programs_own():
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("order", [range(_STEPS), [3, 0, 7, 7, 1, 2, 5, 4]], ids=["rows", "mixed"])
+def test_batches_are_cut_from_data(is_wide, order):
+    """One tape, wherever in the data its batches lie."""
+    def batches():
+        data, classes = (torch.cat(column) for column in zip(*_rows(), strict=True))
+        data = torch.cat([data, data], 1)[:, 3:9] if is_wide else data
+        return [(data[4 * i : 4 * i + 4], classes[4 * i : 4 * i + 4]) for i in order]
+
+    eager, _ = _run(_perceptron, batches, capture=False)
+    captured, step = _run(_perceptron, batches, capture=True)
+    _assert_equal(eager, captured)
+    assert (step.replayed, step.why_handlers) == (_REPLAYED, "")
+    assert step.native > 10
+
+
+def test_views_that_a_step_places_itself_keep_handlers():
+    """Their places are counted from where the data begin, not the batch."""
+    def net():
+        class Placed(nn.Module):
+            def forward(self, x):
+                return x + x.as_strided((4, 6), (6, 1), 6)
+
+        return nn.Sequential(Placed(), *_perceptron())
+
+    def batches():
+        data, classes = (torch.cat(column) for column in zip(*_rows(), strict=True))
+        return [(data[4 * i : 4 * i + 4], classes[4 * i : 4 * i + 4]) for i in range(_STEPS)]
+
+    eager, _ = _run(net, batches, capture=False)
+    captured, step = _run(net, batches, capture=True)
+    _assert_equal(eager, captured)
+    assert step.native == 0
+    assert step.replayed == 0 or "as_strided" in step.why_handlers
+
+
+@pytest.mark.parametrize("begin", [0, 4])
+def test_an_argument_leaves_a_step_as_the_programs_own(begin):
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
 
@@ -466,6 +503,7 @@ def test_an_argument_leaves_a_step_as_the_programs_own():
     with run:
         replayed = run.captured(step)
         for x, classes in _rows():
+            x, classes = (torch.cat([y, y])[begin : begin + 4] for y in (x, classes))
             same, part, pairs = replayed(x, classes)
             assert same is x
             assert part.data_ptr() == x.data_ptr() + 6 * 4
