@@ -91,7 +91,8 @@ def resolve(op, x, y, z, signalling, rule):
     sign, infinity = sign_like(zero), infinity_like(zero)
     native = processors_answer(op, x, y, z)
     bits = as_bits(native)
-    result_nan = is_nan(native)
+    # By its bits: whether a root is a NaN, LLVM asks by x < 0, which raises a flag of its own.
+    result_nan = (bits & ~sign) > infinity
     operand_nan = is_nan(x)
     nonfinite = (as_bits(x) & ~sign) >= infinity
     product_nan = operand_nan ^ operand_nan

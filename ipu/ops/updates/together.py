@@ -139,10 +139,15 @@ def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
     return [raised_in(row) for row in numbers.tolist()]
 
 
-def _memory(into: Sequence[Carrier | None], slot: int | None, shape: Shape) -> Carrier:
-    """Memory of a slot, or new memory."""
-    memory = None if slot is None or slot >= len(into) else into[slot]
-    return np.empty(shape, np.float32) if memory is None else memory
+def _memories(
+    into: Sequence[Carrier | None], slots: Sequence[int | None], shape: Shape
+) -> list[Carrier]:
+    """Memory of slots, or new memory where there is none."""
+    n = len(into)
+    return [
+        x if i is not None and i < n and (x := into[i]) is not None
+        else np.empty(shape, np.float32) for i in slots
+    ]
 
 
 class _Outputs:
@@ -175,11 +180,6 @@ class _Outputs:
             return -1
         self.have_format &= array.format == self._format and array.shape != ()
         return self.add(array)
-
-
-def _lie_in_rows(arrays: Sequence[Carrier], shape: Shape) -> bool:
-    """Whether all arrays have a shape, and their numbers lie in order."""
-    return all(x.shape == shape and x.flags.c_contiguous for x in arrays)
 
 
 class Together:
@@ -250,25 +250,25 @@ class Together:
         if is_shown or device.counts is not None:
             into = ()
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
-        outputs = [_memory(into, home, shape) for home in equation.outputs]
+        outputs = _memories(into, equation.outputs, shape)
         after, singles = [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
             if isinstance(output, int):
                 before = Array(outputs[output], w.context)
             elif output is not None and before is not None:
-                single = _memory(into, i, ())
+                (single,) = _memories(into, [i], ())
                 singles.append((single, output))
                 before = Array(single, before.context)
             after.append(before)
         arrays = inputs + outputs
-        if not _lie_in_rows(arrays, shape):
-            return None
+        for x in arrays:
+            if x.shape != shape or not x.flags.c_contiguous:
+                return None
         starts, n, size = memory_addresses(arrays), len(inputs), arrays[0].size
         program, changed = equation.program, equation.changed
-        if not are_apart(starts[:n], starts[n:], size) or after[0] is None:
-            return None
-        if self._waits_for(arrays, starts):
+        waits = self._begins and self._waits_for(arrays, starts)
+        if waits or after[0] is None or not are_apart(starts[:n], starts[n:], size):
             return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
         job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)

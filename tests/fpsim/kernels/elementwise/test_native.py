@@ -126,6 +126,11 @@ def test_flags_of_each_element_are_those_of_the_general_kernel(
         np.testing.assert_array_equal(values.view(np.uint32), expected.view(np.uint32))
         np.testing.assert_array_equal(flags, marks)
         assert together == np.bitwise_or.reduce(marks)
+        for value in np.unique(marks):  # alone, so that no other flag hides one of looking
+            alike = [s[marks == value] if s.size > 1 else s for s in sources]
+            none = np.zeros(len(alike[0]), np.uint8)
+            _, raised = apply(operation, alike, settings, element_flags=none)
+            assert raised == value
 
 
 @pytest.mark.parametrize("mode", pick(["RNE", "RTP"], *[list(MODES)] * 2))
