@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ipu.experiments.lab.result import Result
+from ipu.run.sentences import capital
 from ipu.run.verdict import SPREAD
 
 #: Parameters that say how often something was done, or to how much.
@@ -33,7 +34,7 @@ def caption(svg: str, result: Result, meta: Mapping[str, Any]) -> str:
     counts = [f"{len(result.rows)} rows of data.csv", *_counts(result.parameters)]
     if "seed" in meta:
         counts.append(f"seed {meta['seed']}")
-    text = f"{panels[:1].upper()}{panels[1:]}. " if panels else ""
+    text = f"{capital(panels)}. " if panels else ""
     return f"{text}n: {', '.join(counts)}." + (f" {SPREAD}" if "±" in svg + result.answer else "")
 
 

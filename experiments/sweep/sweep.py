@@ -33,6 +33,7 @@ from ipu.experiments.sweep.jobs import (
 from ipu.experiments.sweep.metrics import compared, differs
 from ipu.experiments.sweep.verdicts import SettingVerdict, check_title, declared, verdicts
 from ipu.run.endpoints import Endpoint
+from ipu.run.sentences import capital
 
 #: The folder of the jobs' results.
 JOBS = "jobs"
@@ -167,7 +168,7 @@ def answer(swept: Swept) -> str:
         return f"{runs}."
     agree = f"{runs}; {different} of {len(numbers)} numbers differ between them."
     told = list(map(str, swept.verdicts))
-    return " ".join([agree, *(f"{one[:1].upper()}{one[1:]}." for one in told)])
+    return " ".join([agree, *(f"{capital(one)}." for one in told)])
 
 
 def save(swept: Swept, folder: Path, command: str, seconds: float) -> Result:

@@ -20,7 +20,7 @@ from fpsim.kernels.by_operation.spread_sums import FEWEST_COLUMNS, PART, spread_
 from fpsim.kernels.lanes.vectors import VECTOR_WIDTH
 from fpsim.products.jobs.job import to_read
 from fpsim.products.native_sums import Sums
-from fpsim.products.rows import origin
+from fpsim.products.rows import has_whole_steps, origin
 from fpsim.records.types import Carrier, Shape
 
 __all__ = ["native_spread_sums", "sum_rooms"]
@@ -68,12 +68,8 @@ def native_spread_sums(x: Carrier, axes: tuple[int, ...], *, squared: bool = Fal
 
 @lru_cache(maxsize=256)
 def _reading(shape: Shape, strides: Shape, axes: tuple[int, ...], itemsize: int) -> _Reading | None:
-    """None where numbers do not lie whole numbers apart, as a field of records.
-
-    An axis of one element has no step, whatever numpy says: a copy would say the same.
-    """
-    steps = zip(shape, strides, strict=True)
-    if any(step % itemsize for extent, step in steps if extent > 1):
+    """None where numbers do not lie whole numbers apart."""
+    if not has_whole_steps(shape, strides, itemsize):
         return None
     left = [axis for axis in range(len(shape)) if axis not in axes]
     free = _axes(shape, strides, left, itemsize)

@@ -10,9 +10,18 @@ import math
 import numpy as np
 
 from fpsim.products.jobs.job import to_read
-from fpsim.records.types import Carrier
+from fpsim.records.types import Carrier, Shape
 
-__all__ = ["as_rows", "in_whole_steps", "origin", "steps_of"]
+__all__ = ["as_rows", "has_whole_steps", "in_whole_steps", "origin", "steps_of"]
+
+
+def has_whole_steps(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether numbers lie whole numbers apart, as those of a field of records do not.
+
+    An axis of one element has no step, whatever numpy says: a copy would say the same.
+    """
+    steps = zip(shape, strides, strict=True)
+    return not any(step % itemsize for extent, step in steps if extent > 1)
 
 
 def in_whole_steps(x: Carrier) -> Carrier:
@@ -22,8 +31,7 @@ def in_whole_steps(x: Carrier) -> Carrier:
     >>> records["x"].strides, in_whole_steps(records["x"]).strides
     ((5,), (4,))
     """
-    steps = zip(x.shape, x.strides, strict=True)
-    is_whole = not any(step % x.itemsize for extent, step in steps if extent > 1)
+    is_whole = has_whole_steps(x.shape, x.strides, x.itemsize)
     return x if is_whole else np.ascontiguousarray(x)
 
 

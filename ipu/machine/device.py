@@ -487,8 +487,7 @@ class Device:
     def relu(self, x: Array) -> Array:
         """max(x, 0) that passes NaN on."""
         context = self._of(x)
-        flushing = context.core.settings.subnormals == "flush_both"
-        least = x.format.smallest_normal if flushing else x.format.smallest_subnormal
+        least = self._least_positive(context)
         values = None if context.counts is not None else kept_least(x.carrier, least)
         cycles = self.vector_cycles + thread_cycles("relu", x.format, x.size)
         if values is None:
@@ -500,6 +499,13 @@ class Device:
             again = partial(kept_least, x.carrier, least, values)
             self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
         return Array(values, context)
+
+    @staticmethod
+    def _least_positive(context: Context) -> float:
+        """The least number of a format that is not read as zero."""
+        flushing = context.core.settings.subnormals == "flush_both"
+        fmt = context.format
+        return fmt.smallest_normal if flushing else fmt.smallest_subnormal
 
     @usual_arithmetic
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:

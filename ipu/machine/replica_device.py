@@ -450,13 +450,10 @@ class ReplicaDevice(Device):
         if not isinstance(x, StackedArray):
             return super().relu(x)
         context = self._of(x)
-        flushing = context.core.settings.subnormals == "flush_both"
-        fmt = x.format
-        least = fmt.smallest_normal if flushing else fmt.smallest_subnormal
-        values = kept_least(x.stack, least)
+        values = kept_least(x.stack, self._least_positive(context))
         if values is None:
             return self._verb_one_by_one(Device.relu, [x])
-        self.vector_cycles += thread_cycles("relu", fmt, x.size)
+        self.vector_cycles += thread_cycles("relu", x.format, x.size)
         return StackedArray(values, context)
 
     @usual_arithmetic

@@ -28,6 +28,7 @@ from ipu.run.births import (
     SATURATED,
     ZERO,
 )
+from ipu.run.sentences import capital
 
 __all__ = ["Cause", "find_cancellation", "find_causes", "harmless", "is_pass", "name_of"]
 
@@ -126,7 +127,7 @@ def find_cancellation(report: Report) -> str:
         return ""
     worst = max(rows, key=lambda row: float(row["amplification"]))
     times = float(worst["amplification"])
-    return _capital(
+    return capital(
         f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): their error of "
         f"{worst['error'] / times:.1%} is {worst['error']:.0%} of its results, {times:.0f} times "
         "as much, as where nearly equal numbers are subtracted")
@@ -326,7 +327,7 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         scales["highest_safe"] < scales["present"]
     ):
         yield Cause(
-            "scale", _capital(f"{clause}: {n}, as the present scale of {scales['present']:g} takes "
+            "scale", capital(f"{clause}: {n}, as the present scale of {scales['present']:g} takes "
                               f"{scales['limited_by']} beyond the largest number of its format"),
             {**first, "layer": scales["limited_by"]},
         )
@@ -338,15 +339,15 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         begin = f"{_clause(constant)}, so " if constant else ""
         named = first if constant is None else constant
         kind = "constant" if constant else "division" if first["kind"] == DIVISION else "invalid"
-        yield Cause(kind, _capital(f"{begin}{clause}: {n}"), named)
+        yield Cause(kind, capital(f"{begin}{clause}: {n}"), named)
     elif not is_scaled:
-        yield Cause("overflow", _capital(
+        yield Cause("overflow", capital(
             f"{clause}: {n}, of values that no loss scale changes"), first)
     elif first["direction"] == "backward":
         yield Cause("gradients overflow", f"Gradients overflow, the loss scale is too high: "
                     f"{clause}, {n}", first)
     else:
-        yield Cause("overflow", _capital(f"{clause}: {n}"), first)
+        yield Cause("overflow", capital(f"{clause}: {n}"), first)
 
 
 def _ends_forward(row: Row, births: Sequence[Row]) -> bool:
@@ -504,7 +505,3 @@ def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     f"does not hold {row['count']:,} of them, positions or counts "
                     f"({row['layer'] or 'outside of modules'}, {_where(row)})", row,
                     row["count"] / row["results"])
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -52,12 +52,16 @@ class RunBound:
         self.why, self.took = "", 0.0
         self._begin = self._since = math.inf
 
+    def _now(self) -> float:
+        """Seconds on a clock; of a run without a bound in time it stands still."""
+        return time.monotonic() if self.seconds < math.inf else 0.0
+
     def check(self, calls: int, *, has_loss: bool) -> None:
         """So many operations have run.
 
         Raises    EnoughError where they are enough.
         """
-        now = time.monotonic() if self.seconds < math.inf else 0.0
+        now = self._now()
         self._begin, self._since = min(self._begin, now), min(self._since, now)
         allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
         if now - self._since > allowed and not self.why:
@@ -76,7 +80,7 @@ class RunBound:
 
         Raises    EnoughError where there is no time for more.
         """
-        now = time.monotonic() if self.seconds < math.inf else 0.0
+        now = self._now()
         self.steps, self._since = steps, now
         if now - self._begin > self.seconds:
             self.took = now - self._begin

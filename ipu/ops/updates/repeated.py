@@ -107,7 +107,7 @@ class RepeatedUpdates:
                     return None
                 equations[i], jobs[i] = equation, job
         ready = [e for e in equations if e is not None]
-        self._together.compute(device, self._numbered(device, ready, jobs))
+        self._together.compute(self._numbered(device, ready, jobs))
         for update, equation in zip(self._updates, ready, strict=True):
             for place, output in zip(update.places, equation.slots, strict=False):
                 if output is not None and not isinstance(output, int) and place is not None:

@@ -344,16 +344,12 @@ class Together:
             update.show(device)
         return True
 
-    def compute(self, device: Device, jobs: Sequence[tuple[Equation, RecordedJob]]) -> None:
-        """Compute jobs that have their numbers; raise flags and count cycles. Nothing is counted by
-        operation."""
-        programs: dict[int, tuple[RecordedProgram, list[RecordedJob]]] = {}
+    def compute(self, jobs: Sequence[tuple[Equation, RecordedJob]]) -> None:
+        """Compute jobs that have their numbers, where nothing is counted by operation."""
         for equation, job in jobs:
             program = equation.program
-            programs.setdefault(id(program), (program, []))[1].append(job)
-        for program, rows in programs.values():
-            flags = program.run(rows, device.source.seed or 0)
-            self._account(device, program, rows, flags)
+            self._waiting.setdefault(id(program), (program, []))[1].append(job)
+        self.run()
 
     def _tell(
         self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from fpsim.state.files import write_whole
+from ipu.run.sentences import capital
 from ipu.run.verdict import SPREAD
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ def environment(folder: Path = _TEMPLATES) -> jinja2.Environment:
     True
     """
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
-    return jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=lambda name: name is not None and ".html" in name,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
         **options,
     )
+    templates.filters["capital"] = capital
+    return templates
 
 
 def write_page(path: Path, template: str, content: Mapping[str, Any]) -> Path:

@@ -159,6 +159,21 @@ OBSERVED = {
 }
 
 
+def constants(device, log):
+    """Makes constants as a front end, which tells of those that are zero; the same with a log."""
+    def constant(value, fmt):
+        rounded = device.context(fmt).constant(value)
+        return rounded, "" if rounded.carrier or not value else "zero"
+
+    def constant_alone(value, fmt):
+        rounded, change = constant(value, fmt)
+        if change:
+            log.constant(fmt, value, change, rounded)
+        return rounded
+
+    return constant, constant_alone
+
+
 @pytest.mark.parametrize("n", [1, 700, 40_000])
 @pytest.mark.parametrize("name", OBSERVED)
 def test_an_observer_is_told_what_the_operations_would_tell(name, n):
@@ -170,18 +185,7 @@ def test_an_observer_is_told_what_the_operations_would_tell(name, n):
         alone.from_host(rng.uniform(0.5, 1.5, n), BINARY16) for s in row.slots
     ]
     told, expected = Log(), Log()
-
-    def constant(value, fmt):
-        """As a front end makes one, which tells of those that are zero."""
-        rounded = alone.context(fmt).constant(value)
-        return rounded, "" if rounded.carrier or not value else "zero"
-
-    def constant_alone(value, fmt):
-        rounded, change = constant(value, fmt)
-        if change:
-            expected.constant(fmt, value, change, rounded)
-        return rounded
-
+    constant, constant_alone = constants(alone, expected)
     w, g, *slots = (moved(alone, x) for x in arrays)
     updated = row(
         alone, w, g, slots, Around(constant_alone, expected.watch, expected.moved), **numbers
@@ -297,17 +301,7 @@ def test_all_results_are_shown_where_nothing_is_counted(name, hard):
     numbers = dict.fromkeys(row.numbers, False) | OBSERVED[name]
     alone, joint = (Device(control=FpCtl(esr=True)) for _ in range(2))
     shown, expected, together = Shown(), Shown(), together_on(joint)
-
-    def constant(value, fmt):
-        rounded = alone.context(fmt).constant(value)
-        return rounded, "" if rounded.carrier or not value else "zero"
-
-    def constant_alone(value, fmt):
-        rounded, change = constant(value, fmt)
-        if change:
-            expected.constant(fmt, value, change, rounded)
-        return rounded
-
+    constant, constant_alone = constants(alone, expected)
     for n in SIZES:
         arrays = [tensor(alone, rng, BINARY16, n, hard=hard) for _ in range(2)] + [
             single(alone, s, 2.0) if s in SINGLE else tensor(alone, rng, BINARY16, n, hard=hard)

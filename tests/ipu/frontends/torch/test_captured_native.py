@@ -108,6 +108,17 @@ OPTIMISERS = {
 }
 
 
+def _step_of(net, stepping, loss_of=cross_entropy):
+    def step(x, wanted):
+        stepping.zero_grad()
+        loss = loss_of(net(x), wanted)
+        loss.backward()
+        stepping.step()
+        return loss
+
+    return step
+
+
 def _run(
     build, batches, optimiser="momentum", *, capture, between=None, check=1 << 20, n_steps=None,
     **options
@@ -118,14 +129,7 @@ def _run(
     run = fpsim.torch.machine(options.pop("policy", "fp16"), **options)
     net = build()
     stepping = OPTIMISERS[optimiser](net.parameters())
-
-    def step(x, classes):
-        stepping.zero_grad()
-        loss = cross_entropy(net(x), classes)
-        loss.backward()
-        stepping.step()
-        return loss
-
+    step = _step_of(net, stepping)
     losses, gradients = [], []
     with warnings.catch_warnings(), run:
         warnings.simplefilter("ignore")
@@ -348,15 +352,11 @@ def test_results_and_gradients_may_be_written():
 def test_an_argument_that_the_step_writes_is_written(monkeypatch, most):
     monkeypatch.setattr("ipu.frontends.torch.capture.native_tape._MOST_BYTES", most)
     run, net = fpsim.torch.machine("fp16", sr=True), nn.Linear(6, 6)
-    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+    train = _step_of(net, torch.optim.SGD(net.parameters(), lr=0.125), mse_loss)
 
     def step(x):
         x.mul_(0.5)
-        stepping.zero_grad()
-        loss = mse_loss(net(x), x)
-        loss.backward()
-        stepping.step()
-        return loss
+        return train(x, x)
 
     with run:
         replayed = run.captured(step)
@@ -422,14 +422,8 @@ def test_numbers_of_the_first_of_two_groups(monkeypatch, build, key, value):
 def test_a_step_that_reads_a_rate_beside_its_optimiser_stops_the_program():
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
-
-    def step(x, classes):
-        stepping.zero_grad()
-        loss = cross_entropy(net(x), classes) * stepping.param_groups[0]["lr"]
-        loss.backward()
-        stepping.step()
-        return loss
-
+    step = _step_of(net, stepping, lambda out, classes: (
+        cross_entropy(out, classes) * stepping.param_groups[0]["lr"]))
     with run:
         replayed = run.captured(step)
         for batch in _rows(4):
@@ -526,15 +520,7 @@ def test_a_class_that_is_none_stops_the_step(capture, wrong):
 
 def test_after_a_replayed_step_that_was_stopped_none_runs():
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
-    stepping = torch.optim.SGD(net.parameters(), lr=0.125)
-
-    def step(x, classes):
-        stepping.zero_grad()
-        loss = cross_entropy(net(x), classes)
-        loss.backward()
-        stepping.step()
-        return loss
-
+    step = _step_of(net, torch.optim.SGD(net.parameters(), lr=0.125))
     with run:
         replayed = run.captured(step)
         for x, classes in _rows(5):
