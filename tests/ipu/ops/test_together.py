@@ -378,6 +378,26 @@ def test_memory_that_is_shared_or_does_not_lie_whole_stays_apart():
     assert together.add(UpdateRequest(ROW, w, g, (v,), OPTIONS)) is not None
 
 
+@pytest.mark.parametrize("part", [slice(None), slice(50, None), slice(0, 1)])
+def test_memory_that_an_update_before_writes_is_left_to_the_caller(part):
+    """Variables may share memory; of programs that are not alike the later one might run first."""
+    device = Device()
+    together, (w, g, v) = together_on(device), arrays(device)
+    first = UpdateRequest(ROW, w, g, (v,), OPTIONS)
+    assert together.add(first, [w.carrier, v.carrier]) is not None
+    for written in (w, v):
+        shared = Array(written.carrier[part], w.context)
+        other, gradient, slot = (x[part] for x in arrays(device))
+        for variable, state in ((shared, slot), (other, shared)):
+            request = UpdateRequest(ROW, variable, gradient, (state,), OPTIONS)
+            assert together.add(request, [variable.carrier, state.carrier]) is None
+        apart = UpdateRequest(ROW, other, gradient, (slot,), OPTIONS)
+        assert together.add(apart, [other.carrier, slot.carrier]) is not None
+    assert together.run()
+    shared = UpdateRequest(ROW, w[part], g[part], (v[part],), OPTIONS)
+    assert together.add(shared, [w.carrier[part], v.carrier[part]]) is not None
+
+
 def test_other_control_bits_are_another_program():
     device, twin = Device(), Device()
     together, (w, g, v) = together_on(device), arrays(device)
