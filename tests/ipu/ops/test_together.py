@@ -388,9 +388,9 @@ def test_memory_that_an_update_before_writes_is_left_to_the_caller(part):
     for written in (w, v):
         shared = Array(written.carrier[part], w.context)
         other, gradient, slot = (x[part] for x in arrays(device))
-        for variable, state in ((shared, slot), (other, shared)):
-            request = UpdateRequest(ROW, variable, gradient, (state,), OPTIONS)
-            assert together.add(request, [variable.carrier, state.carrier]) is None
+        for variable, velocity in ((shared, slot), (other, shared)):
+            request = UpdateRequest(ROW, variable, gradient, (velocity,), OPTIONS)
+            assert together.add(request, [variable.carrier, velocity.carrier]) is None
         apart = UpdateRequest(ROW, other, gradient, (slot,), OPTIONS)
         assert together.add(apart, [other.carrier, slot.carrier]) is not None
     assert together.run()
