@@ -51,9 +51,16 @@ class Tab:
         """Show the page at an address."""
         self._loaded = False
         self._call("Page.navigate", url=url)
-        while not self._loaded:
-            self._note(self._message())
-        self.evaluate(_DRAWN)
+        self._wait()
+
+    def follow(self, script: str) -> None:
+        """Run a script that leads to another page, and wait until that one is shown.
+
+        Nothing is asked in between: a question to a page that is being left is an error.
+        """
+        self._loaded = False
+        self.evaluate(script)
+        self._wait()
 
     def show(self, width: int = 1000, *, dark: bool = False, height: int = 900) -> None:
         """Give the window a size, and the page one of two schemes of colours."""
@@ -91,6 +98,11 @@ class Tab:
             self._note(answer)
         assert "error" not in answer, f"{method}: {answer['error']}"
         return answer["result"]
+
+    def _wait(self) -> None:
+        while not self._loaded:
+            self._note(self._message())
+        self.evaluate(_DRAWN)
 
     def _note(self, message: dict[str, Any]) -> None:
         self._loaded |= message.get("method") == "Page.loadEventFired"
