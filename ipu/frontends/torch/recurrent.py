@@ -1,14 +1,17 @@
-"""LSTM layers: the operations of torch in torch's order, those of a cell in one call.
+"""LSTM layers: the operations of torch in torch's order, a step of time as one node of autograd.
 
-torch writes an LSTM of the CPU in single operations. In a session a step of time is, but for its
-products, two operations: the cell, and its gradients. Values, flags, cycles, random bits, their
-numbers and the calls that a report tells are those of single operations.
+torch writes an LSTM of the CPU in single operations. In a session a step of time is one function:
+its product and sums one after the other, as their handlers compute them, and the cell in one call.
+Values, flags, cycles, random bits, their numbers and the calls that a report tells are those of
+single operations. Gradients that meet (of weights, of hidden states) are added by autograd between
+two steps, as they are between the nodes of a step.
 
 A layer runs as torch writes it where something looks at single operations (counts, watchers,
-shadows, captured steps, traps, other modes), outside of modules, and without gradients; so do its
-first and last step, whose states are the program's. Gradients of gradients are added up between
-the operations of a cell: a session whose backward passes are recorded runs cells in single
-operations, and none in one call before it has seen a backward pass.
+shadows, captured steps, traps, other modes), where products go by a recipe of blocks, outside of
+modules, and without gradients; so do its first and last step, whose states are the program's.
+Gradients of gradients are added up between the operations of a step: a session whose backward
+passes are recorded runs steps in single operations, and none in one function before it has seen a
+backward pass.
 
 Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
           torch/csrc/autograd (order of gradients).
@@ -20,13 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.aten import TABLE, Call
 from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.errors import is_foreign
@@ -53,8 +57,10 @@ _BACKWARD = {
     "aten.mul.Tensor": 6, "aten.tanh_backward.default": 2, "aten.sigmoid_backward.default": 3,
     "aten.add.Tensor": 1,
 }
-_MOVED_FORWARD = {"aten.unsafe_split.Tensor": 1}
+_MOVED_FORWARD = {"aten.t.default": 1, "aten.unsafe_split.Tensor": 1, "aten.detach.default": 5}
 _MOVED_BACKWARD = {"aten.cat.default": 1}
+#: Calls by which autograd keeps results of a cell, when they are read again.
+_KEPT_RESULTS = {"aten.detach.default": 5}
 
 
 class RecurrentSession(Protocol):
@@ -72,6 +78,7 @@ class RecurrentSession(Protocol):
     is_native: bool
 
     def call(self, operation: str) -> Call: ...
+    def has_recipe(self, layer: str, direction: str) -> bool: ...
 
 
 @contextmanager
@@ -226,13 +233,16 @@ def _step(
     session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters,
     *, is_inner: bool,
 ) -> LstmState:
+    # Gradients of the program's own states may be added up between those of a step, or be none.
+    if is_inner and state.hidden.requires_grad:
+        results = _forward(session, of_input, state, weights)
+        if results is not None:
+            with torch._C._DisableTorchDispatch():
+                turned = weights.of_hidden.t()
+                arguments = weights.hidden_bias, state.hidden, turned, of_input, state.cell
+                return LstmState(*_Step.apply(session, results, *arguments)[:2])
     linear = torch.nn.functional.linear
     gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
-    # Gradients of the program's own states may be added up between those of a cell, or be none.
-    if is_inner and gates.requires_grad:
-        results = _forward(session, gates, state.cell)
-        if results is not None:
-            return LstmState(*_Cell.apply(session, results, gates, state.cell)[:2])
     i, f, g, o = gates.unsafe_chunk(4, 1)
     i, f, g, o = i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
     cell = (f * state.cell).add_(i * g)
@@ -240,21 +250,46 @@ def _step(
 
 
 def _forward(
-    session: RecurrentSession, gates: torch.Tensor, cell: torch.Tensor
+    session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters
 ) -> tuple[torch.Tensor, ...] | None:
-    """The results of a cell; None where its operations have to run alone."""
-    call = session.call("aten.sigmoid")
-    fmt = _format_of(call, gates, cell)
-    if fmt is None or call.direction != "forward":
+    """Hidden state and cell behind a step, gates, and tanh; None where operations run alone."""
+    call, (hidden, cell) = session.call("aten.mm"), state
+    fmt = _format_of(call, of_input, hidden, cell)
+    if fmt is None or call.direction != "forward" or not _has_usual_products(session, call, state):
         return None
     with torch._C._DisableTorchDispatch():
-        sums, before = call.memory.read(gates, fmt), call.memory.read(cell, fmt)
+        turned = weights.of_hidden.detach().t()
+        if weights.hidden_bias is None:
+            sums = _computed(session, "mm.default", hidden, turned)
+        else:
+            bias = weights.hidden_bias.detach()
+            sums = _computed(session, "addmm.default", bias, hidden, turned)
+        sums = _computed(session, "add.Tensor", sums, of_input)
+        gates, before = call.memory.read(sums, fmt), call.memory.read(cell, fmt)
         n = cell.shape[1]
-        i, f, g, o = [sums.like(sums.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
-        results = lstm_cell(call.device, i, f, g, o, before)
-        tensors = tuple([call.result(x, torch.float32) for x in results])
+        i, f, g, o = [gates.like(gates.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
+        arrays = lstm_cell(session.call("aten.sigmoid").device, i, f, g, o, before)
+        results = tuple([call.result(x, torch.float32) for x in arrays])
     _account(session.account, _FORWARD, _MOVED_FORWARD, cell.numel())
-    return tensors
+    return results
+
+
+def _has_usual_products(session: RecurrentSession, call: Call, state: LstmState) -> bool:
+    """Whether products are those of single operations, and their operands lie as torch expects."""
+    hidden, layer = state.hidden, call.layer
+    return (
+        hidden.shape[1] > 1 and hidden.is_contiguous()
+        and not session.has_recipe(layer, "forward") and not session.has_recipe(layer, "backward")
+    )
+
+
+def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torch.Tensor:
+    """What the handler of an overload computes at the place of now."""
+    name = f"aten.{overload}"
+    call = session.call(name[: name.rindex(".")])
+    result: torch.Tensor = TABLE[overload].handler(call, *arguments)
+    session.account.add("machine", name, result.numel())
+    return result
 
 
 def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
@@ -276,41 +311,99 @@ def _account(account: Account, computing: dict[str, int], moving: dict[str, int]
         account.add_calls("exact", name, calls)
 
 
-class _Cell(torch.autograd.Function):  # type: ignore[misc]
-    """Gates and cell before a step to hidden state and cell behind it, gates, and tanh."""
+class _Step(torch.autograd.Function):  # type: ignore[misc]
+    """What a step takes in to hidden state and cell behind it, gates, and tanh of the cell.
+
+    Autograd adds the gradients that meet in the order of the arguments: that of torch's nodes.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, session: RecurrentSession, results: tuple[torch.Tensor, ...],
-        gates: torch.Tensor, cell: torch.Tensor,
+        bias: torch.Tensor | None, hidden: torch.Tensor, turned: torch.Tensor,
+        of_input: torch.Tensor, cell: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.session = session
-        ctx.save_for_backward(cell, *results[2:])
+        ctx.session, ctx.has_bias = session, bias is not None
+        ctx.save_for_backward(hidden, turned, cell, *results[2:])
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
-        session, (cell, *gates, bent) = ctx.session, ctx.saved_tensors
-        hidden, after, *others = gradients
-        slopes = None
-        if hidden is not None and after is not None and all(x is None for x in others):
-            slopes = _backward(session, hidden, after, gates, bent, cell)
-        if slopes is None:
-            slopes = _backward_by_operation(gradients, gates, bent, cell)
-        *of_gates, before = slopes
-        return None, None, torch.cat(of_gates, 1), before
+        session: RecurrentSession = ctx.session
+        with torch._C._DisableTorchDispatch():
+            hidden, turned, cell, *gates, bent = ctx.saved_tensors
+        _account(session.account, {}, _KEPT_RESULTS, 0)
+        to_hidden, to_cell, *others = gradients
+        wanted = _Wanted(ctx.has_bias and ctx.needs_input_grad[2], ctx.needs_input_grad[4])
+        if to_hidden is not None and to_cell is not None and all(x is None for x in others):
+            slopes = _backward(session, to_hidden, to_cell, gates, bent, cell)
+            if slopes is not None:
+                of_gates, before = slopes
+                with torch._C._DisableTorchDispatch():
+                    products = _product_gradients(
+                        session, of_gates, hidden, turned, wanted, has_bias=ctx.has_bias
+                    )
+                return None, None, *products, of_gates, before
+        *parts, before = _backward_by_operation(gradients, gates, bent, cell)
+        of_gates = torch.cat(parts, 1)
+        products = _product_gradients_by_operation(
+            of_gates, hidden, turned, wanted, has_bias=ctx.has_bias
+        )
+        return None, None, *products, of_gates, before
+
+
+class _Wanted(NamedTuple):
+    """Which parameters want gradients."""
+
+    bias: bool
+    weight: bool
+
+
+def _product_gradients(
+    session: RecurrentSession, of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor,
+    wanted: _Wanted, *, has_bias: bool,
+) -> tuple[torch.Tensor | None, ...]:
+    """To the bias, the hidden state and the turned weight, each in torch's order of operations."""
+    to_bias, to_turned = None, None
+
+    def of_turned() -> torch.Tensor:
+        return _computed(session, "mm.default", of_gates.t(), hidden).t()
+
+    if wanted.weight and not has_bias:  # the order of addmm, and of mm
+        to_turned = of_turned()
+    to_hidden = _computed(session, "mm.default", of_gates, turned.t())
+    if wanted.weight and has_bias:
+        to_turned = of_turned()
+    if wanted.bias:
+        to_bias = _computed(session, "sum.dim_IntList", of_gates, [0], True).view(-1)
+        session.account.add_calls("exact", "aten.view.default", 1)
+    session.account.add_calls("exact", "aten.t.default", 3 if wanted.weight else 1)
+    return to_bias, to_hidden, to_turned
+
+
+def _product_gradients_by_operation(
+    of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor, wanted: _Wanted, *,
+    has_bias: bool,
+) -> tuple[torch.Tensor | None, ...]:
+    """The same in torch's operations."""
+    to_turned = of_gates.t().mm(hidden).t() if wanted.weight and not has_bias else None
+    to_hidden = of_gates.mm(turned.t())
+    if wanted.weight and has_bias:
+        to_turned = of_gates.t().mm(hidden).t()
+    to_bias = of_gates.sum((0,), True).view(-1) if wanted.bias else None
+    return to_bias, to_hidden, to_turned
 
 
 def _backward(
-    session: RecurrentSession, hidden: torch.Tensor, after: torch.Tensor,
+    session: RecurrentSession, to_hidden: torch.Tensor, to_cell: torch.Tensor,
     gates: Sequence[torch.Tensor], bent: torch.Tensor, cell: torch.Tensor,
-) -> tuple[torch.Tensor, ...] | None:
+) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Gradients of the gates and of the cell before a step; None: operations run alone."""
     if torch.is_grad_enabled() or not is_alone(session):
         return None
     call = session.call("aten.mul")
-    fmt = _format_of(call, hidden, after, bent, cell, *gates)
+    fmt = _format_of(call, to_hidden, to_cell, bent, cell, *gates)
     if fmt is None or call.direction != "backward":
         return None
 
@@ -318,11 +411,13 @@ def _backward(
         return call.memory.read(x, fmt)
 
     with torch._C._DisableTorchDispatch():
-        arrays = lstm_cell_gradients(
-            call.device, read(hidden), read(after), tuple(map(read, gates)), read(bent), read(cell)
+        *slopes, before = lstm_cell_gradients(
+            call.device, read(to_hidden), read(to_cell), tuple(map(read, gates)), read(bent),
+            read(cell),
         )
-        tensors = tuple([call.result(x, torch.float32) for x in arrays])
-    _account(session.account, _BACKWARD, {}, cell.numel())
+        joined = before.like(np.concatenate([x.carrier for x in slopes], 1))
+        tensors = call.result(joined, torch.float32), call.result(before, torch.float32)
+    _account(session.account, _BACKWARD, _MOVED_BACKWARD, cell.numel())
     return tensors
 
 
@@ -330,7 +425,7 @@ def _backward_by_operation(
     gradients: Sequence[torch.Tensor | None], gates: Sequence[torch.Tensor], bent: torch.Tensor,
     cell: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """The same in torch's operations, in the order of autograd."""
+    """The same of the cell in torch's operations, in the order of autograd."""
     hidden, after, of_i, of_f, of_g, of_o, of_bent = gradients
     i, f, g, o = gates
     if hidden is not None:
