@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
@@ -36,10 +35,11 @@ from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.errors import is_foreign
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.metering import LayerMeter
+from ipu.frontends.torch.repeating import repeated_on
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
-from ipu.ops.cells import lstm_cell, lstm_cell_gradients
+from ipu.ops.cells import lstm_cell, lstm_cell_gradients, side_by_side
 from ipu.ops.in_one_call import may_join
 from ipu.ops.listing import Listing
 from ipu.run.account import Account
@@ -112,6 +112,7 @@ def is_alone(session: RecurrentSession) -> bool:
         may_join(session.device) and memory.watch is None and memory.births is None
         and session.listing is None and session.shadowing is None and session.capture is None
         and session.replay is None and session.meter is None and not session.is_native
+        and session.account.watching is None and session.device.counts is None
         and torch._C._len_torch_dispatch_stack() == 1
         and torch._C._len_torch_function_stack() == 0 and peek_interpreter_stack() is None
         and forward_ad._current_level < 0 and not torch._C._is_any_autocast_enabled()
@@ -258,20 +259,29 @@ def _forward(
     if fmt is None or call.direction != "forward" or not _has_usual_products(session, call, state):
         return None
     with torch._C._DisableTorchDispatch():
-        turned = weights.of_hidden.detach().t()
-        if weights.hidden_bias is None:
-            sums = _computed(session, "mm.default", hidden, turned)
-        else:
-            bias = weights.hidden_bias.detach()
-            sums = _computed(session, "addmm.default", bias, hidden, turned)
-        sums = _computed(session, "add.Tensor", sums, of_input)
-        gates, before = call.memory.read(sums, fmt), call.memory.read(cell, fmt)
-        n = cell.shape[1]
-        i, f, g, o = [gates.like(gates.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
-        arrays = lstm_cell(session.call("aten.sigmoid").device, i, f, g, o, before)
-        results = tuple([call.result(x, torch.float32) for x in arrays])
+        turned, bias = weights.of_hidden.detach().t(), weights.hidden_bias
+        standing = turned, None if bias is None else bias.detach()
+        return repeated_on(session).run(
+            session, call, _forward_by_handlers, (of_input, hidden, cell), standing
+        )
+
+
+def _forward_by_handlers(
+    session: RecurrentSession, of_input: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor,
+    turned: torch.Tensor, bias: torch.Tensor | None,
+) -> tuple[torch.Tensor, ...]:
+    if bias is None:
+        sums = _computed(session, "mm.default", hidden, turned)
+    else:
+        sums = _computed(session, "addmm.default", bias, hidden, turned)
+    sums = _computed(session, "add.Tensor", sums, of_input)
+    call = session.call("aten.sigmoid")
+    gates, before = (call.memory.read(x, call.activations) for x in (sums, cell))
+    n = cell.shape[1]
+    i, f, g, o = [gates.like(gates.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
+    results = lstm_cell(call.device, i, f, g, o, before)
     _account(session.account, _FORWARD, _MOVED_FORWARD, cell.numel())
-    return results
+    return tuple([call.result(x, torch.float32) for x in results])
 
 
 def _has_usual_products(session: RecurrentSession, call: Call, state: LstmState) -> bool:
@@ -334,91 +344,104 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]
         with torch._C._DisableTorchDispatch():
             hidden, turned, cell, *gates, bent = ctx.saved_tensors
         _account(session.account, {}, _KEPT_RESULTS, 0)
+        wanted = _Wanted(
+            ctx.has_bias, ctx.has_bias and ctx.needs_input_grad[2], ctx.needs_input_grad[4]
+        )
         to_hidden, to_cell, *others = gradients
-        wanted = _Wanted(ctx.has_bias and ctx.needs_input_grad[2], ctx.needs_input_grad[4])
         if to_hidden is not None and to_cell is not None and all(x is None for x in others):
-            slopes = _backward(session, to_hidden, to_cell, gates, bent, cell)
+            slopes = _backward(
+                session, (to_hidden, to_cell, *gates, bent, cell, hidden), turned, wanted
+            )
             if slopes is not None:
-                of_gates, before = slopes
-                with torch._C._DisableTorchDispatch():
-                    products = _product_gradients(
-                        session, of_gates, hidden, turned, wanted, has_bias=ctx.has_bias
-                    )
-                return None, None, *products, of_gates, before
+                return None, None, *slopes
         *parts, before = _backward_by_operation(gradients, gates, bent, cell)
         of_gates = torch.cat(parts, 1)
-        products = _product_gradients_by_operation(
-            of_gates, hidden, turned, wanted, has_bias=ctx.has_bias
-        )
+        products = _product_gradients_by_operation(of_gates, hidden, turned, wanted)
         return None, None, *products, of_gates, before
 
 
 class _Wanted(NamedTuple):
-    """Which parameters want gradients."""
+    """Whether a step has a bias, whether that wants a gradient, and whether the weight does."""
 
+    has_bias: bool
     bias: bool
     weight: bool
 
 
-def _product_gradients(
-    session: RecurrentSession, of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor,
-    wanted: _Wanted, *, has_bias: bool,
-) -> tuple[torch.Tensor | None, ...]:
-    """To the bias, the hidden state and the turned weight, each in torch's order of operations."""
-    to_bias, to_turned = None, None
-
-    def of_turned() -> torch.Tensor:
-        return _computed(session, "mm.default", of_gates.t(), hidden).t()
-
-    if wanted.weight and not has_bias:  # the order of addmm, and of mm
-        to_turned = of_turned()
-    to_hidden = _computed(session, "mm.default", of_gates, turned.t())
-    if wanted.weight and has_bias:
-        to_turned = of_turned()
-    if wanted.bias:
-        to_bias = _computed(session, "sum.dim_IntList", of_gates, [0], True).view(-1)
-        session.account.add_calls("exact", "aten.view.default", 1)
-    session.account.add_calls("exact", "aten.t.default", 3 if wanted.weight else 1)
-    return to_bias, to_hidden, to_turned
-
-
-def _product_gradients_by_operation(
-    of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor, wanted: _Wanted, *,
-    has_bias: bool,
-) -> tuple[torch.Tensor | None, ...]:
-    """The same in torch's operations."""
-    to_turned = of_gates.t().mm(hidden).t() if wanted.weight and not has_bias else None
-    to_hidden = of_gates.mm(turned.t())
-    if wanted.weight and has_bias:
-        to_turned = of_gates.t().mm(hidden).t()
-    to_bias = of_gates.sum((0,), True).view(-1) if wanted.bias else None
-    return to_bias, to_hidden, to_turned
-
-
 def _backward(
-    session: RecurrentSession, to_hidden: torch.Tensor, to_cell: torch.Tensor,
-    gates: Sequence[torch.Tensor], bent: torch.Tensor, cell: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Gradients of the gates and of the cell before a step; None: operations run alone."""
+    session: RecurrentSession, tensors: tuple[torch.Tensor, ...], turned: torch.Tensor,
+    wanted: _Wanted,
+) -> tuple[torch.Tensor | None, ...] | None:
+    """Gradients of the bias, the hidden state, the turned weight, the gates and the cell.
+
+    tensors    as `_backward_by_handlers` takes them.
+
+    None: operations run alone.
+    """
     if torch.is_grad_enabled() or not is_alone(session):
         return None
     call = session.call("aten.mul")
-    fmt = _format_of(call, to_hidden, to_cell, bent, cell, *gates)
-    if fmt is None or call.direction != "backward":
+    if _format_of(call, *tensors) is None or call.direction != "backward":
         return None
+    with torch._C._DisableTorchDispatch():
+        of_gates, before, to_hidden, *others = repeated_on(session).run(
+            session, call, _backward_by_handlers, tensors, (turned,), wanted
+        )
+        to_turned = others.pop(0).t() if wanted.weight else None
+        to_bias = others.pop(0) if wanted.bias else None
+    return to_bias, to_hidden, to_turned, of_gates, before
+
+
+def _backward_by_handlers(
+    session: RecurrentSession, to_hidden: torch.Tensor, to_cell: torch.Tensor, i: torch.Tensor,
+    f: torch.Tensor, g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor, cell: torch.Tensor,
+    hidden: torch.Tensor, turned: torch.Tensor, *which: bool,
+) -> tuple[torch.Tensor, ...]:
+    """Gradients of gates and cell before a step, of the hidden state, and what else is wanted."""
+    call, wanted = session.call("aten.mul"), _Wanted(*which)
 
     def read(x: torch.Tensor) -> Array:
-        return call.memory.read(x, fmt)
+        return call.memory.read(x, call.activations)
 
-    with torch._C._DisableTorchDispatch():
-        *slopes, before = lstm_cell_gradients(
-            call.device, read(to_hidden), read(to_cell), tuple(map(read, gates)), read(bent),
-            read(cell),
-        )
-        joined = before.like(np.concatenate([x.carrier for x in slopes], 1))
-        tensors = call.result(joined, torch.float32), call.result(before, torch.float32)
+    *slopes, before = lstm_cell_gradients(
+        call.device, read(to_hidden), read(to_cell), tuple(map(read, (i, f, g, o))), read(bent),
+        read(cell),
+    )
+    of_gates = call.result(side_by_side(call.device, slopes), torch.float32)
     _account(session.account, _BACKWARD, _MOVED_BACKWARD, cell.numel())
-    return tensors
+    products = _product_gradients(session, of_gates, hidden, turned, wanted)
+    return of_gates, call.result(before, torch.float32), *products
+
+
+def _product_gradients(
+    session: RecurrentSession, of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor,
+    wanted: _Wanted,
+) -> list[torch.Tensor]:
+    """To the hidden state, the weight and the bias, in the order of addmm, or of mm."""
+    def of_weight() -> list[torch.Tensor]:
+        return [_computed(session, "mm.default", of_gates.t(), hidden)] if wanted.weight else []
+
+    slopes = [] if wanted.has_bias else of_weight()
+    slopes.insert(0, _computed(session, "mm.default", of_gates, turned.t()))
+    if wanted.has_bias:
+        slopes += of_weight()
+    if wanted.bias:
+        slopes.append(_computed(session, "sum.dim_IntList", of_gates, [0], True).view(-1))
+        session.account.add_calls("exact", "aten.view.default", 1)
+    session.account.add_calls("exact", "aten.t.default", 3 if wanted.weight else 1)
+    return slopes
+
+
+def _product_gradients_by_operation(
+    of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor, wanted: _Wanted
+) -> tuple[torch.Tensor | None, ...]:
+    """To the bias, the hidden state and the turned weight, in torch's operations."""
+    to_turned = of_gates.t().mm(hidden).t() if wanted.weight and not wanted.has_bias else None
+    to_hidden = of_gates.mm(turned.t())
+    if wanted.weight and wanted.has_bias:
+        to_turned = of_gates.t().mm(hidden).t()
+    to_bias = of_gates.sum((0,), True).view(-1) if wanted.bias else None
+    return to_bias, to_hidden, to_turned
 
 
 def _backward_by_operation(
