@@ -74,6 +74,8 @@ def side_by_side(device: Device, arrays: Sequence[Array]) -> Array:
     return arrays[0].like(joined)
 
 
-def _joined_again(carriers: Sequence[Carrier], joined: Carrier, *_: NDArray[np.uint64] | int) -> bool:
+def _joined_again(
+    carriers: Sequence[Carrier], joined: Carrier, *_: NDArray[np.uint64] | int
+) -> bool:
     np.concatenate(carriers, 1, out=joined)
     return True

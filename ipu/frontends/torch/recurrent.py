@@ -241,7 +241,7 @@ def _step(
             with torch._C._DisableTorchDispatch():
                 turned = weights.of_hidden.t()
                 arguments = weights.hidden_bias, state.hidden, turned, of_input, state.cell
-                return LstmState(*_Step.apply(session, results, *arguments)[:2])
+                return LstmState(*_LstmStep.apply(session, results, *arguments)[:2])
     linear = torch.nn.functional.linear
     gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
     i, f, g, o = gates.unsafe_chunk(4, 1)
@@ -321,7 +321,7 @@ def _account(account: Account, computing: dict[str, int], moving: dict[str, int]
         account.add_calls("exact", name, calls)
 
 
-class _Step(torch.autograd.Function):  # type: ignore[misc]
+class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
     """What a step takes in to hidden state and cell behind it, gates, and tanh of the cell.
 
     Autograd adds the gradients that meet in the order of the arguments: that of torch's nodes.

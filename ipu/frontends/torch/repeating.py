@@ -1,4 +1,4 @@
-"""What a function of tensors asks the machine for, asked again below the handlers for other numbers.
+"""What a function of tensors asks of the machine, asked again below the handlers.
 
 A function runs as it is written when it first meets a signature. Then its native calls are noted
 (`fpsim.elementwise.notes`) on memory that stays; from there on tensors are copied into that memory,
@@ -98,7 +98,7 @@ class RepeatedFunctions:
         """What the function gives for the session, tensors that change, others, and options.
 
         call        whose layer, direction and policy it runs under.
-        changing    contiguous tensors of binary32 that hold formats.
+        changing    tensors that hold the format of the call.
         standing    are read where they lie.
         """
         signature = self._signature(session, call, function, changing, standing, options)
@@ -120,11 +120,10 @@ class RepeatedFunctions:
         device, format_of = session.device, session.memory.format_of
         rules = (
             call.policy, device.control, device.source, device.options, device.planner,
-            device.conv_planner, device.partials,
+            device.conv_planner, device.partials, call.activations,
         )
         key: list[Any] = [function, call.layer, call.direction, *options, *map(id, rules)]
-        for x in changing:
-            key += [x.shape, id(format_of(x))]
+        key += [x.shape for x in changing]
         for y in standing:
             if y is not None:
                 key += [y.data_ptr(), y.shape, y.stride(), id(format_of(y))]
@@ -157,7 +156,9 @@ def _again(
     return tuple([_copied_out(session, call, *result) for result in noted.results])
 
 
-def _copied_out(session: RepeatingSession, call: Call, memory: Carrier, fmt: Format) -> torch.Tensor:
+def _copied_out(
+    session: RepeatingSession, call: Call, memory: Carrier, fmt: Format
+) -> torch.Tensor:
     result = torch.from_numpy(memory.copy())
     session.memory.mark(result, fmt, call.direction == "backward")
     return result
