@@ -99,6 +99,8 @@ def _named(session: RecurrentSession, torchs: Callable[..., Any]) -> Callable[..
         is_first_order = layers.has_gone_back and not layers.records_backward
         if options or not layers.stack or not is_first_order or not is_alone(session):
             return torchs(*arguments, **options)
+        if any(session.has_recipe(layers.stack[-1], way) for way in ("forward", "backward")):
+            return torchs(*arguments, **options)
         stack = LstmLayers.of(*arguments)
         return torchs(*arguments) if stack is None else stack.run(session)
 
@@ -256,7 +258,7 @@ def _forward(
     """Hidden state and cell behind a step, gates, and tanh; None where operations run alone."""
     call, (hidden, cell) = session.call("aten.mm"), state
     fmt = _format_of(call, of_input, hidden, cell)
-    if fmt is None or call.direction != "forward" or not _has_usual_products(session, call, state):
+    if fmt is None or call.direction != "forward" or not _lie_as_usual(hidden, weights.of_hidden):
         return None
     with torch._C._DisableTorchDispatch():
         turned, bias = weights.of_hidden.detach().t(), weights.hidden_bias
@@ -284,13 +286,12 @@ def _forward_by_handlers(
     return tuple([call.result(x, torch.float32) for x in results])
 
 
-def _has_usual_products(session: RecurrentSession, call: Call, state: LstmState) -> bool:
-    """Whether products are those of single operations, and their operands lie as torch expects."""
-    hidden, layer = state.hidden, call.layer
-    return (
-        hidden.shape[1] > 1 and hidden.is_contiguous()
-        and not session.has_recipe(layer, "forward") and not session.has_recipe(layer, "backward")
-    )
+def _lie_as_usual(hidden: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether torch has the products of gradients that `_product_gradients` has.
+
+    Of operands that lie by columns it turns the product instead.
+    """
+    return hidden.shape[1] > 1 and hidden.is_contiguous() and weight.is_contiguous()
 
 
 def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torch.Tensor:

@@ -193,8 +193,13 @@ def _noting(
         notes, (*inputs, *(x for x in standing if x is not None)), results
     ):
         return copies, None
-    held = [(x.numpy(), memory.format_of(x)) for x in results]
-    if any(fmt is None for _, fmt in held) or not _repeats(runs, numbers, results):
+    held: list[tuple[Carrier, Format]] = []
+    for x in results:
+        fmt = memory.format_of(x)
+        if fmt is None:
+            return copies, None
+        held.append((x.numpy(), fmt))
+    if not _repeats(runs, numbers, results):
         return copies, None
     return copies, _NotedFunction(
         tuple([x.numpy() for x in inputs]), tuple(held), runs, len(numbers),

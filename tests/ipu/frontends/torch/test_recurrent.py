@@ -79,6 +79,13 @@ def _reentrant(net, x):
     return torch.utils.checkpoint.checkpoint(net, x.requires_grad_(), use_reentrant=True)
 
 
+def _by_columns(net, x):
+    """The hidden state's weight lies by columns."""
+    weight = net.weight_hh_l0
+    weight.data = weight.detach().clone().t().contiguous().t()
+    return net(x)
+
+
 def _evaluated(net, x):
     with torch.no_grad():
         net(x)
@@ -170,6 +177,10 @@ def _twice(net, x):
     return y + z * net.weight_hh_l0.square().sum(), (h, c)
 
 
+def test_products_in_blocks_run_alone(cells):
+    _is_law(cells, "mxfp8", False, joins=False, size=(5, 32))
+
+
 @pytest.mark.parametrize("around", [_with_other_weights, _twice, _frozen])
 @pytest.mark.parametrize("bias", [False, True])
 def test_weights_elsewhere(cells, around, bias):
@@ -197,8 +208,11 @@ def test_recomputation_and_evaluation_between(cells, around):
 
 @pytest.mark.parametrize("how", [
     {"around": _checkpointed}, {"loss": "all", "around": _recorded}, {"size": (2, 4)},
-    {"count": True}, {"proj_size": 3},
-], ids=["saved tensors", "gradients of gradients", "no inner step", "counted", "projected"])
+    {"count": True}, {"proj_size": 3}, {"around": _by_columns},
+], ids=[
+    "saved tensors", "gradients of gradients", "no inner step", "counted", "projected",
+    "weights by columns",
+])
 def test_what_looks_at_operations_runs_them_alone(cells, how):
     _is_law(cells, "fp16", True, joins=False, **how)
 
