@@ -302,12 +302,12 @@ def spread_like(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
 
 @instruction
 def transpose(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
-    """Rows of as many floats as `like` has lanes, as many rows, become columns. Returns 0.
+    """As many rows as `like` has lanes, of as many floats, become columns. Returns 0.
 
     Rows half of all apart are interleaved; each time the numbers of rows and lanes, written in
     bits one behind the other, turn by a bit.
     """
-    n, lanes = like.n, like.of("f")
+    n, lanes = like.n, Lanes("f", pointer.dtype.bitwidth, like.n)
     number = ir.IntType(32)
     orders = [
         ir.Constant(ir.VectorType(number, n), [first + i // 2 + n * (i % 2) for i in range(n)])

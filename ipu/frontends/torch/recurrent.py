@@ -291,7 +291,7 @@ def _lie_as_usual(hidden: torch.Tensor, weight: torch.Tensor) -> bool:
 
     Of operands that lie by columns it turns the product instead.
     """
-    return hidden.shape[1] > 1 and hidden.is_contiguous() and weight.is_contiguous()
+    return bool(hidden.shape[1] > 1 and hidden.is_contiguous() and weight.is_contiguous())
 
 
 def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torch.Tensor:
