@@ -8,10 +8,9 @@ two steps, as they are between the nodes of a step.
 
 A layer runs as torch writes it where something looks at single operations (counts, watchers,
 shadows, captured steps, traps, other modes), where products go by a recipe of blocks, outside of
-modules, and without gradients; so do its X
-Gradients of gradients are added up between the operations of a step: a session whose backward
-passes are recorded runs steps in single operations, and none in one function before it has seen a
-backward pass.
+modules, and without gradients. Gradients of gradients are added up between the operations of a
+step: a session whose backward passes are recorded runs steps in single operations, and none in one
+function before it has seen a backward pass.
 
 Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
           torch/csrc/autograd (order of gradients).
@@ -28,14 +27,13 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
 from ipu.frontends.torch.aten import TABLE, Call
 from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.errors import is_foreign
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.metering import LayerMeter
-from ipu.frontends.torch.repeating import repeated_on
+from ipu.frontends.torch.repeating import Tensors, repeated_on
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
@@ -167,15 +165,13 @@ class LstmLayers(NamedTuple):
         return layers if is_recorded and layers._has_shapes() else None
 
     def _has_shapes(self) -> bool:
-        """Whether all shapes are those of layers without projections, and of several steps."""
+        """Whether all shapes are those of layers without projections."""
         n = self.n_layers * (1 + self.is_bidirectional)
         if self.inputs.ndim != 3 or len(self.states) != 2 or 0 in self.inputs.shape:
             return False
-        steps, batch, width = self.inputs.shape
-        if self.is_batch_first:
-            steps, batch = batch, steps
+        batch, width = self.inputs.shape[0 if self.is_batch_first else 1], self.inputs.shape[2]
         n_each = 4 if self.has_biases else 2
-        if steps < 3 or len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
+        if len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
             return False
         size = self.parameters[1].shape[1]
         for k in range(n):
@@ -222,7 +218,7 @@ def _layer(
     for way, (state, weights) in enumerate(zip(states, parameters, strict=True)):
         sums = torch.nn.functional.linear(x, weights.of_input, weights.input_bias).unbind(0)
         hidden = []
-        for k, of_input in enumerate(sums[:: -1 if way else 1]):
+        for of_input in sums[:: -1 if way else 1]:
             state = _step(session, of_input, state, weights)
             hidden.append(state.hidden)
         outputs.append(torch.stack(hidden[:: -1 if way else 1], 0))
@@ -255,22 +251,43 @@ def _forward(
     session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters
 ) -> tuple[torch.Tensor, ...] | None:
     """Hidden state and cell behind a step, gates, and tanh; None where operations run alone."""
-    call, (hidden, cell) = session.call("aten.mm"), state
-    fmt = _format_of(call, of_input, hidden, cell)
-    if fmt is None or call.direction != "forward" or not _lie_as_usual(hidden, weights.of_hidden):
+    call = session.call("aten.mm")
+    if call.direction != "forward" or not _lie_as_usual(state.hidden, weights.of_hidden):
         return None
     with torch._C._DisableTorchDispatch():
         turned, bias = weights.of_hidden.detach().t(), weights.hidden_bias
         standing = turned, None if bias is None else bias.detach()
+        return _run(session, call, _forward_by_handlers, (of_input,), state, standing)
+
+
+def _run(
+    session: RecurrentSession, call: Call, function: Callable[..., Tensors], tensors: Tensors,
+    state: LstmState, standing: Sequence[torch.Tensor | None], options: tuple[bool, ...] = (),
+) -> Tensors | None:
+    """What a function gives for the state before a step, other tensors, and weights.
+
+    None where single operations would read more than numbers of the call's format, or states from
+    outside, or where something happens to results.
+    """
+    fmt, format_of = call.activations, call.memory.format_of
+    if call.alter is not None or call.layer.startswith("aten."):
+        return None
+    for x in tensors:
+        if x.dtype is not torch.float32 or format_of(x) != fmt:
+            return None
+    formats = {format_of(x) for x in state if x.dtype is torch.float32}
+    if formats == {fmt}:
         return repeated_on(session).run(
-            session, call, _forward_by_handlers, (of_input, hidden, cell), standing
+            session, call, function, (*state, *tensors), standing, options
         )
+    is_from_outside = all(x.dtype is torch.float32 for x in state) and formats <= {fmt, None}
+    return function(session, *state, *tensors, *standing, *options) if is_from_outside else None
 
 
 def _forward_by_handlers(
-    session: RecurrentSession, of_input: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor,
+    session: RecurrentSession, hidden: torch.Tensor, cell: torch.Tensor, of_input: torch.Tensor,
     turned: torch.Tensor, bias: torch.Tensor | None,
-) -> tuple[torch.Tensor, ...]:
+) -> Tensors:
     if bias is None:
         sums = _computed(session, "mm.default", hidden, turned)
     else:
@@ -300,17 +317,6 @@ def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torc
     result: torch.Tensor = TABLE[overload].handler(call, *arguments)
     session.account.add("machine", name, result.numel())
     return result
-
-
-def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
-    """The format of the call, if all tensors hold it and nothing happens to results."""
-    fmt, memory = call.activations, call.memory
-    if call.alter is not None or call.layer.startswith("aten."):
-        return None
-    for x in tensors:
-        if x.dtype is not torch.float32 or memory.format_of(x) != fmt:
-            return None
-    return fmt
 
 
 def _account(account: Account, computing: dict[str, int], moving: dict[str, int], n: int) -> None:
@@ -347,8 +353,8 @@ class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
         to_hidden, to_cell, *others = gradients
         _account(session.account, {}, _READ_GATES if to_hidden is None else _READ_ALL, 0)
         if to_hidden is not None and all(x is None for x in others):
-            tensors = to_hidden, *gates, bent, cell, hidden
-            slopes = _backward(session, tensors, to_cell, turned, wanted)
+            tensors = (to_hidden, *gates, bent), LstmState(hidden, cell)
+            slopes = _backward(session, *tensors, to_cell, turned, wanted)
             if slopes is not None:
                 return None, None, *slopes
         *parts, before = _backward_by_operation(gradients, gates, bent, cell, wanted)
@@ -368,7 +374,7 @@ class _Wanted(NamedTuple):
 
 
 def _backward(
-    session: RecurrentSession, tensors: tuple[torch.Tensor, ...], to_cell: torch.Tensor | None,
+    session: RecurrentSession, tensors: Tensors, state: LstmState, to_cell: torch.Tensor | None,
     turned: torch.Tensor, wanted: _Wanted,
 ) -> tuple[torch.Tensor | None, ...] | None:
     """Gradients of the bias, the hidden state, the turned weight, the gates and the cell.
@@ -380,14 +386,15 @@ def _backward(
     if torch.is_grad_enabled() or not is_alone(session):
         return None
     call = session.call("aten.mul")
+    if call.direction != "backward":
+        return None
     if to_cell is not None:
         tensors = *tensors, to_cell
-    if _format_of(call, *tensors) is None or call.direction != "backward":
-        return None
     with torch._C._DisableTorchDispatch():
-        of_gates, *others = repeated_on(session).run(
-            session, call, _backward_by_handlers, tensors, (turned,), wanted
-        )
+        slopes = _run(session, call, _backward_by_handlers, tensors, state, (turned,), wanted)
+        if slopes is None:
+            return None
+        of_gates, *others = slopes
         before = others.pop(0) if wanted.cell else None
         to_hidden = others.pop(0) if wanted.hidden else None
         to_turned = others.pop(0).t() if wanted.weight else None
@@ -396,10 +403,10 @@ def _backward(
 
 
 def _backward_by_handlers(
-    session: RecurrentSession, to_hidden: torch.Tensor, i: torch.Tensor, f: torch.Tensor,
-    g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor, cell: torch.Tensor,
-    hidden: torch.Tensor, *others: Any,
-) -> tuple[torch.Tensor, ...]:
+    session: RecurrentSession, hidden: torch.Tensor, cell: torch.Tensor, to_hidden: torch.Tensor,
+    i: torch.Tensor, f: torch.Tensor, g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor,
+    *others: Any,
+) -> Tensors:
     """Gradients of gates, and what else is wanted: of cell, hidden state, weight and bias.
 
     others    the gradient of the cell behind the step, if there is one; the turned weight; what
