@@ -349,7 +349,8 @@ class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
         session: RecurrentSession = ctx.session
         with torch._C._DisableTorchDispatch():
             hidden, turned, cell, *gates, bent = ctx.saved_tensors
-        wanted = _Wanted(ctx.has_bias, *ctx.needs_input_grad[2:5], ctx.needs_input_grad[6])
+        of_bias, of_hidden, of_weight, _, of_cell = ctx.needs_input_grad[2:]
+        wanted = _Wanted(ctx.has_bias, of_bias, of_hidden, of_weight, of_cell)
         to_hidden, to_cell, *others = gradients
         _account(session.account, {}, _READ_GATES if to_hidden is None else _READ_ALL, 0)
         if to_hidden is not None and all(x is None for x in others):
