@@ -41,6 +41,8 @@ _NATIVE = """
     _softmax.default _softmax_backward_data.default _log_softmax.default
     _log_softmax_backward_data.default _safe_softmax.default nll_loss_forward.default
     nll_loss_backward.default native_layer_norm.default native_layer_norm_backward.default
+    convolution.default convolution_backward.default max_pool2d_with_indices.default
+    max_pool2d_with_indices_backward.default
 """
 _MOVES = """
     clone.default _unsafe_view.default stack.default cat.default where.self tril.default
