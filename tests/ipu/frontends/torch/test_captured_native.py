@@ -461,11 +461,35 @@ def test_numbers_of_the_first_of_two_groups(monkeypatch, build, key, value):
     assert step.replayed
 
 
-def test_a_step_that_reads_a_rate_beside_its_optimiser_stops_the_program():
+def test_a_step_that_reads_a_rate_beside_its_optimiser_runs_eagerly_with_another():
+    outcomes = []
+    for capture in (False, True):
+        torch.manual_seed(7)
+        run, net = fpsim.torch.machine("fp16", sr=True, seed=2), _perceptron()
+        stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+        step = _step_of(net, stepping, lambda out, classes, stepping=stepping: (
+            cross_entropy(out, classes) * stepping.param_groups[0]["lr"]))
+        losses = []
+        with run, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call = run.captured(step) if capture else step
+            for i, batch in enumerate(_rows()):
+                if i == 5:
+                    stepping.param_groups[0]["lr"] = 0.25
+                losses.append(call(*batch).detach())
+        outcomes.append(_outcome(run, net, stepping, losses, []))
+    _assert_equal(*outcomes)
+    assert (call.replayed, call.eager) == (2, 6)
+    assert "reads numbers of its parameter groups: operation" in call.reason
+    assert ["runs eagerly" in str(w.message) for w in told] == [True]
+
+
+def test_a_step_that_reads_a_rate_where_nobody_sees_it_stops_the_program():
+    """By a name that is put together: the comparison finds it, and nothing tells why."""
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
     step = _step_of(net, stepping, lambda out, classes: (
-        cross_entropy(out, classes) * stepping.param_groups[0]["lr"]))
+        cross_entropy(out, classes) * getattr(stepping, "param_" + "groups")[0]["lr"]))
     with run:
         replayed = run.captured(step)
         for batch in _rows(4):
