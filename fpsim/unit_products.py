@@ -8,6 +8,7 @@ Source    docs/semantics.md §3 and §5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -201,16 +202,13 @@ def matmul(
     shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else start_of(call.unit, accumulator, shape)
     places = NO_PLACES
-    if out is not None:
-        call.check_out(shape)
+    call.check_out(shape)
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
     factors = (x, y) if start is None else None
-    return call.publish(
-        values, flags, lambda index: row_and_column(x, y, index), factors,
-        lambda: RepeatedProduct(call.settings, x, y, values, flags),
-    )
+    repeated = partial(RepeatedProduct, call.settings, x, y, values, flags)
+    return call.publish(values, flags, lambda at: row_and_column(x, y, at), factors, repeated)
 
 
 @usual_arithmetic

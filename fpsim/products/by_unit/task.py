@@ -158,8 +158,8 @@ def tile_variant(
     if guard & FLAG and not HAS_QUIET_ADD:
         quiet = BY_INTEGERS
     variant = TileVariant(
-        kind, unit.terms, unit.chain if calls is None else calls, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA,
-        HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
+        kind, unit.terms, calls or unit.chain, guard, False, 0, 0, False, False, quiet, sums,
+        HAS_FMA, HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
     )
     if store is None:
         return variant, NO_STORE[width]

@@ -237,7 +237,7 @@ class RepeatedTiles:
         self.codes = to_read(flat).view(np.uint32)
         self._steps = (1, k) if is_turned else (columns, 1)
         self._values, self._flags = values, element_flags
-        self._calls: dict[int, tuple[Any, ...]] = {}
+        self._calls: dict[int, _Call] = {}
 
     @staticmethod
     def takes(a: Carrier, b: Carrier) -> bool:

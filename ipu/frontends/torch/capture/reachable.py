@@ -224,9 +224,9 @@ class PythonState:
         self._watch(
             path or value.__name__, lambda: [getattr(value, name) for name in defaults], defaults
         )
-        names = _names_in(value.__code__)
-        self.names_groups |= not _OF_GROUPS.isdisjoint(names)
-        self._names(value.__globals__, names)
+        in_code = _names_in(value.__code__)
+        self.names_groups |= not _OF_GROUPS.isdisjoint(in_code)
+        self._names(value.__globals__, in_code)
 
     def _names(self, scope: dict[str, Any], names: tuple[str, ...]) -> None:
         """Globals, and what is taken from modules of the program."""
