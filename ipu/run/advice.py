@@ -128,7 +128,7 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
             _with(base, wide_states=True), _with_parameters(base),
         )
     ways = _layer(cause, report, base)
-    layers = _alike(cause, report) if ways and cause.kind == "overflow" else []
+    layers = _alike(cause, report) if ways and cause.kind in ("overflow", "underflow") else []
     place = _place(cause)
     if len(layers) > 1:
         place = f"{place}, or all of {', '.join(layers)}"
@@ -216,6 +216,19 @@ def _integers(cause: Cause, report: Report, base: Way) -> Remedy:
     return "Compute with positions in integers or in binary32", _layers_around(cause, report, base)
 
 
+def _data(cause: Cause, report: Report, base: Way) -> Remedy:
+    """Numbers of the program that its format does not hold on their way in."""
+    place = f"what reads them ({_place(cause)})" if cause.layer else "what reads them"
+    return f"Scale or normalise the data before they enter, or keep {place} in binary32", (
+        _layers_around(cause, report, base))
+
+
+def _cancelled(cause: Cause, report: Report, base: Way) -> Remedy:
+    """An operation that magnifies the errors of its operands."""
+    return f"Compute {_place(cause)}, and what it reads, in binary32", (
+        _layers_around(cause, report, base))
+
+
 def _diverges(cause: Cause, report: Report, base: Way) -> Remedy:
     return "Lower the learning rate: no format mends this", ()
 
@@ -226,9 +239,10 @@ def _outside(cause: Cause, report: Report, base: Way) -> Remedy:
 
 _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
     "constant": _constant, "division": _range, "invalid": _range, "overflow": _range,
+    "underflow": _range,
     "gradients overflow": _lower, "scale": _lower_to, "gradients vanish": _higher,
     "states": _states, "updates": _rounding, "sums": _sum, "integers": _integers, "drift": _drift,
-    "diverges": _diverges, "outside": _outside,
+    "data": _data, "cancellation": _cancelled, "diverges": _diverges, "outside": _outside,
 }
 
 

@@ -35,12 +35,13 @@ from typing import Any
 
 import numpy as np
 
-from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, find_cancellation, find_causes
+from ipu.run.causes import Cause, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
+from ipu.run.harm import HARM, harm_of
+from ipu.run.printed import PrintedNumber, printed_harms, printed_series
 from ipu.run.responses import (
     Dose,
     SitePair,
@@ -64,8 +65,7 @@ from ipu.run.restoring import (
 from ipu.run.subsets import smallest
 from ipu.run.ways import Way
 
-__all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_of",
-           "plain_diagnosis"]
+__all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "patch_of", "plain_diagnosis"]
 
 #: What a run with this report can give back to binary32.
 Sites = Callable[[Mapping[str, Any]], Sequence[PrecisionSite]]
@@ -84,8 +84,6 @@ _NO_CAUSE = "The losses part from binary32's, and no number left its range on th
 _WIDE = ("binary32", "binary64")
 #: Share of births of a place that binary32 has too where they are no format's.
 _SAME = 0.1
-#: Harm above this is told.
-_HARM = 0.05
 #: Remedies that are tried, at most.
 _REMEDIES = 8
 #: Times that one looks for what shows behind a cause once that is mended.
@@ -115,7 +113,7 @@ class TriedRemedy:
         verdict = "does not cure"
         if self.cures:
             verdict = "cures"
-        elif self.harm <= _HARM:
+        elif self.harm <= HARM:
             verdict = "the losses are binary32's, and a symptom of the report stays"
         return f"{self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
 
@@ -125,8 +123,10 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                began no backward pass, or stops with an error in binary32 too.
+                began no backward pass and prints no number, or stops with an error in binary32
+                too.
     sentence    the first cause, in words.
+    measure     by which runs are compared: losses, or numbers that the program prints.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
     window      steps in which the necessary sites must be given back, and the one behind the last;
@@ -147,6 +147,7 @@ class Diagnosis:
     steps: int
     answer: str = "healthy"
     sentence: str = ""
+    measure: str = "losses"
     harm: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
@@ -198,12 +199,12 @@ class Diagnosis:
     def _first_lines(self) -> Iterator[str]:
         yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
         yield f"  {self.sentence}"
-        if self.answer == "cannot tell":
-            return
-        yield (
-            f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
-            f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
-        )
+        if self.answer != "cannot tell":
+            loss = "loss " if self.measure == "losses" else ""
+            yield (
+                f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
+                f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
+            )
         if self.left_out:
             yield f"  {self.left_out}"
 
@@ -259,28 +260,6 @@ def _losses(losses: Sequence[float]) -> str:
     return f"{losses[0]:.4g} → {losses[-1]:.4g}" if losses else "is not told"
 
 
-@usual_arithmetic
-def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
-    """The mean distance from the reference's losses, beside their fall or deviation.
-
-    One loss is compared beside itself.
-
-    >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
-    (0.5, inf)
-    """
-    n = min(len(losses), len(reference))
-    if len(losses) < len(reference) or not np.isfinite(losses).all():
-        return math.inf
-    if not n:
-        return 0.0
-    far = np.asarray(reference[:n], np.float64)
-    size = max(abs(float(far[0] - far[-1])), float(np.std(far)))
-    if n == 1:  # which goes through nothing
-        size = abs(float(far[0]))
-    distance = float(np.mean(np.abs(np.asarray(losses[:n], np.float64) - far)))
-    return distance / size if size else (math.inf if distance else 0.0)
-
-
 class _Experiments:
     """Runs of one program, each made once."""
 
@@ -298,7 +277,11 @@ class _Experiments:
         self.base = self.outcome(way)
         #: Whether the program's own narrow tensors stay narrow in binary32's run.
         self.is_narrow = _has_narrow_numbers(self.reference.report)
+        #: What a program without losses prints, that is furthest from what binary32's run does.
+        self.printed: PrintedNumber | None = None
         self.losses: Sequence[float] = self.reference.losses
+        if not (self.losses or self.base.losses):
+            self._compare_printed()
         self._of_binary32: dict[Place, int] = {}
         of_reference: set[str] = set()
         if self.is_narrow:
@@ -322,26 +305,51 @@ class _Experiments:
             self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
         return self._outcomes[key]
 
+    def _compare_printed(self) -> None:
+        """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
+        reference = printed_series(self.reference.printed)
+        harms = printed_harms(printed_series(self.base.printed), reference)
+        if max(harms.values(), default=0.0) > HARM:
+            again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
+            same = printed_series(again.printed)
+            harms = {key: harm for key, harm in harms.items() if same.get(key) == reference[key]}
+        self.printed = next(iter(harms), None)
+        if self.printed is not None:
+            self.losses = reference[self.printed]
+
+    def losses_of(self, outcome: Outcome) -> Sequence[float]:
+        """By which a run is compared: its losses, or numbers that it prints."""
+        if self.printed is None:
+            return outcome.losses
+        return printed_series(outcome.printed).get(self.printed, ())
+
     def harm(self, outcome: Outcome) -> float:
-        return math.inf if outcome.error else harm_of(outcome.losses, self.losses)
+        if outcome.error:
+            return math.inf
+        if self.printed is not None:
+            harms = printed_harms(
+                printed_series(outcome.printed), printed_series(self.reference.printed))
+            return harms[self.printed]
+        return harm_of(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
-        return self.harm(outcome) > _HARM or bool(self.symptoms & self._kinds(outcome))
+        return self.harm(outcome) > HARM or bool(self.symptoms & self._kinds(outcome))
 
     @property
     def report(self) -> dict[str, Any]:
         """Of the run as it is."""
-        return self.beside_binary32(self.base.report)
+        return self.beside_binary32(self.base)
 
     def _kinds(self, outcome: Outcome) -> set[str]:
-        return _kinds(self.beside_binary32(outcome.report))
+        return _kinds(self.beside_binary32(outcome))
 
-    def beside_binary32(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """A report in which births that binary32 has in the same place do no harm.
+    def beside_binary32(self, outcome: Outcome) -> dict[str, Any]:
+        """A report with its harm, in which births that binary32 has in the same place do none.
 
         It must have a good part of them: a term or two are absorbed in any format.
         """
-        return {**report, "births": [
+        report = outcome.report
+        return {**report, "harm": self.harm(outcome), "births": [
             {**row, "harmless": row["harmless"]
              or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
             for row in report.get("births", ())
@@ -349,7 +357,7 @@ class _Experiments:
 
     def is_harmed(self, outcome: Outcome) -> bool:
         """Whether it is ill of the first cause."""
-        return self.harm(outcome) > _HARM or bool(
+        return self.harm(outcome) > HARM or bool(
             (self._first or self.symptoms) & self._kinds(outcome))
 
     def is_ill_with(
@@ -393,7 +401,8 @@ def diagnose(
                and when the advice has been tried.
     """
     runs = _Experiments(replay, way, seconds, sites, check)
-    result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
+    result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
+    result.measure = "losses" if runs.printed is None else f"numbers in {runs.printed.line!r}"
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
@@ -430,24 +439,22 @@ def diagnose(
         _find_responses(result, runs, has_windows=has_windows)
         # Those that cure in the order of the advice, the others by the harm that they leave.
         result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
-    elif not (runs.base.losses or runs.reference.losses):
+    elif not result.reference:
         result.answer = "cannot tell"
         within = "" if result.left_out else f" in {steps} steps"
-        result.sentence = f"No backward pass began{within}: no losses to compare."
+        result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
+                           "to compare.")
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
 
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
-    """The first cause, and what stopped the program; of lost precision where it is magnified."""
-    cancelled = find_cancellation(outcome.report) if harm > _HARM and not causes else ""
+    """The first cause, and what stopped the program."""
     if causes:
         text = f"{causes[0].sentence}."
     elif outcome.error:
         return outcome.error
-    elif cancelled:
-        text = f"{cancelled}."
-    elif harm > _HARM:
+    elif harm > HARM:
         text = _NO_CAUSE
     else:
         text = "No harm was found."
@@ -554,7 +561,7 @@ def _suspects(
     suspects: list[PrecisionSite] = []
     outcome = runs.base
     for _ in range(_ROUNDS):
-        places = _sites_of_births(runs.beside_binary32(outcome.report))
+        places = _sites_of_births(runs.beside_binary32(outcome))
         new = [site for site in sites if site in places and site not in suspects]
         if not new or not runs.has_time():
             return ()
@@ -608,7 +615,7 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
             return
         latest, tried = remedies[tried:], len(remedies)
         for remedy in latest:
-            report = runs.beside_binary32(runs.outcome(remedy.way).report)
+            report = runs.beside_binary32(runs.outcome(remedy.way))
             causes = find_causes(report)
             place = _first_place(causes)
             if place in told or not causes:
@@ -697,7 +704,7 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedies.append(TriedRemedy(what, way, harm, cures, outcome.losses))
+                remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -762,7 +769,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
     """Plain data: what the sentences of the page follow from."""
     return {
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
-        "sentence": diagnosis.sentence, "harm": diagnosis.harm, "losses": list(diagnosis.losses),
+        "sentence": diagnosis.sentence, "measure": diagnosis.measure,
+        "harm": diagnosis.harm, "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],

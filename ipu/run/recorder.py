@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
@@ -92,6 +92,11 @@ class Recorder:
         if counts.raised:
             counts.raised.clear()
         self.births.see(operation, (*split_name(name), step), array, operands, flags, tally)
+
+    def entered(self, values: ArrayLike, array: Array) -> None:
+        """Numbers of the host are in a format now."""
+        if self.counts is not None and self.counts.is_on:
+            self.births.entered(np.asarray(values), array)
 
     def _note_first(
         self, flag: str, step: int, tensor: str, verb: str, n: int, line: str = ""

@@ -30,8 +30,9 @@ from ipu.run.ways import Way
 
 __all__ = ["EnoughError", "replaying"]
 
-#: Share of a diagnosis' seconds that a run without a step and without a loss may take.
-_WITHOUT_STEPS = 0.25
+#: Share of a diagnosis' seconds that a run without a step and without a loss may take, and the
+#: seconds that the first operations may take, whose kernels are loaded or compiled.
+_WITHOUT_STEPS, _LOADING = 0.25, 8.0
 
 
 class EnoughError(BaseException):
@@ -64,6 +65,7 @@ class RunBound:
         now = self._now()
         self._begin, self._since = min(self._begin, now), min(self._since, now)
         allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
+        allowed = min(max(allowed, _LOADING), self.seconds)
         if now - self._since > allowed and not self.why:
             self.calls, self.took = calls, allowed
             step = f"ended no step of an optimiser{' more' if self.steps else ''}"
@@ -132,11 +134,11 @@ def replaying(
         if has_shadow:
             again.shadow(most)
         again.stop_after(most, bound)
-        error = ""
+        error, printed = "", io.StringIO()
         with ExitStack() as stack:
             stack.enter_context(seeded(0))
             stack.enter_context(warnings.catch_warnings())
-            stack.enter_context(redirect_stdout(io.StringIO()))
+            stack.enter_context(redirect_stdout(printed))
             stack.enter_context(redirect_stderr(io.StringIO()))
             warnings.simplefilter("ignore")
             try:
@@ -149,6 +151,6 @@ def replaying(
         if bound.why:
             report["followed"] = {"steps": bound.steps, "calls": bound.calls,
                                   "seconds": bound.took, "why": bound.why}
-        return Outcome(report["losses"], report, error)
+        return Outcome(report["losses"], report, error, printed=printed.getvalue())
 
     return replay

@@ -144,6 +144,7 @@ class Run(ABC):
             device.context(fmt)
         if self.is_counting:
             device.blocks.observe = self.recorder.operands.add
+            device.entering = self.recorder.entered
         self.device = device
         self.way = Way(self.policy, device.control.esr, self.options.changes)
 

@@ -35,11 +35,38 @@ _FILLING = frozenset((
     "zero_", "fill_", "uniform_", "normal_", "bernoulli_", "exponential_", "log_normal_",
     "cauchy_", "geometric_", "random_",
 ))
+#: Sums whose result, of one pass of a loop, is an operand of the next one's.
+_SUMS = frozenset(("add", "sub", "rsub", "lerp", "addcmul", "addcdiv"))
+#: What such a sum may go through on its way to the next one.
+_CARRYING = frozenset((
+    "mul", "div", "clone", "copy_", "_to_copy", "where", "cat", "stack", "clamp", "roll", "relu",
+    "clamp_min", "clamp_max", "constant_pad_nd", "lift_fresh_copy",
+))
+#: Loops of one line that are followed, each of another tensor.
+_MOST_LOOPS = 16
+#: Passes of a loop inside of one step, at least.
+_PASSES = 8
 #: Selections whose result is an operand or a limit: where it is which, is a choice.
 _CLIPPING = frozenset((
     "relu", "relu_", "clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_",
     "hardtanh", "hardtanh_", "threshold", "maximum", "minimum",
 ))
+
+
+class _Loop:
+    """A sum that is computed of its last result again and again, in new memory each time.
+
+    key        by which it is known: layer, direction, operation and line.
+    before     the machine's and the shadow's values before its second pass; `after`: the last.
+    """
+
+    __slots__ = ("after", "before", "key", "name", "passes", "steps")
+
+    def __init__(self, key: tuple[str, ...], name: str) -> None:
+        self.key, self.name, self.passes = key, name, 1
+        self.before: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.after: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.steps: set[int] = set()
 
 
 class _Slot:
@@ -50,8 +77,8 @@ class _Slot:
     """
 
     __slots__ = (
-        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "operation", "shape",
-        "steps",
+        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "loop", "operation",
+        "shape", "steps", "writes",
     )
 
     def __init__(self, flat: torch.Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
@@ -65,6 +92,10 @@ class _Slot:
         #: An optimiser's step wrote it last.
         self.is_state = False
         self.steps: set[int] = set()
+        #: Times that its line has written it.
+        self.writes = 0
+        #: The loop whose last result it comes from, scaled or moved at most.
+        self.loop: _Loop | None = None
 
 
 class _Twin(NamedTuple):
@@ -99,6 +130,8 @@ class Shadowing:
         self._slots: WeakKeyDictionary[Any, _Slot] = WeakKeyDictionary()
         self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._last = session.step + account.steps
+        #: Loops that have had a second pass.
+        self._loops: list[_Loop] = []
         #: An operation runs, whose own operations are part of it.
         self._is_inside = False
         self.is_on = True
@@ -183,7 +216,10 @@ class Shadowing:
         operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
         for x in targets:
-            self._note_write(x, base)
+            if base == "copy_" and x.shape == args[0].shape and _is_whole(x):
+                self._note_copy(x, args[1])
+            else:
+                self._note_write(x, base)
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         twin = None
         is_random = (is_random and base != "native_dropout") or base in _OF_HOST
@@ -205,7 +241,46 @@ class Shadowing:
             self._take(func, base, twin, result, targets, operands)
         else:
             self._made(func, args, kwargs, result)
+        if operands and not is_move:
+            self._follow_loop(base, operands, targets, result)
         return result
+
+    def _follow_loop(
+        self, base: str, operands: Sequence[torch.Tensor], targets: Sequence[torch.Tensor],
+        result: Any,
+    ) -> None:
+        """A sum may be the next pass of a loop; other results may come from one."""
+        x = targets[0] if targets else result
+        if not _is_real(x):
+            return
+        if base in _CARRYING:
+            loops = (self._slot(y).loop for y in operands if y is not x)
+            self._slot(x).loop = next((loop for loop in loops if loop is not None), None)
+        elif base in _SUMS:
+            line = self.account.line()
+            layers = self._session.layers
+            key = layers.stack[-1] if layers.stack else "", base, line, str(tuple(x.shape))
+            loops = ((y, self._slot(y).loop) for y in operands if y.shape == x.shape)
+            y, loop = next(((y, loop) for y, loop in loops if loop and loop.key == key), (x, None))
+            if loop is None:
+                name = next(filter(None, (
+                    self._names.get(y.untyped_storage(), "") for y in operands[:1])), "")
+                self._slot(x).loop = _Loop(key, name)
+            elif loop.before is not None or self._may_follow(key):
+                self._next_pass(loop, y, x)
+
+    def _may_follow(self, key: tuple[str, ...]) -> bool:
+        return sum(loop.key == key for loop in self._loops) < _MOST_LOOPS
+
+    def _next_pass(self, loop: _Loop, operand: torch.Tensor, result: torch.Tensor) -> None:
+        """A loop's sum was computed of its last result."""
+        if loop.before is None:
+            loop.before = _wide(operand), self.value(operand).clone()
+            self._loops.append(loop)
+        loop.after = _wide(result), self.value(result).clone()
+        loop.passes += 1
+        loop.steps.add(self._session.step)
+        self._slot(result).loop = loop
 
     def _twin(
         self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
@@ -340,18 +415,28 @@ class Shadowing:
                 machine, shadow = float(root.detach()), float(self.value(root.detach()))
             self.account.loss(self._session.step, machine, shadow)
 
+    def _note_copy(self, x: torch.Tensor, source: torch.Tensor) -> None:
+        """All of a tensor is written anew: its motion begins, but where a loop goes through it."""
+        if isinstance(source, torch.Tensor) and _is_real(source) and self._slot(source).loop:
+            self._note_write(x, "copy_")
+        else:
+            self._note_write(x, "fill_")
+
     def _note_write(self, x: torch.Tensor, operation: str) -> None:
         slot = self._slot(x)
         if not slot.is_filled or operation in _FILLING:
             slot.is_filled, slot.before = True, None
             slot.steps.clear()
+            slot.writes = 0
             return
         if slot.before is None:
             slot.before = _flat(x.untyped_storage(), x.dtype), slot.flat.clone()
         slot.steps.add(self._session.step)
         slot.is_state = self._session.layers.in_update
         slot.shape, slot.operation = tuple(x.shape), operation
-        slot.line = self.account.line() if not slot.line else slot.line
+        line = self.account.line()
+        slot.line = slot.line or line
+        slot.writes += slot.line == line
 
     def end_step(self) -> None:
         """A step is over."""
@@ -371,19 +456,35 @@ class Shadowing:
     def _tell_motions(self) -> None:
         several = min(2, self.account.steps)
         for storage, slot in list(self._slots.items()):
-            if slot.before is None or len(slot.steps) < several:
+            passes = max(len(slot.steps), slot.writes if slot.writes >= _PASSES else 0)
+            if slot.before is None or passes < several:
                 continue
             machine, shadow = slot.before
             ends = _flat(storage, slot.dtype), slot.flat
             if ends[0].numel() != machine.numel():
                 continue
-            how = motion((machine.numpy(), ends[0].numpy()), (shadow.numpy(), ends[1].numpy()),
-                         len(slot.steps))
-            if how is not None:
-                self.account.moved(
-                    self._names.get(storage, ""), slot.shape, how, line=slot.line,
-                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state,
-                    is_parameter=slot.is_state and storage in self._names)
+            self._tell_motion(
+                (machine, ends[0]), (shadow, ends[1]), passes, self._names.get(storage, ""),
+                slot.shape, line=slot.line, operation=slot.operation, is_state=slot.is_state,
+                is_parameter=slot.is_state and storage in self._names)
+        for loop in self._loops:
+            assert loop.before is not None
+            assert loop.after is not None
+            if len(loop.steps) >= 2 or loop.passes >= _PASSES:
+                (machine, shadow), ends = loop.before, loop.after
+                self._tell_motion(
+                    (machine, ends[0]), (shadow, ends[1]), loop.passes - 1, loop.name,
+                    tuple(machine.shape), line=loop.key[2], operation=loop.key[1], is_state=False,
+                    is_parameter=False)
+
+    def _tell_motion(
+        self, machine: tuple[torch.Tensor, torch.Tensor], shadow: tuple[torch.Tensor, torch.Tensor],
+        steps: int, name: str, shape: tuple[int, ...], **about: Any,
+    ) -> None:
+        ways = [tuple(x.reshape(-1).numpy() for x in pair) for pair in (machine, shadow)]
+        how = motion((ways[0][0], ways[0][1]), (ways[1][0], ways[1][1]), steps)
+        if how is not None:
+            self.account.moved(name, shape, how, steps=steps, **about)
 
 
 # Tensors ----------------------------------------------------------------------------------------
@@ -395,6 +496,11 @@ def _is_real(x: Any) -> bool:
         isinstance(x, torch.Tensor) and x.dtype.is_floating_point and x.layout is torch.strided
         and not is_abstract(x)
     )
+
+
+def _is_whole(x: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    return x.numel() == x.untyped_storage().nbytes() // x.element_size()
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
