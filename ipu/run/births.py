@@ -77,6 +77,7 @@ class Birth:
     repeated   of an absorption: elements whose sum was one of the same place before, so that what
                is lost adds up. A term that is lost once is an error of half a unit at most.
     is_trained_with    a backward pass or an optimiser computed with it.
+    reader     of data, the layer that read them first.
     """
 
     kind: str
@@ -96,6 +97,7 @@ class Birth:
     weights: str = ""
     repeated: int = 0
     is_trained_with: bool = False
+    reader: str = ""
 
     @property
     def is_harmless(self) -> bool:
@@ -113,6 +115,7 @@ class Birth:
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
             "repeated": self.repeated, "trained_with": self.is_trained_with,
+            "reader": self.reader,
         }
 
 
@@ -247,8 +250,10 @@ class Births:
         if n > _FLUSHED * np.count_nonzero(sizes):
             origins[ZERO] = self._of_data(
                 DATA_ZERO, fmt, n, wide, f"down to {sizes[is_flushed].min():.3g}")
-        if not (self._integers(sizes[is_finite], fmt) or n):
-            self._lost_digits(wide, rounded, is_finite & ~is_beyond, fmt)
+        lost = self._integers(sizes[is_finite], fmt)
+        if not (lost or n):
+            lost = self._lost_digits(wide, rounded, is_finite & ~is_beyond, fmt)
+        origins |= {DATA_DIGITS: lost} if lost else {}
         self.note(array, origins)
 
     def _of_data(
@@ -257,34 +262,33 @@ class Births:
         return self._born(
             kind, self.where(), "convert", fmt, n, int(values.size), (), detail)
 
-    def _integers(self, sizes: NDArray[Any], fmt: Format) -> bool:
+    def _integers(self, sizes: NDArray[Any], fmt: Format) -> Birth | None:
         """Whole numbers that the format rounds to others are no positions any more."""
         if not sizes.size or not 2.0**fmt.precision < sizes.max() <= fmt.max:
-            return False
+            return None
         if (sizes != np.floor(sizes)).any():
-            return False
+            return None
         ulp = np.exp2(np.floor(np.log2(np.maximum(sizes, 1))) + 1 - fmt.precision)
         n = int(np.count_nonzero(np.remainder(sizes, np.maximum(ulp, 1))))
-        if n:
-            self._of_data(INTEGERS, fmt, n, sizes, f"{float(sizes.max()):g}")
-        return bool(n)
+        return self._of_data(INTEGERS, fmt, n, sizes, f"{float(sizes.max()):g}") if n else None
 
     def _lost_digits(
         self, wide: NDArray[Any], rounded: NDArray[Any], is_held: NDArray[np.bool_], fmt: Format
-    ) -> None:
+    ) -> Birth | None:
         """Columns of data whose numbers differ by little more than neighbours of the format."""
         columns = wide.shape[-1] if wide.ndim > 1 else 1
         if wide.size < _ROWS * columns or not is_held.all():
-            return
+            return None
         table = wide.reshape(-1, columns)
         error = np.sqrt(np.mean((rounded.reshape(-1, columns) - table) ** 2, axis=0))
         deviation = np.std(table, axis=0)
         is_lost = (error > _LOST * deviation) & (np.ptp(table, axis=0) > 0)
-        if is_lost.any():
-            worst = int(np.argmax(np.where(is_lost, error, 0)))
-            self._of_data(
-                DATA_DIGITS, fmt, int(np.count_nonzero(is_lost)) * len(table), wide,
-                f"{np.mean(table[:, worst]):.4g} ± {deviation[worst]:.2g}")
+        if not is_lost.any():
+            return None
+        worst = int(np.argmax(np.where(is_lost, error, 0)))
+        return self._of_data(
+            DATA_DIGITS, fmt, int(np.count_nonzero(is_lost)) * len(table), wide,
+            f"{np.mean(table[:, worst]):.4g} ± {deviation[worst]:.2g}")
 
     def untold(self, verb: str, where: tuple[str, str, int], flag: str, n: int) -> None:
         """An operation whose result nobody told raised a flag on so many elements.
@@ -310,6 +314,8 @@ class Births:
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
+        for birth in (birth for origins in inherited for birth in origins.values()):
+            birth.reader = birth.reader or where[0]
         if not is_sum or where[1] == "backward":
             origins = self._origins_of_usual(
                 operation, where, array, operands, inherited, flags, tally
@@ -341,6 +347,8 @@ class Births:
             for kind, birth in before.items():
                 if kind == ZERO:
                     zeros.append(birth)
+                elif kind == DATA_DIGITS:
+                    continue
                 elif kind != ABSORBED or _is_killer(operation):
                     return None
                 elif x.shape == array.shape or _fits(x.shape, array.shape):

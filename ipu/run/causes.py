@@ -94,8 +94,8 @@ class Cause:
 
     @property
     def layer(self) -> str:
-        """Where it begins."""
-        return str(self.row.get("layer", ""))
+        """Where it begins; of data, what reads them."""
+        return str(self.row.get("layer") or self.row.get("reader", ""))
 
 
 def find_causes(report: Report) -> list[Cause]:
@@ -257,8 +257,8 @@ def _clause_of_data(row: Row, fmt: str) -> str:
         DATA_DIGITS: f"lose their digits in {fmt}: {row['detail']} (mean and deviation) are "
                      "rounded by a good part of what they differ by",
     }[row["kind"]]
-    reader = f" of {row['layer']}" if row["layer"] else ""
-    return f"data on entry{reader} {what} ({_where(row)})"
+    reader = row["layer"] or row.get("reader", "")
+    return f"data on entry{f' of {reader}' if reader else ''} {what} ({_where(row)})"
 
 
 def name_of(row: Row) -> str:

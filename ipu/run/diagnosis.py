@@ -217,8 +217,8 @@ class Diagnosis:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
         elif self.beside != "binary32":
-            yield ("the program's own narrow tensors are no sites: they stay narrow in every way, "
-                   "and layers become wide in the program alone")
+            yield ("the program's own narrow tensors are no sites; a layer that a way names "
+                   "computes them in binary32")
         elif self.cure is not None:
             yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
                    "that belongs to no layer")

@@ -33,6 +33,8 @@ __all__ = ["EnoughError", "replaying"]
 #: Share of a diagnosis' seconds that a run without a step and without a loss may take, and the
 #: seconds that the first operations may take, whose kernels are loaded or compiled.
 _WITHOUT_STEPS, _LOADING = 0.25, 8.0
+#: Seconds of waiting that count as one of computing.
+_WAITING = 6.0
 
 
 class EnoughError(BaseException):
@@ -52,10 +54,17 @@ class RunBound:
         #: Why the run ended here, "" where it did not; and the seconds that it took.
         self.why, self.took = "", 0.0
         self._begin = self._since = math.inf
+        self._processor, self._wall = time.process_time(), time.monotonic()
 
     def _now(self) -> float:
-        """Seconds on a clock; of a run without a bound in time it stands still."""
-        return time.monotonic() if self.seconds < math.inf else 0.0
+        """Seconds on a clock; of a run without a bound in time it stands still.
+
+        They are the processor's: where other programs run too, this one gets no further for them.
+        One that only waits has those of the wall's clock, divided.
+        """
+        if self.seconds == math.inf:
+            return 0.0
+        return max(time.process_time() - self._processor, (time.monotonic() - self._wall) / _WAITING)
 
     def check(self, calls: int, *, has_loss: bool) -> None:
         """So many operations have run.
