@@ -288,8 +288,18 @@ class LayerPolicies:
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        matching = (policy for pattern, policy in self.layers if self._matches(layer, pattern))
-        return next(matching, self.default)
+        return next(self._of_patterns(layer), self.default)
+
+    def names(self, layer: str) -> bool:
+        """Whether a pattern matches the layer of that name.
+
+        >>> FP16.override({"output": FP32}).names("output"), FP16.override({}).names("output")
+        (True, False)
+        """
+        return next(self._of_patterns(layer), None) is not None
+
+    def _of_patterns(self, layer: str) -> Iterator[Policy]:
+        return (policy for pattern, policy in self.layers if self._matches(layer, pattern))
 
     def check(self, layers: Collection[str]) -> None:
         """Refuse a pattern that no layer matches.

@@ -220,7 +220,7 @@ def _data(cause: Cause, report: Report, base: Way) -> Remedy:
     """Numbers of the program that its format does not hold on their way in."""
     place = f"what reads them ({_place(cause)})" if cause.layer else "what reads them"
     ways = _layers_around(cause, report, base)
-    if not cause.row["layer"]:  # they are rounded before a layer reads them
+    if cause.layer != cause.row["layer"]:  # they are rounded before a layer reads them
         ways = tuple(_with(way, wide_data=True) for way in ways)
     return f"Scale or normalise the data before they enter, or keep {place} in binary32", ways
 

@@ -53,8 +53,8 @@ _ABSORBED, _TERMS = 0.5, 8
 _ARRIVED = 0.4
 #: Of that way the share that sums in binary32 hold too, else no format of a layer is its cause.
 _IN_WIDE = 0.5
-#: Of a parameter whose lost updates do no harm.
-_FOLLOWS = 0.9
+#: Of a parameter whose lost updates do no harm; of all of them where the losses show none.
+_FOLLOWS, _MOSTLY = 0.9, 0.7
 #: Within this factor of it lost digits of gradients do no harm.
 _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
@@ -95,7 +95,7 @@ class Cause:
     @property
     def layer(self) -> str:
         """Where it begins; of data, what reads them."""
-        return str(self.row.get("layer") or self.row.get("reader", ""))
+        return str(self.row.get("reader") or self.row.get("layer", ""))
 
 
 def find_causes(report: Report) -> list[Cause]:
@@ -257,7 +257,7 @@ def _clause_of_data(row: Row, fmt: str) -> str:
         DATA_DIGITS: f"lose their digits in {fmt}: {row['detail']} (mean and deviation) are "
                      "rounded by a good part of what they differ by",
     }[row["kind"]]
-    reader = row["layer"] or row.get("reader", "")
+    reader = row.get("reader") or row["layer"]
     return f"data on entry{f' of {reader}' if reader else ''} {what} ({_where(row)})"
 
 
@@ -429,9 +429,13 @@ def _is_parameter(row: Row) -> bool:
 
 def _all_arrive(report: Report) -> bool:
     """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
-    motions = report.get("shadow", {}).get("motions", ())
-    shares = [row["arrived"] for row in motions if _is_parameter(row)]
-    return bool(shares) and min(shares) > _FOLLOWS
+    rows = [row for row in report.get("shadow", {}).get("motions", ()) if _is_parameter(row)]
+    if not rows:
+        return False
+    sizes = [math.prod(row.get("shape", ())) for row in rows]
+    mean = sum(n * row["arrived"] for n, row in zip(sizes, rows, strict=True)) / sum(sizes)
+    is_well = report.get("harm", math.inf) <= HARM and mean > _MOSTLY
+    return is_well or min(row["arrived"] for row in rows) > _FOLLOWS
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

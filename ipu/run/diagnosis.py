@@ -78,6 +78,9 @@ Place = tuple[str, str, str, str]
 #: Kinds of causes for which a shadow is asked.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
+#: Kinds of causes by which a number stands still, so that any other one moves it again.
+_STANDING = frozenset(("drift", "sums", "updates"))
+
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Formats of weights with which a run in binary32 is one.
@@ -317,6 +320,11 @@ class _Experiments:
         if self.printed is not None:
             self.losses = reference[self.printed]
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether the program takes steps of an optimiser."""
+        return bool(self.reference.report.get("steps"))
+
     def losses_of(self, outcome: Outcome) -> Sequence[float]:
         """By which a run is compared: its losses, or numbers that it prints."""
         if self.printed is None:
@@ -365,6 +373,11 @@ class _Experiments:
     ) -> bool:
         """Whether it is ill of the first cause with these sites in binary32."""
         return self.is_harmed(self.outcome(self.way, Restoring(frozenset(sites), frozenset(moved))))
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the first cause is sums that leave a number as it was."""
+        return bool(self.causes) and self.causes[0].kind in _STANDING
 
     def has_time(self) -> bool:
         return self.seconds < self._seconds
@@ -513,6 +526,8 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
     result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
     result.is_smallest = is_smallest and is_tried
+    if runs.stands_still:  # a unit in the last place moves what stands still
+        return
     result.chance = [
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
@@ -536,7 +551,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
         return runs.outcome(runs.way, Restoring(sites, **choices))
 
     roles = {site.role for site in sites}
-    if has_windows and roles <= {FORWARD, BACKWARD} and runs.has_time():
+    if has_windows and runs.has_steps and roles <= {FORWARD, BACKWARD} and runs.has_time():
         result.window = smallest_window(
             result.steps, lambda steps: not runs.is_harmed(restored(steps=steps)))
     if len(sites) <= _PAIRED:

@@ -32,7 +32,7 @@ __all__ = ["EnoughError", "replaying"]
 
 #: Share of a diagnosis' seconds that a run without a step and without a loss may take, and the
 #: seconds that the first operations may take, whose kernels are loaded or compiled.
-_WITHOUT_STEPS, _LOADING = 0.25, 8.0
+_WITHOUT_STEPS = 0.25
 #: Seconds of waiting that count as one of computing.
 _WAITING = 6.0
 
@@ -74,7 +74,6 @@ class RunBound:
         now = self._now()
         self._begin, self._since = min(self._begin, now), min(self._since, now)
         allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
-        allowed = min(max(allowed, _LOADING), self.seconds)
         if now - self._since > allowed and not self.why:
             self.calls, self.took = calls, allowed
             step = f"ended no step of an optimiser{' more' if self.steps else ''}"

@@ -44,6 +44,8 @@ _CARRYING = frozenset((
 ))
 #: Loops of one line that are followed, each of another tensor.
 _MOST_LOOPS = 16
+#: Sums between a loop's result and its next pass, and loops that a tensor comes from, at most.
+_MOST_SUMS, _MOST_CARRIED = 2, 4
 #: Passes of a loop inside of one step, at least.
 _PASSES = 8
 #: Selections whose result is an operand or a limit: where it is which, is a choice.
@@ -57,13 +59,15 @@ class _Loop:
     """A sum that is computed of its last result again and again, in new memory each time.
 
     key        by which it is known: layer, direction, operation and line.
-    before     the machine's and the shadow's values before its second pass; `after`: the last.
+    result     of the first pass, the machine's and the shadow's values.
+    before     the same, once there was another one; `after`: of the last pass.
     """
 
-    __slots__ = ("after", "before", "key", "name", "passes", "steps")
+    __slots__ = ("after", "before", "key", "name", "passes", "result", "steps")
 
     def __init__(self, key: tuple[str, ...], name: str) -> None:
         self.key, self.name, self.passes = key, name, 1
+        self.result: tuple[torch.Tensor, torch.Tensor] | None = None
         self.before: tuple[torch.Tensor, torch.Tensor] | None = None
         self.after: tuple[torch.Tensor, torch.Tensor] | None = None
         self.steps: set[int] = set()
@@ -77,7 +81,7 @@ class _Slot:
     """
 
     __slots__ = (
-        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "loop", "operation",
+        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "loops", "operation",
         "shape", "steps", "writes",
     )
 
@@ -94,8 +98,8 @@ class _Slot:
         self.steps: set[int] = set()
         #: Times that its line has written it.
         self.writes = 0
-        #: The loop whose last result it comes from, scaled or moved at most.
-        self.loop: _Loop | None = None
+        #: The loops whose last results it comes from, and by how many sums.
+        self.loops: dict[_Loop, int] = {}
 
 
 class _Twin(NamedTuple):
@@ -216,10 +220,8 @@ class Shadowing:
         operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
         for x in targets:
-            if base == "copy_" and x.shape == args[0].shape and _is_whole(x):
-                self._note_copy(x, args[1])
-            else:
-                self._note_write(x, base)
+            is_anew = base == "copy_" and _is_whole(x)  # a motion goes on by its loop, if it has one
+            self._note_write(x, "fill_" if is_anew else base)
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         twin = None
         is_random = (is_random and base != "native_dropout") or base in _OF_HOST
@@ -254,33 +256,41 @@ class Shadowing:
         if not _is_real(x):
             return
         if base in _CARRYING:
-            loops = (self._slot(y).loop for y in operands if y is not x)
-            self._slot(x).loop = next((loop for loop in loops if loop is not None), None)
+            self._slot(x).loops = self._loops_of(operands, x, 0)
         elif base in _SUMS:
-            line = self.account.line()
             layers = self._session.layers
-            key = layers.stack[-1] if layers.stack else "", base, line, str(tuple(x.shape))
-            loops = ((y, self._slot(y).loop) for y in operands if y.shape == x.shape)
-            y, loop = next(((y, loop) for y, loop in loops if loop and loop.key == key), (x, None))
+            layer = layers.stack[-1] if layers.stack else ""
+            key = layer, base, self.account.line(), str(tuple(x.shape))
+            carried = self._loops_of(operands, x, 1)
+            loop = next((loop for loop in carried if loop.key == key), None)
             if loop is None:
-                name = next(filter(None, (
-                    self._names.get(y.untyped_storage(), "") for y in operands[:1])), "")
-                self._slot(x).loop = _Loop(key, name)
+                loop = _Loop(key, self._names.get(operands[0].untyped_storage(), ""))
+                loop.result = _wide(x), self.value(x).clone()
             elif loop.before is not None or self._may_follow(key):
-                self._next_pass(loop, y, x)
+                self._next_pass(loop, x)
+            self._slot(x).loops = {loop: 0, **{k: n for k, n in carried.items() if k is not loop}}
+
+    def _loops_of(
+        self, operands: Sequence[torch.Tensor], result: torch.Tensor, sums: int
+    ) -> dict[_Loop, int]:
+        """Loops whose last results these come from, by few sums at most."""
+        loops = {
+            loop: n + sums for y in operands if y is not result
+            for loop, n in self._slot(y).loops.items() if n + sums <= _MOST_SUMS
+        }
+        return dict(list(loops.items())[:_MOST_CARRIED])
 
     def _may_follow(self, key: tuple[str, ...]) -> bool:
         return sum(loop.key == key for loop in self._loops) < _MOST_LOOPS
 
-    def _next_pass(self, loop: _Loop, operand: torch.Tensor, result: torch.Tensor) -> None:
+    def _next_pass(self, loop: _Loop, result: torch.Tensor) -> None:
         """A loop's sum was computed of its last result."""
         if loop.before is None:
-            loop.before = _wide(operand), self.value(operand).clone()
+            loop.before = loop.result
             self._loops.append(loop)
         loop.after = _wide(result), self.value(result).clone()
         loop.passes += 1
         loop.steps.add(self._session.step)
-        self._slot(result).loop = loop
 
     def _twin(
         self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
@@ -414,13 +424,6 @@ class Shadowing:
             with _disable_current_modes(), torch.no_grad():
                 machine, shadow = float(root.detach()), float(self.value(root.detach()))
             self.account.loss(self._session.step, machine, shadow)
-
-    def _note_copy(self, x: torch.Tensor, source: torch.Tensor) -> None:
-        """All of a tensor is written anew: its motion begins, but where a loop goes through it."""
-        if isinstance(source, torch.Tensor) and _is_real(source) and self._slot(source).loop:
-            self._note_write(x, "copy_")
-        else:
-            self._note_write(x, "fill_")
 
     def _note_write(self, x: torch.Tensor, operation: str) -> None:
         slot = self._slot(x)

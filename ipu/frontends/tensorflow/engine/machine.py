@@ -189,10 +189,11 @@ class Machine:
 
         So where the policy names the layer; one for all layers leaves halves what they are.
         """
-        default = self.policy.default
-        policy = self.policy.of(layer)
-        policy = self.policy.of(scope) if policy is default else policy
-        return policy is not default and policy.compute == BINARY32
+        policy = self.policy
+        if not isinstance(policy, LayerPolicies):
+            return False
+        return any(
+            policy.names(name) and policy.of(name).compute == BINARY32 for name in (layer, scope))
 
     def format_of_variable(self, layer: str, *, is_state: bool) -> Format:
         """The format of a variable's layer.
