@@ -434,8 +434,8 @@ def _all_arrive(report: Report) -> bool:
         return False
     sizes = [math.prod(row.get("shape", ())) for row in rows]
     mean = sum(n * row["arrived"] for n, row in zip(sizes, rows, strict=True)) / sum(sizes)
-    is_well = report.get("harm", math.inf) <= HARM and mean > _MOSTLY
-    return is_well or min(row["arrived"] for row in rows) > _FOLLOWS
+    is_well = float(report.get("harm", math.inf)) <= HARM and float(mean) > _MOSTLY
+    return is_well or min(float(row["arrived"]) for row in rows) > _FOLLOWS
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

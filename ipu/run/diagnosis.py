@@ -41,7 +41,7 @@ from ipu.run.causes import Cause, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
-from ipu.run.printed import PrintedNumber, printed_harms, printed_series
+from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
 from ipu.run.responses import (
     Dose,
     SitePair,
@@ -129,7 +129,6 @@ class Diagnosis:
                 began no backward pass and prints no number, or stops with an error in binary32
                 too.
     sentence    the first cause, in words.
-    measure     by which runs are compared: losses, or numbers that the program prints.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
     window      steps in which the necessary sites must be given back, and the one behind the last;
@@ -144,13 +143,14 @@ class Diagnosis:
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
+    measure     by which runs are compared: losses, or numbers that the program prints, whose
+                differences are none where they are negligible.
     """
 
     way: Way
     steps: int
     answer: str = "healthy"
     sentence: str = ""
-    measure: str = "losses"
     harm: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
@@ -167,6 +167,8 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    measure: str = "losses"
+    negligible: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
     followed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -282,6 +284,7 @@ class _Experiments:
         self.is_narrow = _has_narrow_numbers(self.reference.report)
         #: What a program without losses prints, that is furthest from what binary32's run does.
         self.printed: PrintedNumber | None = None
+        self.negligible = 0.0
         self.losses: Sequence[float] = self.reference.losses
         if not (self.losses or self.base.losses):
             self._compare_printed()
@@ -311,19 +314,23 @@ class _Experiments:
     def _compare_printed(self) -> None:
         """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
         reference = printed_series(self.reference.printed)
-        harms = printed_harms(printed_series(self.base.printed), reference)
+        ours, self.negligible = printed_series(self.base.printed), negligible(reference)
+        harms = {
+            key: printed_harm(ours.get(key, ()), row, self.negligible)
+            for key, row in reference.items()
+        }
         if max(harms.values(), default=0.0) > HARM:
             again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
             same = printed_series(again.printed)
             harms = {key: harm for key, harm in harms.items() if same.get(key) == reference[key]}
-        self.printed = next(iter(harms), None)
+        self.printed = max(harms, key=lambda key: harms[key], default=None)
         if self.printed is not None:
             self.losses = reference[self.printed]
 
     @property
     def has_steps(self) -> bool:
         """Whether the program takes steps of an optimiser."""
-        return bool(self.reference.report.get("steps"))
+        return bool(self.reference.report.get("steps", len(self.reference.losses)))
 
     def losses_of(self, outcome: Outcome) -> Sequence[float]:
         """By which a run is compared: its losses, or numbers that it prints."""
@@ -335,9 +342,7 @@ class _Experiments:
         if outcome.error:
             return math.inf
         if self.printed is not None:
-            harms = printed_harms(
-                printed_series(outcome.printed), printed_series(self.reference.printed))
-            return harms[self.printed]
+            return printed_harm(self.losses_of(outcome), self.losses, self.negligible)
         return harm_of(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
@@ -415,7 +420,9 @@ def diagnose(
     """
     runs = _Experiments(replay, way, seconds, sites, check)
     result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
-    result.measure = "losses" if runs.printed is None else f"numbers in {runs.printed.line!r}"
+    result.negligible = runs.negligible
+    if runs.printed is not None:
+        result.measure = f"numbers in {runs.printed.line!r}"
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
@@ -437,21 +444,7 @@ def diagnose(
         result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
     elif runs.is_ill(runs.base):
         result.answer = "ill"
-        tell_so_far()
-        # Before sites are searched: a remedy takes one run, sites take many.
-        _try(_advised(runs, runs.report, way), runs, result.remedies)
-        _try(_together(result.remedies, runs), runs, result.remedies)
-        _try_behind(runs, result.remedies)
-        tell_so_far()
-        _find_sites(result, runs)
-        if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
-            places = ", ".join(map(str, result.necessary[:_LISTED]))
-            result.sentence += f" Precision is lost in {places}."
-        _try(_with_wide_layers(result, runs), runs, result.remedies)
-        _try(_together(result.remedies, runs), runs, result.remedies)
-        _find_responses(result, runs, has_windows=has_windows)
-        # Those that cure in the order of the advice, the others by the harm that they leave.
-        result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
+        _treat(result, runs, tell_so_far, has_windows=has_windows)
     elif not result.reference:
         result.answer = "cannot tell"
         within = "" if result.left_out else f" in {steps} steps"
@@ -459,6 +452,27 @@ def diagnose(
                            "to compare.")
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
+
+
+def _treat(
+    result: Diagnosis, runs: _Experiments, tell_so_far: Callable[[], None], *, has_windows: bool
+) -> None:
+    """Remedies and sites of a program that is ill."""
+    tell_so_far()
+    # Before sites are searched: a remedy takes one run, sites take many.
+    _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
+    _try(_together(result.remedies, runs), runs, result.remedies)
+    _try_behind(runs, result.remedies)
+    tell_so_far()
+    _find_sites(result, runs)
+    if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
+        places = ", ".join(map(str, result.necessary[:_LISTED]))
+        result.sentence += f" Precision is lost in {places}."
+    _try(_with_wide_layers(result, runs), runs, result.remedies)
+    _try(_together(result.remedies, runs), runs, result.remedies)
+    _find_responses(result, runs, has_windows=has_windows)
+    # Those that cure in the order of the advice, the others by the harm that they leave.
+    result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
 
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
@@ -785,6 +799,7 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
+        "negligible": diagnosis.negligible,
         "harm": diagnosis.harm, "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],

@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from ipu.run.harm import harm_of
 
-__all__ = ["PrintedNumber", "printed_harms", "printed_series"]
+__all__ = ["PrintedNumber", "negligible", "printed_harm", "printed_series"]
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan\b|inf\b)", re.I)
 #: Of the largest number that a program prints, the part below which a difference is none.
-_SMALL = 0.1
+_SMALL = 0.05
 
 
 class PrintedNumber(NamedTuple):
     """The text of a line, with # for its numbers, and which of them."""
 
     line: str
-    index: int
+    place: int
 
 
 Series = Mapping[PrintedNumber, Sequence[float]]
@@ -34,8 +34,8 @@ def printed_series(text: str) -> dict[PrintedNumber, list[float]]:
     """The series of numbers in what a program printed.
 
     >>> printed_series("step 1 loss 0.5\\nstep 2 loss nan\\n")
-    {PrintedNumber(line='step # loss #', index=0): [1.0, 2.0], \
-PrintedNumber(line='step # loss #', index=1): [0.5, nan]}
+    {PrintedNumber(line='step # loss #', place=0): [1.0, 2.0], \
+PrintedNumber(line='step # loss #', place=1): [0.5, nan]}
     """
     series: dict[PrintedNumber, list[float]] = {}
     for line in text.splitlines():
@@ -45,26 +45,23 @@ PrintedNumber(line='step # loss #', index=1): [0.5, nan]}
     return series
 
 
-def printed_harms(series: Series, reference: Series) -> dict[PrintedNumber, float]:
-    """How far each series is from the reference's, the largest harm first.
+def negligible(reference: Series) -> float:
+    """Differences that are small beside what a run prints: an error of 1e-7 that becomes 1e-4.
 
-    A difference that is small beside all that is printed is none: an error of 1e-7 that becomes
-    1e-4 says nothing of results about 1.
-
-    >>> key = PrintedNumber("x #", 0)
-    >>> printed_harms({key: [1.5]}, {key: [1.0]})[key]
-    0.5
+    >>> negligible({PrintedNumber("x # by #", 0): [2.5], PrintedNumber("x # by #", 1): [1e-7]})
+    0.125
     """
     sizes = [abs(x) for row in reference.values() for x in row if math.isfinite(x) and x % 1]
-    small = _SMALL * max(sizes, default=0.0)
-    harms = {
-        key: _harm(series.get(key, ()), row, small) for key, row in reference.items()
-    }
-    return dict(sorted(harms.items(), key=lambda item: -item[1]))
+    return _SMALL * max(sizes, default=0.0)
 
 
-def _harm(row: Sequence[float], reference: Sequence[float], small: float) -> float:
+def printed_harm(row: Sequence[float], reference: Sequence[float], small: float) -> float:
+    """The harm of a series; none where all differences are small.
+
+    >>> printed_harm([1.5], [1.0], 0.1), printed_harm([1.05], [1.0], 0.1)
+    (0.5, 0.0)
+    """
     pairs = list(zip(row, reference, strict=False))
-    if len(row) == len(reference) and all(abs(x - y) <= small * 0.5 for x, y in pairs):
+    if len(row) == len(reference) and all(abs(x - y) <= small for x, y in pairs):
         return 0.0
     return harm_of(row, reference)

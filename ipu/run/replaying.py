@@ -64,7 +64,8 @@ class RunBound:
         """
         if self.seconds == math.inf:
             return 0.0
-        return max(time.process_time() - self._processor, (time.monotonic() - self._wall) / _WAITING)
+        waited = time.monotonic() - self._wall
+        return max(time.process_time() - self._processor, waited / _WAITING)
 
     def check(self, calls: int, *, has_loss: bool) -> None:
         """So many operations have run.

@@ -55,7 +55,7 @@ _CLIPPING = frozenset((
 ))
 
 
-class _Loop:
+class _SumLoop:
     """A sum that is computed of its last result again and again, in new memory each time.
 
     key        by which it is known: layer, direction, operation and line.
@@ -99,7 +99,7 @@ class _Slot:
         #: Times that its line has written it.
         self.writes = 0
         #: The loops whose last results it comes from, and by how many sums.
-        self.loops: dict[_Loop, int] = {}
+        self.loops: dict[_SumLoop, int] = {}
 
 
 class _Twin(NamedTuple):
@@ -135,7 +135,7 @@ class Shadowing:
         self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._last = session.step + account.steps
         #: Loops that have had a second pass.
-        self._loops: list[_Loop] = []
+        self._loops: list[_SumLoop] = []
         #: An operation runs, whose own operations are part of it.
         self._is_inside = False
         self.is_on = True
@@ -220,7 +220,8 @@ class Shadowing:
         operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
         for x in targets:
-            is_anew = base == "copy_" and _is_whole(x)  # a motion goes on by its loop, if it has one
+            # All of it anew: its motion goes on by its loop, if it has one.
+            is_anew = base == "copy_" and _is_whole(x)
             self._note_write(x, "fill_" if is_anew else base)
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         twin = None
@@ -264,7 +265,7 @@ class Shadowing:
             carried = self._loops_of(operands, x, 1)
             loop = next((loop for loop in carried if loop.key == key), None)
             if loop is None:
-                loop = _Loop(key, self._names.get(operands[0].untyped_storage(), ""))
+                loop = _SumLoop(key, self._names.get(operands[0].untyped_storage(), ""))
                 loop.result = _wide(x), self.value(x).clone()
             elif loop.before is not None or self._may_follow(key):
                 self._next_pass(loop, x)
@@ -272,7 +273,7 @@ class Shadowing:
 
     def _loops_of(
         self, operands: Sequence[torch.Tensor], result: torch.Tensor, sums: int
-    ) -> dict[_Loop, int]:
+    ) -> dict[_SumLoop, int]:
         """Loops whose last results these come from, by few sums at most."""
         loops = {
             loop: n + sums for y in operands if y is not result
@@ -283,7 +284,7 @@ class Shadowing:
     def _may_follow(self, key: tuple[str, ...]) -> bool:
         return sum(loop.key == key for loop in self._loops) < _MOST_LOOPS
 
-    def _next_pass(self, loop: _Loop, result: torch.Tensor) -> None:
+    def _next_pass(self, loop: _SumLoop, result: torch.Tensor) -> None:
         """A loop's sum was computed of its last result."""
         if loop.before is None:
             loop.before = loop.result
@@ -503,7 +504,7 @@ def _is_real(x: Any) -> bool:
 
 def _is_whole(x: torch.Tensor) -> bool:
     """Whether a tensor is all of its memory."""
-    return x.numel() == x.untyped_storage().nbytes() // x.element_size()
+    return bool(x.numel() == x.untyped_storage().nbytes() // x.element_size())
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
