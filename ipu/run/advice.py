@@ -92,6 +92,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     """A number that the format has not, and what it did."""
     row = cause.row
     value, fmt = float(row["operation"]), row["format"]
+    if row["detail"] == "one" and _is_of_program(row.get("line", ""), report):
+        return f"Keep the average of {row['line']} in binary32, which holds {value:g}", (
+            _with_parameters(base), _with(base, wide_states=True),
+        )
     if row["detail"] == "one":
         return f"Let the optimiser compute in binary32, which holds the factor {value:g}", (
             _with(base, wide_states=True), _with_parameters(base),
@@ -107,6 +111,14 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
         _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
     )
+
+
+def _is_of_program(line: str, report: Report) -> bool:
+    """Whether a line writes tensors of the program that are no states of an optimiser's."""
+    rows = report.get("shadow", {}).get("motions", ())
+    return bool(line) and any(
+        row["line"] == line and not row["is_state"] and not row.get("is_parameter", row["name"])
+        for row in rows)
 
 
 def _held(row: Mapping[str, Any]) -> float:

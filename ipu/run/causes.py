@@ -451,7 +451,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                 f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
                 f"unchanged ({_where(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
-                 "format": row["format"]},
+                 "format": row["format"], "line": row.get("line", "")},
             )
             return
 

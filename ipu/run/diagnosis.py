@@ -303,6 +303,8 @@ class _Experiments:
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
+        if any(_is_of_average(cause) for cause in self.causes):  # which may still stand still
+            self.symptoms.add("drift")
         self._has_shadow = bool(_BY_SHADOW & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
@@ -507,6 +509,12 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
         steps.setdefault(row["step"], []).append(row["shadow"])
     losses = [float(np.mean(of_step)) for of_step in steps.values()]
     return losses if np.isfinite(losses).all() else []
+
+
+def _is_of_average(cause: Cause) -> bool:
+    """Whether an average of an optimiser's, or of the program's weights, loses its terms."""
+    return cause.kind in ("constant", "sums") and cause.row.get("direction", "optimizer") == (
+        "optimizer") and cause.row.get("detail") in ("one", "", None)
 
 
 def _kinds(report: Mapping[str, Any]) -> set[str]:

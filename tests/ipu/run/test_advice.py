@@ -379,6 +379,18 @@ def test_data_beyond_the_range_are_told_where_they_are_computed_with():
     assert [str(way) for way in item.ways] == ["fp16+net=f32"]
 
 
+def test_updates_that_are_lost_do_no_harm_where_losses_and_most_of_the_way_are_binary32s():
+    report = harmed() | {"swallowed": {"net": {
+        "nonzero": 100, "swallowed": 40, "share": 0.4, "in_ulps": {}}}}
+    rows = [standing(name="a", is_parameter=True, is_state=True, arrived=share, shape=[8])
+            for share in (1.0, 0.6)]
+    report["shadow"]["motions"] = rows
+    assert [cause.kind for cause in find_causes(report)] == ["updates"]
+    assert not find_causes(report | {"harm": 0.01})
+    rows[0]["arrived"] = 0.5
+    assert [cause.kind for cause in find_causes(report | {"harm": 0.01})] == ["updates"]
+
+
 def test_unstable_statistics(report):
     report["stable_statistics"] = False
     assert texts(report) == []
