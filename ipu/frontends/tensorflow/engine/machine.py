@@ -200,6 +200,7 @@ class Machine:
 
         is_state    an optimiser keeps it beside a parameter, or only reads it.
         """
+        self.run.layer_names.add(layer)
         restoring, changes = self.choices.restoring, self.choices.changes
         is_restored = PrecisionSite(layer, PARAMETERS) in restoring.sites
         is_wide = changes.wide_states or restoring.widens_updates
