@@ -61,7 +61,8 @@ test-torch:
 	  tests/experiments/blocks/test_which_four_bits.py tests/experiments/commands/test_bench.py \
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
-	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py tests/site/test_notebooks.py
+	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py \
+	  tests/site/test_notebooks.py tests/site/test_examples.py
 
 # No part of test-frontends: an environment of its own, and minutes that other tests do not need.
 test-huggingface:
@@ -77,7 +78,7 @@ test-tensorflow:
 	  tests/experiments/commands/programs/test_diagnose_graphs.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py \
 	  tests/experiments/bench/test_graphs.py \
-	  tests/test_blocks.py tests/site/test_notebooks.py
+	  tests/test_blocks.py tests/site/test_notebooks.py tests/site/test_examples.py
 
 test-distributed:
 	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed

@@ -7,9 +7,9 @@ of the reference, and pages run here.
 from __future__ import annotations
 
 import doctest
-import inspect
 import re
 from importlib import import_module
+from inspect import isclass, ismodule, isroutine
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ ENTRY = re.compile(r"^\.\. autodata:: (\S+)\n((?:   .*\n|\n)*)", re.MULTILINE)
 def example(module: str, name: str, entries: dict[str, str]) -> str:
     """The lines that show a public name: of its docstring, or of its entry on a page."""
     value = getattr(import_module(module), name)
-    has_docstring = inspect.isclass(value) or inspect.isroutine(value)
+    has_docstring = isclass(value) or isroutine(value) or ismodule(value)
     text = (value.__doc__ or "") if has_docstring else entries.get(f"{module}.{name}", "")
     return "\n".join(re.findall(r"^ *(?:>>>|\.\.\.) (.*)$", text, re.MULTILINE))
 
@@ -43,7 +43,7 @@ def test_every_public_name_has_an_example(module, entries):
     without = [
         name for name in names
         if not (shown := example(module, name, entries))
-        or not (inspect.isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
+        or not (isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
     ]
     assert without == []
 
