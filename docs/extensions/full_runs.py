@@ -2,8 +2,8 @@
 
 docs/outputs/full/NAME holds the data and the description of a run without `--quick`, with its
 digests, commit and time. `make gallery` computes all of them again, or those that NAMES lists, and
-fails where a bit differs; `FPSIM_RECORD=1 make gallery` writes the records anew. It takes an hour or
-two, so a build of the site draws the records and computes the quick runs alone.
+fails where a bit differs; `FPSIM_RECORD=1 make gallery` writes the records anew. It takes an hour
+or two, so a build of the site draws the records and computes the quick runs alone.
 """
 
 from __future__ import annotations

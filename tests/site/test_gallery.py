@@ -64,13 +64,14 @@ def test_every_record_of_a_full_run_is_whole():
         assert stored is not None
         meta = stored[1]
         assert (meta["name"], meta["quick"], meta["seed"]) == (name, False, 0)
-        assert re.fullmatch("[0-9a-f]{12}", str(meta["commit"])), "of a commit, not of changed files"
+        assert re.fullmatch("[0-9a-f]{12}", str(meta["commit"])), name
 
 
-#: Experiments whose full run a tier repeats: of at most so many seconds.
-@pytest.mark.parametrize(
-    "name", [e.name for e in catalogue().values() if e.budget <= pick(5, 60, 2000)]
-)
+#: By their costs: a tier repeats the full runs of so many, the deep one all.
+BY_COST = sorted(catalogue(), key=lambda name: (catalogue()[name].budget, name))
+
+
+@pytest.mark.parametrize("name", BY_COST[: pick(2, 36, len(BY_COST))])
 def test_a_full_run_repeats_its_record(runs, tmp_path, name):
     experiment = catalogue()[name]
     if experiment.missing:

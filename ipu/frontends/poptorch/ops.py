@@ -263,8 +263,8 @@ def custom_op(
     >>> custom_op([torch.ones(1)], "Cube", "com.acme", 1, [torch.ones(1)])
     Traceback (most recent call last):
     ...
-    NotImplementedError: custom_op 'Cube': its code is compiled for the device and has no rule on the simulated
-    machine; write it with operations of torch
+    NotImplementedError: custom_op 'Cube': its code is compiled for the device and has no rule
+    on the simulated machine; write it with operations of torch
     """
     raise NotImplementedError(
         f"custom_op {name!r}: its code is compiled for the device and has no rule on the simulated "
