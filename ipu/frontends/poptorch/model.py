@@ -95,6 +95,7 @@ class PoplarExecutor:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
+        """What updates the parameters; None for an inference."""
         return self._optimizer
 
     def __getattr__(self, name: str) -> Any:
@@ -324,6 +325,7 @@ class PoplarExecutor:
     # Devices --------------------------------------------------------------------------------
 
     def isAttachedToDevice(self) -> bool:
+        """Whether it holds its IPUs: from its first call on, until `detachFromDevice`."""
         return self._is_attached
 
     def attachToDevice(self) -> None:
