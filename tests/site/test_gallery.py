@@ -12,6 +12,7 @@ import pytest
 
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import catalogue
+from ipu.experiments.published.gallery import exhibits
 from tests.tiers import pick
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -65,6 +66,14 @@ def test_every_record_of_a_full_run_is_whole():
         meta = stored[1]
         assert (meta["name"], meta["quick"], meta["seed"]) == (name, False, 0)
         assert re.fullmatch("[0-9a-f]{12}", str(meta["commit"])), name
+
+
+def test_recorded_full_runs_have_the_verdicts_of_the_page_of_findings():
+    page = (DOCS / "published.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in page.splitlines()
+            if line.startswith("| `")]
+    recorded = [[f"`{x.experiment}`", x.part, str(x.verdict)] for x in exhibits(FULL)]
+    assert sorted(recorded) == sorted(rows)
 
 
 #: By their costs: a tier repeats the full runs of so many, the deep one all.
