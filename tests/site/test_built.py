@@ -27,8 +27,9 @@ NEEDS = {
 PUBLIC = (
     "fpsim", "fpsim.chop", "fpsim.inspect.blocks", "fpsim.inspect.fingerprint",
     "fpsim.inspect.probe", "fpsim.inspect.profile", "fpsim.linalg", "fpsim.testing", "ipu.feed",
-    "ipu.learn", "ipu.machine", "ipu.machine.control", "ipu.members.group",
-    "ipu.members.local_transport", "ipu.plan", "ipu.run", *NEEDS,
+    "ipu.frontends.popart", "ipu.frontends.popdist", "ipu.learn", "ipu.machine",
+    "ipu.machine.control", "ipu.members.group", "ipu.members.local_transport", "ipu.plan",
+    "ipu.run", *NEEDS,
 )
 
 
