@@ -82,11 +82,9 @@ class Philox:
 
     def draw(self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1) -> None:
         """None: kernels count for themselves."""
-        return None
 
     def advance(self) -> None:
         """Nothing to do: operations have numbers."""
-        pass
 
     def spawn(self, k: int) -> Philox:
         """The k-th child: a source whose key is a block of this one's."""
