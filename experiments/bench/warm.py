@@ -12,7 +12,14 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.linalg import matmul, rounded_matmul
+from fpsim.convenience import round_to
+from fpsim.linalg import (
+    conv2d,
+    conv2d_input_gradient,
+    conv2d_weight_gradient,
+    matmul,
+    rounded_matmul,
+)
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2, Format
@@ -78,6 +85,7 @@ def _codes(context: Context) -> None:
     x = context.array(np.linspace(0.5, 2.0, 64, dtype=np.float32))
     for values in (x.values, x.values.copy()):
         context.wrap(values)
+        round_to(values.astype(np.float32), context.format)
     codes = x.codes()
     context.unpack(codes)
     codes.flags.writeable = False
@@ -122,9 +130,16 @@ def _hard_operand(context: Context) -> Array:
 def _hard_products(unit: str) -> None:
     """Operands with infinities and NaNs, by rows and by columns, which no fast path takes."""
     x = _hard_operand(Context(BINARY16))
+    matmul(x[:, :8], x[:8], unit=unit)
     for y in (x, x.T.copy()):
         matmul(x, y, unit=unit)
         matmul(x.T, y.T, unit=unit)
+    for channels in (1, 8):
+        images = x.reshape(2, 8, 64 // channels, channels)
+        weights = x.ravel()[: 72 * channels].reshape(3, 3, channels, 8)
+        results = conv2d(images, weights, unit)
+        conv2d_input_gradient(results, weights, unit, images.shape)
+        conv2d_weight_gradient(images, results, unit, weights.shape)
 
 
 def _verbs(device: Device) -> None:
