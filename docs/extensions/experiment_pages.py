@@ -147,7 +147,8 @@ def index_of(pages: list[Page], missing: list[Listed]) -> Iterator[str]:
         "this site is built. Computing them takes an hour or two; `make gallery` does, and "
         "compares them bit for bit. The build computed the quick run of each experiment and "
         "compared it with its record: a page whose bits change fails the build and shows the "
-        "difference.", "",
+        "difference. Where the last column says quick, no full run is recorded yet, and the "
+        "page shows the quick one. Times were taken on two cores that others used too.", "",
         "| question | answer, in short | run |", "|---|---|---|",
     )
     for shown in pages:

@@ -21,8 +21,8 @@ FULL = DOCS / "outputs" / "full"
 #: Experiments whose full run is not recorded yet: minutes to half an hour each. Their pages show
 #: the quick one, and say so.
 NOT_RECORDED = {
-    "fp8_training", "mnist_training", "parameter_update_methods", "reduction_orders",
-    "replica_rounding", "three_precisions", "torch_where_it_hurts", "where_sr_pays",
+    "fp8_training", "mnist_training", "parameter_update_methods", "replica_rounding",
+    "three_precisions", "torch_where_it_hurts", "where_sr_pays",
     "which_four_bits",
 }
 SITE = Path(os.environ.get("FPSIM_SITE", ""))
