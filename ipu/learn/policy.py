@@ -291,7 +291,8 @@ class LayerPolicies:
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        return next(self._of_patterns(layer), self.default)
+        matching = self._of_patterns(layer)
+        return next(matching, self.default)
 
     def names(self, layer: str) -> bool:
         """Whether a pattern matches the layer of that name.
