@@ -23,6 +23,7 @@ from fpsim.elementwise.constants import (
     processor_status,
 )
 from fpsim.kernels.elementwise import loop, step
+from fpsim.kernels.elementwise.binary64 import operate, unify_nans
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.spreading import spread_numbers
 from fpsim.kernels.elementwise.tally import tally_numbers
@@ -331,17 +332,41 @@ _NATIVE: dict[str, Any] = {
     "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract,
     "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
 }
+#: Of these a kernel computes what lies in memory as the result does.
+_IN_ONE_PASS = frozenset(_NATIVE) - {"round_to_integral"}
+
+
+def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+    target = _flat(out)
+    ready = _as_the_result(operands, out) if operation in _IN_ONE_PASS else None
+    if ready is not None:
+        operate(_CODES[operation], ready[0], ready[-1], target)
+        return out
+    _by_numpy(operation, operands, out)
+    if out.flags.carray:
+        unify_nans(target)
+    else:
+        out[np.isnan(out)] = np.nan
+    return out
 
 
 @usual_arithmetic
-def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+def _by_numpy(operation: str, operands: Sequence[Carrier], out: Carrier) -> None:
     with np.errstate(all="ignore"):
         _NATIVE[operation](*operands, out=out)
-    # Of two NaNs numpy's vectors pass on the one, the elements behind them the other.
-    nan = np.isnan(out)
-    if nan.any():
-        out[nan] = np.nan
-    return out
+
+
+def _as_the_result(operands: Sequence[Carrier], out: Carrier) -> list[Carrier] | None:
+    """Operands of binary64 in the order of the result, flat, or one number; None of others."""
+    if not out.flags.carray:
+        return None
+    ready: list[Carrier] = []
+    for operand in operands:
+        fits = operand.shape == out.shape or operand.size == 1
+        if not (fits and operand.dtype == np.float64 and operand.flags.carray):
+            return None
+        ready.append(_flat(operand))
+    return ready
 
 
 def _as_they_lie(operands: Sequence[Carrier], shape: Shape, size: int) -> list[Carrier] | None:
