@@ -39,7 +39,8 @@ from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "KernelCall", "RepeatedOperation", "apply", "as_read", "broadcast", "common_shape", "variant",
+    "KernelCall", "RepeatedOperation", "apply", "as_read", "broadcast", "common_shape", "native",
+    "variant",
 ]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
@@ -334,17 +335,28 @@ _NATIVE: dict[str, Any] = {
 }
 #: Of these a kernel computes what lies in memory as the result does.
 _IN_ONE_PASS = frozenset(_NATIVE) - {"round_to_integral"}
+#: numpy has one object for it.
+_WIDE = np.dtype(np.float64)
+
+
+def native(operation: str, operands: Sequence[Carrier]) -> Carrier:
+    """An operation of `apply` on carriers of binary64, which raises nothing.
+
+    >>> native("add", (np.array([1.0, 2.0]), np.array(1.0))).tolist()
+    [2.0, 3.0]
+    """
+    out: Carrier = np.empty(common_shape(operands))
+    return _native(operation, operands, out) if out.size else out
 
 
 def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
-    target = _flat(out)
     ready = _as_the_result(operands, out) if operation in _IN_ONE_PASS else None
     if ready is not None:
-        operate(_CODES[operation], ready[0], ready[-1], target)
+        operate(_CODES[operation], ready[0], ready[-1], _flat(out))
         return out
     _by_numpy(operation, operands, out)
     if out.flags.carray:
-        unify_nans(target)
+        unify_nans(_flat(out))
     else:
         out[np.isnan(out)] = np.nan
     return out
@@ -358,15 +370,14 @@ def _by_numpy(operation: str, operands: Sequence[Carrier], out: Carrier) -> None
 
 def _as_the_result(operands: Sequence[Carrier], out: Carrier) -> list[Carrier] | None:
     """Operands of binary64 in the order of the result, flat, or one number; None of others."""
-    if not out.flags.carray:
-        return None
     ready: list[Carrier] = []
+    shape = out.shape
     for operand in operands:
-        fits = operand.shape == out.shape or operand.size == 1
-        if not (fits and operand.dtype == np.float64 and operand.flags.carray):
+        fits = operand.shape == shape or operand.size == 1
+        if not (fits and operand.dtype is _WIDE and operand.flags.carray):
             return None
-        ready.append(_flat(operand))
-    return ready
+        ready.append(operand if operand.ndim == 1 else operand.reshape(-1))
+    return ready if out.flags.carray else None
 
 
 def _as_they_lie(operands: Sequence[Carrier], shape: Shape, size: int) -> list[Carrier] | None:

@@ -111,6 +111,7 @@ class Lockstep:
     def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
         self.account, self._line, self._seed = account, line, seed
         self._reference = Device("reference")
+        self._reference.in_one_call = False  # which takes no binary64
         self._context = self._reference.context(BINARY64)
         self._twin: Trainer | None = None
         self._left = account.steps
@@ -206,6 +207,7 @@ class Lockstep:
             policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
             check_memory=False,
         )
+        twin.device.in_one_call = False
         twin.forward(self._batch[0])
         values = {u.variable.name: u.before for u in updates} | self._variables
         for name, variable in twin.variables.items():
@@ -222,6 +224,11 @@ class Lockstep:
         """An array of the machine as it is now, in binary64."""
         return Array(_wide(x), self._context)
 
+    def _value(self, x: Array) -> Array:
+        """An operand in binary64: a result as it was computed, another array as it is now."""
+        value = self._values.get(id(x))
+        return self._entered(x) if value is None else value
+
     def _forget(self) -> None:
         self._results, self._values, self._losses = [], {}, []
 
@@ -230,8 +237,7 @@ class Lockstep:
 
         def there(x: Any) -> Any:
             if isinstance(x, Array):
-                value = self._values.get(id(x))
-                return self._entered(x) if value is None else value
+                return self._value(x)
             if isinstance(x, Format):
                 return BINARY64
             if isinstance(x, tuple):
