@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from tensorflow.python.eager import context
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
@@ -28,6 +27,7 @@ from ipu.frontends.tensorflow.reports.twins import (
     ElementwiseTwin,
     NodeTwin,
     numbers_of,
+    reads_carriers,
     tensor_of,
     twin_of,
 )
@@ -105,7 +105,8 @@ class GraphShadows:
         #: By key of a variable: before the first write, and the steps that wrote it.
         self._before: dict[Hashable, _VariableState] = {}
         self._steps: dict[Hashable, set[int]] = {}
-        self._about: dict[Hashable, dict[str, Any]] = {}
+        #: The site that wrote it last, and what is told of that.
+        self._about: dict[Hashable, tuple[NodeSite, dict[str, Any]]] = {}
 
     # Memory ---------------------------------------------------------------------------------
 
@@ -163,6 +164,8 @@ class GraphShadows:
             if twin is None:
                 self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
+            if fused is not None and site.node.is_update:
+                return self._update_fused(site, fused, twin, run, values)
             if fused is None or not all(isinstance(x, Array) for x in values):
                 return self._run(site, twin, run, values, is_move=is_move)
             result = run(*values)
@@ -175,18 +178,42 @@ class GraphShadows:
     def _take_fused(
         self, site: NodeSite, fused: ElementwiseTwin, values: Sequence[Array], result: Any
     ) -> bool:
-        """Whether the result of two arrays has its shadow now, computed in one pass."""
-        x, y = (self._entry(value) for value in values)
+        """Whether the result of arrays has its shadow now, computed in one pass."""
         if not isinstance(result, Array) or self._find(result) is not None:
             return False
-        row = fused.beside(
-            x.carrier, y.carrier, numbers_of(x.shadow), numbers_of(y.shadow), result.carrier)
+        entries = [self._entry(value) for value in values]
+        row = _in_one_pass(fused, entries, result)
         if row is not None:
             shadow, squares = row
             key = (*split_name(site.name), _operation(site))
-            error = self.account.added(key, squares, result.size, max(x.error, y.error))
+            error = self.account.added(
+                key, squares, result.size, max([entry.error for entry in entries]))
             self.attach(result, shadow, error)
         return row is not None
+
+    def _update_fused(
+        self, site: NodeSite, fused: ElementwiseTwin, twin: NodeTwin, run: Run,
+        values: Sequence[Any],
+    ) -> Any:
+        """A variable takes a step whose shadow is computed in one pass, where that is finite."""
+        variable, old = values[0], values[0].value
+        operands = [x.value if isinstance(x, Variable) else x for x in values]
+        if not all(isinstance(x, Array) for x in operands):
+            return self._run(site, twin, run, values, is_move=False)
+        entries = [self._entry(x) for x in operands]
+        result = run(*values)
+        key = (*split_name(site.name), _operation(site))
+        row = _in_one_pass(fused, entries, variable.value)
+        if row is not None:
+            error = self.account.added(
+                key, row[1], variable.value.size, entries[0].error)
+            self._write(site, key, variable, old, entries[0], row[0], error)
+        else:
+            near, far = (
+                twin(x, [0])[1][0]
+                for x in ([e.machine for e in entries], [e.shadow for e in entries]))
+            self._wrote(site, key, variable, old, entries[0], near, far)
+        return result
 
     def _run(
         self, site: NodeSite, twin: NodeTwin, run: Run, values: Sequence[Any], *, is_move: bool
@@ -198,13 +225,14 @@ class GraphShadows:
         is_apart = any(entry.is_apart for entry in entries.values())
         near = None
         try:
-            with context.eager_mode():
-                far = twin(_with(operands, {i: e.shadow for i, e in entries.items()}), variables)
-                if not is_apart:
-                    near = far
-                elif not is_move:
-                    machines = {i: e.machine for i, e in entries.items()}
-                    near = twin(_with(operands, machines), variables)
+            far = twin(_with(operands, {i: e.shadow for i, e in entries.items()}), variables)
+            if not is_apart:
+                near = far
+            elif not is_move:
+                machines = {
+                    i: e.carrier if reads_carriers(site) else e.machine
+                    for i, e in entries.items()}
+                near = twin(_with(operands, machines), variables)
         except (tf.errors.OpError, TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(_operation(site), str(problem).partition("\n")[0][:80])
             return run(*values)
@@ -240,21 +268,24 @@ class GraphShadows:
         self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
         entry: _Entry, near: Any, far: Any,
     ) -> None:
-        """A variable was written: its value has the shadow."""
-        key_of, machine = variable.key, variable.value.carrier
+        """A variable was written: its value has the shadow `far`, and `near` without inheritance."""
         error = self.account.compared(
-            key, machine, numbers_of(near), numbers_of(far), entry.error)
+            key, variable.value.carrier, numbers_of(near), numbers_of(far), entry.error)
+        self._write(site, key, variable, old, entry, far, error)
+
+    def _write(
+        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
+        entry: _Entry, far: Any, error: float,
+    ) -> None:
+        key_of, machine = variable.key, variable.value.carrier
         self.attach(variable.value, far, error)
         self._held[key_of] = _VariableState(machine, far, error)
         self._before.setdefault(key_of, _VariableState(old.carrier, entry.shadow, entry.error))
         self._steps.setdefault(key_of, set()).add(site.machine.step)
-        self._about[key_of] = {
-            "line": site.line, "operation": _operation(site),
-            "is_state": variable.watch is None and key[1] == "optimizer"
-            and site.name.startswith("optimizer") and _has_gradient(site.node.op),
-            "name": layer_of_variable(variable.name) if variable.watch is not None else "",
-            "is_parameter": variable.watch is not None,
-        }
+        writer, about = self._about.get(key_of, (None, {}))
+        if writer is not site:
+            about = _about(site, key, variable)
+        self._about[key_of] = site, about
 
     def loss(self, machine: Machine, value: float, shadow: float) -> None:
         """A backward pass begins here."""
@@ -269,7 +300,7 @@ class GraphShadows:
     def finish(self) -> None:
         """What moved is told."""
         for key, before in self._before.items():
-            held, about = self._held[key], self._about[key]
+            held, about = self._held[key], dict(self._about[key][1])
             if len(self._steps[key]) < min(2, self.account.steps):
                 continue
             machine = [np.asarray(x.machine, np.float64).ravel() for x in (before, held)]
@@ -281,6 +312,32 @@ class GraphShadows:
                     about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),
                     **about)
         self._before.clear()
+
+
+def _in_one_pass(
+    fused: ElementwiseTwin, entries: Sequence[_Entry], result: Array
+) -> tuple[Any, list[float]] | None:
+    """The shadow of a result, and the sums of squares; None where a sum is not finite."""
+    x, y = entries[0], entries[-1]
+    machine, far = x.carrier, numbers_of(x.shadow)
+    if len(entries) == 2:
+        return fused.beside(
+            machine, y.carrier, far, numbers_of(y.shadow), result.carrier)
+    return fused.beside(
+        machine, fused.partner(machine), far, fused.partner(far), result.carrier)
+
+
+def _about(
+    site: NodeSite, key: tuple[str, str, str], variable: Variable
+) -> dict[str, Any]:
+    """What is told of the motion of a variable that a node writes."""
+    return {
+        "line": site.line, "operation": _operation(site),
+        "is_state": variable.watch is None and key[1] == "optimizer"
+        and site.name.startswith("optimizer") and _has_gradient(site.node.op),
+        "name": layer_of_variable(variable.name) if variable.watch is not None else "",
+        "is_parameter": variable.watch is not None,
+    }
 
 
 def _has_gradient(update: tf.Operation) -> bool:

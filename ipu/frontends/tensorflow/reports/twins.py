@@ -13,13 +13,21 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_math_ops
 
-from fpsim.kernels.elementwise.distances import ADD, DIVIDE, MULTIPLY, SUBTRACT, sum_squares_of
+from fpsim.kernels.elementwise.distances import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    ROOT,
+    SQUARED_DIFFERENCE,
+    SUBTRACT,
+    sum_squares_of,
+)
 from fpsim.state.memory import memory_address
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
 from ipu.frontends.tensorflow.kernels.table import NodeSite, several
 
-__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "tensor_of", "twin_of"]
+__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "reads_carriers", "tensor_of", "twin_of"]
 
 Numbers = NDArray[np.floating]
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
@@ -28,6 +36,12 @@ _FLOAT64 = tf.float64.as_datatype_enum
 _ALIGNMENT = 64
 #: Functions of Python.
 _FUNCTIONS = ("PyFunc", "EagerPyFunc")
+#: They hand their first operand on in the shape of the result.
+_RESHAPES = frozenset((
+    "EnsureShape", "ExpandDims", "PreventGradient", "Reshape", "Snapshot", "Squeeze",
+    "StopGradient",
+))
+_SUMS = "Sum", "Mean"
 #: Products of matrices: which attributes say that an operand is turned.
 _PRODUCTS = {
     "MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y"),
@@ -53,6 +67,11 @@ def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
     start = -memory_address(room) % _ALIGNMENT
     numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
     fill(numbers)
+    return _tensor_in(numbers)
+
+
+def _tensor_in(numbers: Numbers) -> Any:
+    """A tensor of float64 in memory as it is, or in a copy."""
     handle = context.context()
     handle.ensure_initialized()  # a program of graphs alone may not have used it yet
     return ops.EagerTensor(numbers, handle.device_name, _FLOAT64)
@@ -64,7 +83,9 @@ def numbers_of(tensor: Any) -> Numbers:
 
 
 class ElementwiseTwin:
-    """A node that combines two arrays element by element, whose shadow needs no local result.
+    """A node that computes element by element, whose shadow needs no local result.
+
+    Of one operand a square is its product with itself, and its negative that with -1.
 
     >>> twin, far = ElementwiseTwin("Mul"), np.array([1.0, 2.0])
     >>> x = np.float32(far + 0.5)
@@ -74,10 +95,18 @@ class ElementwiseTwin:
     """
 
     #: By type of node.
-    OPERATIONS: ClassVar = {"AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE}
+    OPERATIONS: ClassVar = {
+        "AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE,
+        "SquaredDifference": SQUARED_DIFFERENCE, "Sqrt": ROOT, "Square": MULTIPLY,
+        "Neg": MULTIPLY, "AssignAddVariableOp": ADD, "AssignSubVariableOp": SUBTRACT,
+    }
 
     def __init__(self, kind: str) -> None:
-        self._operation = self.OPERATIONS[kind]
+        self._operation, self._is_negative = self.OPERATIONS[kind], kind == "Neg"
+
+    def partner(self, x: Numbers) -> Numbers:
+        """What stands for the second operand where there is none."""
+        return np.full(1, -1, x.dtype) if self._is_negative else x
 
     def beside(
         self, x: Numbers, y: Numbers, far_x: Numbers, far_y: Numbers, result: Numbers
@@ -110,7 +139,7 @@ NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[An
 
 
 def twin_of(site: NodeSite) -> NodeTwin | None:
-    """A node in float64; it runs where TensorFlow is eager.
+    """A node in float64.
 
     None of what the user or the front end computes on the host, which is called once.
     """
@@ -120,10 +149,66 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
         return None
     if site.node.type in _WRITES:
         write = _WRITES[site.node.type]
-        return lambda operands, variables: ((), [write(*operands)])
+        return lambda operands, variables: ((), [_eagerly(write, *operands)])
+    if site.node.type in _RESHAPES and site.node.outputs[0].shape.is_fully_defined():
+        return _reshaped(tuple(site.node.outputs[0].shape.as_list()))
+    if site.node.type in _SUMS:
+        return _by_sum(site)
+    if site.node.type == "AddN":
+        return _by_additions
     if site.node.type in _PRODUCTS:
         return _by_blas(site)
     return _by_kernel(site)
+
+
+def reads_carriers(site: NodeSite) -> bool:
+    """Whether the twin of a node takes the machine's numbers as they are, in binary32 too."""
+    kind = site.node.type
+    return kind in _SUMS or kind in ("AddN", "AssignVariableOp")
+
+
+def _eagerly(function: Callable[..., Any], *operands: Any) -> Any:
+    with context.eager_mode():
+        return function(*operands)
+
+
+def _reshaped(shape: tuple[int, ...]) -> NodeTwin:
+    """The same memory in another shape."""
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        return [_tensor_in(numbers_of(operands[0]).reshape(shape))], []
+
+    return run
+
+
+def _by_sum(site: NodeSite) -> NodeTwin:
+    """A sum or mean over axes, by numpy: TensorFlow shares even small ones among its threads."""
+    keeps, is_mean = bool(site.attr("keep_dims")), site.node.type == "Mean"
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        x, axes = numbers_of(operands[0]), tuple(np.ravel(operands[1]).tolist())
+        with np.errstate(all="ignore"):
+            total = x.sum(axis=axes, keepdims=keeps, dtype=np.float64)
+            if is_mean:
+                total = total / math.prod([x.shape[axis] for axis in axes])
+        return [tensor_of(total)], []
+
+    return run
+
+
+def _by_additions(
+    operands: Sequence[Any], variables: Sequence[int]
+) -> tuple[Sequence[Any], list[Any]]:
+    """A sum of tensors, from the first to the last."""
+    first, *others = map(numbers_of, operands)
+
+    def fill(total: Numbers) -> None:
+        np.copyto(total, first)
+        for x in others:
+            total += x
+
+    with np.errstate(all="ignore"):
+        return [_owned(fill, first.shape)], []
 
 
 def _by_blas(site: NodeSite) -> NodeTwin:
@@ -171,7 +256,7 @@ def _by_kernel(site: NodeSite) -> NodeTwin:
         outputs = kernel(operands)
         return outputs, [tf.identity(rooms[i]) for i in variables]
 
-    return run
+    return lambda operands, variables: _eagerly(run, operands, variables)
 
 
 def _plain(value: Any) -> Any:
