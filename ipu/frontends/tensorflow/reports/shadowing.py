@@ -1,4 +1,4 @@
-"""Shadows of a program's values: every node runs once more in float64, by TensorFlow's own kernel.
+"""Shadows of a program's values: every node runs once more in float64 (`reports.twins`).
 
 A shadow belongs to the memory of a value, as births do; that of a variable outlives the launch, as
 each launch reads the variable anew. What is drawn at random, read from a data set, or computed by
@@ -26,10 +26,9 @@ from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.twins import (
     ElementwiseTwin,
     NodeTwin,
-    numbers_of,
     reads_carriers,
-    tensor_of,
     twin_of,
+    wide_copy,
 )
 from ipu.run.account import split_name
 from ipu.run.shadow import Shadow, motion
@@ -47,7 +46,7 @@ class _Entry:
     """What is beside a value of the machine.
 
     carrier   the machine's numbers.
-    shadow    a tensor of float64; None: it is the machine's value.
+    shadow    numbers of float64; None: they are the machine's.
     error     relative, of the operation that wrote the value.
     forget    called when nobody holds the carrier any more.
     """
@@ -68,9 +67,9 @@ class _Entry:
 
     @property
     def machine(self) -> Any:
-        """The machine's numbers as a tensor of float64, which several nodes may take."""
+        """The machine's numbers in float64, which several nodes may take."""
         if self._machine is None:
-            self._machine = tensor_of(self.carrier)
+            self._machine = wide_copy(self.carrier)
         return self._machine
 
     @property
@@ -79,7 +78,7 @@ class _Entry:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the shadow is another tensor than the machine's value."""
+        """Whether the shadow has numbers of its own."""
         return self._shadow is not None
 
 
@@ -119,9 +118,8 @@ class GraphShadows:
         return self._find(array) or _Entry(array.carrier)
 
     def attach(self, array: Array, shadow: Any, error: float = 0.0) -> None:
-        """An array has this shadow, a tensor or numbers."""
-        if not tf.is_tensor(shadow):
-            shadow = tensor_of(shadow)
+        """An array has this shadow."""
+        shadow = np.asarray(shadow, np.float64)
         entries, key = self._entries, id(array.carrier)
         entries[key] = _Entry(array.carrier, shadow, error, lambda _: entries.pop(key, None))
 
@@ -257,9 +255,9 @@ class GraphShadows:
         for x, near, far in zip(results, local or [None] * len(results), shadow, strict=True):
             if isinstance(x, Array):
                 if self._find(x) is None:
-                    machine = x.carrier if near is None else numbers_of(near)
+                    machine = x.carrier if near is None else near
                     self.attach(x, far, self.account.compared(
-                        key, x.carrier, machine, numbers_of(far), error))
+                        key, x.carrier, machine, far, error))
             elif isinstance(x, np.ndarray) and x.dtype.kind in "biu" and x.shape == np.shape(far):
                 differing = int(np.count_nonzero(x != np.asarray(far)))
                 self.account.branched(key, site.machine.step, differing, x.size)
@@ -270,7 +268,7 @@ class GraphShadows:
     ) -> None:
         """A variable was written: its value has the shadow `far`, and `near` without inheritance."""
         error = self.account.compared(
-            key, variable.value.carrier, numbers_of(near), numbers_of(far), entry.error)
+            key, variable.value.carrier, near, far, entry.error)
         self._write(site, key, variable, old, entry, far, error)
 
     def _write(
@@ -295,7 +293,7 @@ class GraphShadows:
     def of(self, value: Any) -> Any:
         """The shadow of a value, or its numbers."""
         is_array = isinstance(value, Array)
-        return numbers_of(self._entry(value).shadow) if is_array else np.asarray(value)
+        return self._entry(value).shadow if is_array else np.asarray(value)
 
     def finish(self) -> None:
         """What moved is told."""
@@ -304,7 +302,7 @@ class GraphShadows:
             if len(self._steps[key]) < min(2, self.account.steps):
                 continue
             machine = [np.asarray(x.machine, np.float64).ravel() for x in (before, held)]
-            shadow = [numbers_of(x.shadow).ravel() for x in (before, held)]
+            shadow = [x.shadow.ravel() for x in (before, held)]
             how = motion(
                 (machine[0], machine[1]), (shadow[0], shadow[1]), len(self._steps[key]))
             if how is not None:
@@ -319,10 +317,10 @@ def _in_one_pass(
 ) -> tuple[Any, list[float]] | None:
     """The shadow of a result, and the sums of squares; None where a sum is not finite."""
     x, y = entries[0], entries[-1]
-    machine, far = x.carrier, numbers_of(x.shadow)
+    machine, far = x.carrier, x.shadow
     if len(entries) == 2:
         return fused.beside(
-            machine, y.carrier, far, numbers_of(y.shadow), result.carrier)
+            machine, y.carrier, far, y.shadow, result.carrier)
     return fused.beside(
         machine, fused.partner(machine), far, fused.partner(far), result.carrier)
 
@@ -362,9 +360,9 @@ def _has_gradient(update: tf.Operation) -> bool:
 # Values -------------------------------------------------------------------------------------------
 
 
-def _with(values: Sequence[Any], tensors: Mapping[int, Any]) -> list[Any]:
-    """Values with tensors in the places of arrays."""
-    return [tensors.get(i, x) for i, x in enumerate(values)]
+def _with(values: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
+    """Values with numbers in the places of arrays."""
+    return [numbers.get(i, x) for i, x in enumerate(values)]
 
 
 def _operation(site: NodeSite) -> str:

@@ -1,9 +1,10 @@
-"""Nodes once more in float64, by TensorFlow's own kernels on tensors that stay in its memory."""
+"""Nodes once more in float64: by numpy what begins often, by TensorFlow's own kernels the others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import add, sub
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import gen_math_ops
 
 from fpsim.kernels.elementwise.distances import (
     ADD,
@@ -27,7 +27,7 @@ from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
 from ipu.frontends.tensorflow.kernels.table import NodeSite, several
 
-__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "reads_carriers", "tensor_of", "twin_of"]
+__all__ = ["ElementwiseTwin", "NodeTwin", "reads_carriers", "twin_of", "wide_copy"]
 
 Numbers = NDArray[np.floating]
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
@@ -42,32 +42,37 @@ _RESHAPES = frozenset((
     "StopGradient",
 ))
 _SUMS = "Sum", "Mean"
+#: Nodes that are functions of numpy, which begin sooner than TensorFlow's kernels.
+_BY_NUMPY: dict[str, Callable[..., Numbers]] = {
+    "Exp": np.exp, "Rsqrt": lambda x: 1.0 / np.sqrt(x), "Tile": np.tile,
+    "RsqrtGrad": lambda root, gradient: gradient * -0.5 * root * root * root,
+}
 #: Products of matrices: which attributes say that an operand is turned.
 _PRODUCTS = {
     "MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y"),
 }
 #: What a variable holds after a node, of what it held before and of the other operand.
 _WRITES: dict[str, Callable[[Any, Any], Any]] = {
-    "AssignVariableOp": lambda before, value: value,
-    "AssignAddVariableOp": gen_math_ops.add_v2,
-    "AssignSubVariableOp": gen_math_ops.sub,
+    "AssignVariableOp": lambda before, value: value, "AssignAddVariableOp": add,
+    "AssignSubVariableOp": sub,
 }
 
 
-def tensor_of(values: Any) -> Any:
-    """A tensor of float64 with these numbers, in memory of its own."""
+def wide_copy(values: Any) -> Numbers:
+    """These numbers in float64, in memory of their own."""
     values = np.asarray(values)
-    return _owned(lambda wide: np.copyto(wide, values), values.shape)
+    numbers = _room(values.shape)
+    np.copyto(numbers, values)
+    return numbers
 
 
-def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
-    """A tensor of numbers that `fill` writes, which TensorFlow takes as they lie in memory."""
+def _room(shape: tuple[int, ...]) -> Numbers:
+    """Room for numbers of float64, which TensorFlow takes as they lie in memory."""
     size = 8 * math.prod(shape)
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory_address(room) % _ALIGNMENT
     numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
-    fill(numbers)
-    return _tensor_in(numbers)
+    return numbers
 
 
 def _tensor_in(numbers: Numbers) -> Any:
@@ -77,9 +82,9 @@ def _tensor_in(numbers: Numbers) -> Any:
     return ops.EagerTensor(numbers, handle.device_name, _FLOAT64)
 
 
-def numbers_of(tensor: Any) -> Numbers:
+def _numbers_of(tensor: Any) -> Any:
     """The numbers of a tensor, which must not be written to: they are its memory."""
-    return np.asarray(memoryview(tensor))
+    return np.asarray(memoryview(tensor)) if tensor.dtype == tf.float64 else tensor
 
 
 class ElementwiseTwin:
@@ -89,8 +94,8 @@ class ElementwiseTwin:
 
     >>> twin, far = ElementwiseTwin("Mul"), np.array([1.0, 2.0])
     >>> x = np.float32(far + 0.5)
-    >>> tensor, squares = twin.beside(x, x, far, far, x * x)
-    >>> numbers_of(tensor).tolist(), squares[0]
+    >>> shadow, squares = twin.beside(x, x, far, far, x * x)
+    >>> shadow.tolist(), squares[0]
     ([1.0, 4.0], 17.0)
     """
 
@@ -110,20 +115,16 @@ class ElementwiseTwin:
 
     def beside(
         self, x: Numbers, y: Numbers, far_x: Numbers, far_y: Numbers, result: Numbers
-    ) -> tuple[Any, list[float]] | None:
-        """The shadow of the result as a tensor, and the sums of squares (`Shadow.added`).
+    ) -> tuple[Numbers, list[float]] | None:
+        """The shadow of the result, and the sums of squares (`Shadow.added`).
 
         None where a sum is not finite.
         """
         flat = [_flat(z, result.shape) for z in (x, y, far_x, far_y, result)]
-        sums = np.empty(4)
-
-        def fill(far: Numbers) -> None:
-            sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
-
-        tensor = _owned(fill, result.shape)
+        sums, far = np.empty(4), _room(result.shape)
+        sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
         squares: list[float] = sums.tolist()
-        return (tensor, squares) if math.isfinite(sum(squares)) else None
+        return (far, squares) if math.isfinite(sum(squares)) else None
 
 
 def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
@@ -133,8 +134,8 @@ def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
     return np.ascontiguousarray(x).reshape(-1)
 
 
-#: The outputs of a node, and what its variables hold afterwards, of its operands: tensors of
-#: float64 for arrays and variables, other values as they are. `variables`: which are variables.
+#: The outputs of a node, and what its variables hold afterwards, of its operands: numbers of float64
+#: for arrays and variables, other values as they are. `variables`: which are variables.
 NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[Any]]]
 
 
@@ -149,13 +150,15 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
         return None
     if site.node.type in _WRITES:
         write = _WRITES[site.node.type]
-        return lambda operands, variables: ((), [_eagerly(write, *operands)])
+        return lambda operands, variables: ((), [write(*operands)])
     if site.node.type in _RESHAPES and site.node.outputs[0].shape.is_fully_defined():
         return _reshaped(tuple(site.node.outputs[0].shape.as_list()))
     if site.node.type in _SUMS:
         return _by_sum(site)
     if site.node.type == "AddN":
         return _by_additions
+    if site.node.type in _BY_NUMPY:
+        return _by_numpy(_BY_NUMPY[site.node.type])
     if site.node.type in _PRODUCTS:
         return _by_blas(site)
     return _by_kernel(site)
@@ -167,16 +170,11 @@ def reads_carriers(site: NodeSite) -> bool:
     return kind in _SUMS or kind in ("AddN", "AssignVariableOp")
 
 
-def _eagerly(function: Callable[..., Any], *operands: Any) -> Any:
-    with context.eager_mode():
-        return function(*operands)
-
-
 def _reshaped(shape: tuple[int, ...]) -> NodeTwin:
     """The same memory in another shape."""
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        return [_tensor_in(numbers_of(operands[0]).reshape(shape))], []
+        return [operands[0].reshape(shape)], []
 
     return run
 
@@ -186,12 +184,20 @@ def _by_sum(site: NodeSite) -> NodeTwin:
     keeps, is_mean = bool(site.attr("keep_dims")), site.node.type == "Mean"
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        x, axes = numbers_of(operands[0]), tuple(np.ravel(operands[1]).tolist())
+        x, axes = operands[0], tuple(np.ravel(operands[1]).tolist())
         with np.errstate(all="ignore"):
             total = x.sum(axis=axes, keepdims=keeps, dtype=np.float64)
             if is_mean:
                 total = total / math.prod([x.shape[axis] for axis in axes])
-        return [tensor_of(total)], []
+        return [np.asarray(total)], []
+
+    return run
+
+
+def _by_numpy(function: Callable[..., Numbers]) -> NodeTwin:
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        with np.errstate(all="ignore"):
+            return [function(*map(np.asarray, operands))], []
 
     return run
 
@@ -200,15 +206,12 @@ def _by_additions(
     operands: Sequence[Any], variables: Sequence[int]
 ) -> tuple[Sequence[Any], list[Any]]:
     """A sum of tensors, from the first to the last."""
-    first, *others = map(numbers_of, operands)
-
-    def fill(total: Numbers) -> None:
-        np.copyto(total, first)
+    first, *others = operands
+    total = wide_copy(first)
+    with np.errstate(all="ignore"):
         for x in others:
             total += x
-
-    with np.errstate(all="ignore"):
-        return [_owned(fill, first.shape)], []
+    return [total], []
 
 
 def _by_blas(site: NodeSite) -> NodeTwin:
@@ -217,10 +220,10 @@ def _by_blas(site: NodeSite) -> NodeTwin:
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
         x, y = (
-            np.swapaxes(numbers_of(x), -1, -2) if turn else numbers_of(x)
+            np.swapaxes(x, -1, -2) if turn else x
             for x, turn in zip(operands, turned, strict=True))
         with np.errstate(all="ignore"):
-            return [_owned(lambda out: np.matmul(x, y, out=out), _shape_of(x, y))], []
+            return [np.matmul(x, y, out=_room(_shape_of(x, y)))], []
 
     return run
 
@@ -234,10 +237,9 @@ def _by_rule(site: NodeSite) -> NodeTwin:
     function = host_function(site)
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        values = function(*(
-            numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
+        values = function(*(_numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
         return [
-            tensor_of(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
+            wide_copy(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
 
     return run
 
@@ -246,17 +248,28 @@ def _by_kernel(site: NodeSite) -> NodeTwin:
     kernel, rooms = eager_kernel(site, kinds=_WIDE), dict[int, tf.Variable]()
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        operands = list(map(_plain, operands))
+        operands = list(map(_as_tensor, operands))
         for i in variables:
             if i in rooms:
                 rooms[i].assign(operands[i])
             else:
                 rooms[i] = tf.Variable(operands[i])
             operands[i] = rooms[i].handle
-        outputs = kernel(operands)
-        return outputs, [tf.identity(rooms[i]) for i in variables]
+        outputs = [_numbers_of(x) for x in kernel(operands)]
+        return outputs, [_numbers_of(tf.identity(rooms[i])) for i in variables]
 
-    return lambda operands, variables: _eagerly(run, operands, variables)
+    def eagerly(
+        operands: Sequence[Any], variables: Sequence[int]
+    ) -> tuple[Sequence[Any], list[Any]]:
+        with context.eager_mode():
+            return run(operands, variables)
+
+    return eagerly
+
+
+def _as_tensor(value: Any) -> Any:
+    is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
+    return _tensor_in(value) if is_wide else _plain(value)
 
 
 def _plain(value: Any) -> Any:
