@@ -36,6 +36,8 @@ from ipu.run.shadow import Shadow, motion
 __all__ = ["GraphShadows"]
 
 Numbers = NDArray[np.float64]
+#: Layer, direction and operation.
+Key = tuple[str, str, str]
 #: Nodes that hand values on as they are.
 _PASSING = ("ReadVariableOp", "Identity", "IdentityN", "NoOp")
 #: Nodes that stand for arguments of functions.
@@ -145,6 +147,7 @@ class GraphShadows:
         kind = site.node.type
         fused = ElementwiseTwin(kind) if kind in ElementwiseTwin.OPERATIONS else None
         is_move = entry.rounding.startswith("none") and not site.node.is_update
+        key = (*split_name(site.name), _operation(site))
 
         @cache
         def line() -> str:
@@ -162,19 +165,26 @@ class GraphShadows:
             if twin is None:
                 self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
-            if fused is not None and site.node.is_update:
-                return self._update_fused(site, fused, twin, run, values)
-            if fused is None or not all(isinstance(x, Array) for x in values):
-                return self._run(site, twin, run, values, is_move=is_move)
-            result = run(*values)
-            if not self._take_fused(site, fused, values, result):
-                self._run(site, twin, lambda *_: result, values, is_move=is_move)
-            return result
+            return self._compute(site, key, fused, twin, run, values, is_move=is_move)
 
         return shadowed_run
 
+    def _compute(
+        self, site: NodeSite, key: Key, fused: ElementwiseTwin | None, twin: NodeTwin, run: Run,
+        values: Sequence[Any], *, is_move: bool,
+    ) -> Any:
+        """The node runs, and its shadow: in one pass where it is of arrays alone, and finite."""
+        if fused is not None and site.node.is_update:
+            return self._update_fused(site, key, fused, twin, run, values)
+        if fused is None or not all(isinstance(x, Array) for x in values):
+            return self._run(site, key, twin, run, values, is_move=is_move)
+        result = run(*values)
+        if not self._take_fused(key, fused, values, result):
+            self._run(site, key, twin, lambda *_: result, values, is_move=is_move)
+        return result
+
     def _take_fused(
-        self, site: NodeSite, fused: ElementwiseTwin, values: Sequence[Array], result: Any
+        self, key: Key, fused: ElementwiseTwin, values: Sequence[Array], result: Any
     ) -> bool:
         """Whether the result of arrays has its shadow now, computed in one pass."""
         if not isinstance(result, Array) or self._find(result) is not None:
@@ -183,24 +193,22 @@ class GraphShadows:
         row = _in_one_pass(fused, entries, result)
         if row is not None:
             shadow, squares = row
-            key = (*split_name(site.name), _operation(site))
             error = self.account.added(
                 key, squares, result.size, max([entry.error for entry in entries]))
             self.attach(result, shadow, error)
         return row is not None
 
     def _update_fused(
-        self, site: NodeSite, fused: ElementwiseTwin, twin: NodeTwin, run: Run,
+        self, site: NodeSite, key: Key, fused: ElementwiseTwin, twin: NodeTwin, run: Run,
         values: Sequence[Any],
     ) -> Any:
         """A variable takes a step whose shadow is computed in one pass, where that is finite."""
         variable, old = values[0], values[0].value
         operands = [x.value if isinstance(x, Variable) else x for x in values]
         if not all(isinstance(x, Array) for x in operands):
-            return self._run(site, twin, run, values, is_move=False)
+            return self._run(site, key, twin, run, values, is_move=False)
         entries = [self._entry(x) for x in operands]
         result = run(*values)
-        key = (*split_name(site.name), _operation(site))
         row = _in_one_pass(fused, entries, variable.value)
         if row is not None:
             error = self.account.added(
@@ -214,7 +222,8 @@ class GraphShadows:
         return result
 
     def _run(
-        self, site: NodeSite, twin: NodeTwin, run: Run, values: Sequence[Any], *, is_move: bool
+        self, site: NodeSite, key: Key, twin: NodeTwin, run: Run, values: Sequence[Any], *,
+        is_move: bool,
     ) -> Any:
         arrays = dict(_arrays(values))
         entries = {i: self._entry(x) for i, x in arrays.items()}
@@ -235,7 +244,6 @@ class GraphShadows:
             self.account.rejoined(_operation(site), str(problem).partition("\n")[0][:80])
             return run(*values)
         result = run(*values)
-        key = (*split_name(site.name), _operation(site))
         if site.node.is_update:
             assert near is not None
             for i, local, shadow in zip(variables, near[1], far[1], strict=True):
@@ -247,7 +255,7 @@ class GraphShadows:
         return result
 
     def _take(
-        self, site: NodeSite, key: tuple[str, str, str], result: Any, local: Any, shadow: Any,
+        self, site: NodeSite, key: Key, result: Any, local: Any, shadow: Any,
         error: float,
     ) -> None:
         """Results have their shadows; without `local` nothing was rounded."""
@@ -263,16 +271,16 @@ class GraphShadows:
                 self.account.branched(key, site.machine.step, differing, x.size)
 
     def _wrote(
-        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
+        self, site: NodeSite, key: Key, variable: Variable, old: Array,
         entry: _Entry, near: Any, far: Any,
     ) -> None:
-        """A variable was written: its value has the shadow `far`, and `near` without inheritance."""
+        """A variable was written: `near` is of the machine's operands, `far` of their shadows."""
         error = self.account.compared(
             key, variable.value.carrier, near, far, entry.error)
         self._write(site, key, variable, old, entry, far, error)
 
     def _write(
-        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
+        self, site: NodeSite, key: Key, variable: Variable, old: Array,
         entry: _Entry, far: Any, error: float,
     ) -> None:
         key_of, machine = variable.key, variable.value.carrier
@@ -326,7 +334,7 @@ def _in_one_pass(
 
 
 def _about(
-    site: NodeSite, key: tuple[str, str, str], variable: Variable
+    site: NodeSite, key: Key, variable: Variable
 ) -> dict[str, Any]:
     """What is told of the motion of a variable that a node writes."""
     return {

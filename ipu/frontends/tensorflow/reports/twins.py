@@ -1,4 +1,4 @@
-"""Nodes once more in float64: by numpy what begins often, by TensorFlow's own kernels the others."""
+"""Nodes once more in float64, by numpy or by TensorFlow's own kernels."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
     return np.ascontiguousarray(x).reshape(-1)
 
 
-#: The outputs of a node, and what its variables hold afterwards, of its operands: numbers of float64
-#: for arrays and variables, other values as they are. `variables`: which are variables.
+#: The outputs of a node, and what its variables hold afterwards, of its operands: numbers of
+#: float64 for arrays and variables, other values as they are. `variables`: which are variables.
 NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[Any]]]
 
 
@@ -149,8 +149,7 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
     if "kernel" in site.node.marks or site.node.type in _FUNCTIONS:
         return None
     if site.node.type in _WRITES:
-        write = _WRITES[site.node.type]
-        return lambda operands, variables: ((), [write(*operands)])
+        return _by_writing(_WRITES[site.node.type])
     if site.node.type in _RESHAPES and site.node.outputs[0].shape.is_fully_defined():
         return _reshaped(tuple(site.node.outputs[0].shape.as_list()))
     if site.node.type in _SUMS:
@@ -168,6 +167,14 @@ def reads_carriers(site: NodeSite) -> bool:
     """Whether the twin of a node takes the machine's numbers as they are, in binary32 too."""
     kind = site.node.type
     return kind in _SUMS or kind in ("AddN", "AssignVariableOp")
+
+
+def _by_writing(write: Callable[[Any, Any], Any]) -> NodeTwin:
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        with np.errstate(all="ignore"):
+            return (), [write(*operands)]
+
+    return run
 
 
 def _reshaped(shape: tuple[int, ...]) -> NodeTwin:
