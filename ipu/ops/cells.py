@@ -8,12 +8,19 @@ Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (LSTMCell).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
 from fpsim.array import Array
+from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.ops.activations import sigmoid, tanh
 from ipu.ops.in_one_call import in_one_call
 
-__all__ = ["lstm_cell", "lstm_cell_gradients"]
+__all__ = ["lstm_cell", "lstm_cell_gradients", "side_by_side"]
 
 
 @in_one_call
@@ -56,3 +63,19 @@ def lstm_cell_gradients(
     slope_o, slope_g = sigmoid.pull(0, device, of_o, (o,)), tanh.pull(0, device, of_g, (g,))
     slope_f, slope_i = sigmoid.pull(0, device, of_f, (f,)), sigmoid.pull(0, device, of_i, (i,))
     return slope_i, slope_f, slope_g, slope_o, before
+
+
+def side_by_side(device: Device, arrays: Sequence[Array]) -> Array:
+    """Matrices of one format in a row, as sums of gates stand."""
+    carriers = [x.carrier for x in arrays]
+    joined: Carrier = np.concatenate(carriers, 1)
+    if device.notes is not None:
+        device.notes.note(carriers, (joined,), partial(_joined_again, carriers, joined))
+    return arrays[0].like(joined)
+
+
+def _joined_again(
+    carriers: Sequence[Carrier], joined: Carrier, *_: NDArray[np.uint64] | int
+) -> bool:
+    np.concatenate(carriers, 1, out=joined)
+    return True

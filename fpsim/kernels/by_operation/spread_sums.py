@@ -4,7 +4,8 @@ The additions are the processor's own, seen as in `fpsim.kernels.by_operation.na
 chain knows whether it is exact, and whatever else could make a difference is left to the caller.
 
 Where outputs lie side by side in memory, rows of them are added as they stand; elsewhere sixteen
-chains are copied into a tile first, element by element.
+chains are copied into a tile first: where summands lie side by side sixteen numbers of each, which
+are transposed, else number by number.
 
 Source    docs/semantics.md §6 (Sums).
 """
@@ -25,8 +26,18 @@ from fpsim.kernels.lanes.memory import (
     room,
     store_float,
     store_low,
+    transpose,
 )
-from fpsim.kernels.lanes.vectors import U32, VECTOR_WIDTH, as_bits, or_lanes, splat
+from fpsim.kernels.lanes.vectors import (
+    U32,
+    VECTOR_WIDTH,
+    as_bits,
+    iota,
+    or_lanes,
+    select,
+    sign_like,
+    splat,
+)
 
 __all__ = ["FEWEST_COLUMNS", "PART", "spread_sums"]
 
@@ -94,23 +105,54 @@ def _note(marks, at, lost):
 
 
 @njit(**INLINE)
+def _copy_chains(tile, data, c, free, reduced, plan):
+    """The lanes of a tile from chain c on, number by number."""
+    outputs, n, parts, length, by_output = plan
+    for lane in range(VECTOR_WIDTH):
+        m = 0
+        if c + lane < outputs * parts:
+            output, part = _output_and_part(c + lane, outputs, parts, by_output)
+            m = min(length, n - part * length)
+            base = _offset(output, *free)
+            _copy_chain(tile, lane, data, base, part * length, m, *reduced)
+        for k in range(m, length):  # -0 changes no sum
+            tile[k * VECTOR_WIDTH + lane] = np.float32(-0.0)
+
+
+@njit(**INLINE)
+def _transpose_chains(tile, data, c, free, plan, none):
+    """The lanes of a tile from chain c on, whose summands lie side by side."""
+    outputs, n, parts, length, by_output = plan
+    for lane in range(VECTOR_WIDTH):
+        m, begin = 0, 0
+        if c + lane < outputs * parts:
+            output, part = _output_and_part(c + lane, outputs, parts, by_output)
+            m = min(length, n - part * length)
+            begin = _offset(output, *free) + part * length
+        for k in range(0, length, VECTOR_WIDTH):
+            at, few = (k + lane) * VECTOR_WIDTH, max(0, m - k)
+            if few >= VECTOR_WIDTH:
+                store_float(tile, at, as_bits(load_float(data, begin + k, none)))
+                continue
+            x = as_bits(load_few(data, begin + k, few, none))
+            store_float(tile, at, select(iota(none) < few, x, sign_like(none)))  # -0 as above
+    for k in range(0, length, VECTOR_WIDTH):
+        transpose(tile, k * VECTOR_WIDTH, none)
+
+
+@njit(**INLINE)
 def _tiles(data, free, reduced, plan, squared, sums, marks, rooms):
     """A round through a tile: chain c is part c mod parts of an output, or the other way round."""
-    outputs, n, parts, length, by_output = plan
+    outputs, _, parts, length, by_output = plan
     tile, few_marks = rooms
     none = splat(np.uint32(0), U32)
     strange, chains = none, outputs * parts
+    are_side_by_side = reduced[0].shape[0] == 1 and reduced[1][0] == 1
     for c in range(0, chains, VECTOR_WIDTH):
-        few = min(VECTOR_WIDTH, chains - c)
-        for lane in range(VECTOR_WIDTH):
-            m = 0
-            if lane < few:
-                output, part = _output_and_part(c + lane, outputs, parts, by_output)
-                m = min(length, n - part * length)
-                base = _offset(output, *free)
-                _copy_chain(tile, lane, data, base, part * length, m, *reduced)
-            for k in range(m, length):  # -0 changes no sum
-                tile[k * VECTOR_WIDTH + lane] = np.float32(-0.0)
+        if are_side_by_side:
+            _transpose_chains(tile, data, c, free, plan, none)
+        else:
+            _copy_chains(tile, data, c, free, reduced, plan)
         s = _numbers(tile, 0, squared, none)
         lost, least = none, (as_bits(s) & _MAGNITUDE) - 1
         for k in range(1, length):
@@ -122,7 +164,7 @@ def _tiles(data, free, reduced, plan, squared, sums, marks, rooms):
             _note(marks, c, lost)
             continue
         store_low(few_marks, 0, inexact_lanes(lost))
-        for lane in range(few):
+        for lane in range(min(VECTOR_WIDTH, chains - c)):
             output, _ = _output_and_part(c + lane, outputs, parts, by_output)
             marks[output] |= few_marks[lane]
     return strange

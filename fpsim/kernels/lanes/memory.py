@@ -18,7 +18,7 @@ from fpsim.kernels.target import PRODUCT_BITS
 __all__ = [
     "copy_item", "copy_items", "load", "load_few", "load_float", "load_raw", "load_word", "pointer",
     "room", "splat_item", "splat_register", "spread_like", "store", "store_few", "store_float",
-    "store_low", "stream_float",
+    "store_low", "stream_float", "transpose",
 ]
 
 
@@ -298,3 +298,31 @@ def spread_like(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
         return broadcast(builder, builder.load(builder.gep(args[0], [args[1]])), lanes)
 
     return lanes(pointer, types.intp, like), codegen
+
+
+@instruction
+def transpose(typingctx: Any, pointer: Any, index: Any, like: Any) -> Any:
+    """As many rows as `like` has lanes, of as many floats, become columns. Returns 0.
+
+    Rows half of all apart are interleaved; each time the numbers of rows and lanes, written in
+    bits one behind the other, turn by a bit.
+    """
+    n, lanes = like.n, Lanes("f", pointer.dtype.bitwidth, like.n)
+    number = ir.IntType(32)
+    orders = [
+        ir.Constant(ir.VectorType(number, n), [first + i // 2 + n * (i % 2) for i in range(n)])
+        for first in (0, n // 2)
+    ]
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address = _address(context, builder, sig.args[0], args[0], args[1], lanes.vector)
+        places = [builder.gep(address, [ir.Constant(number, i)]) for i in range(n)]
+        rows = [builder.load(place, align=4) for place in places]
+        for _ in range(n.bit_length() - 1):
+            pairs = zip(rows[: n // 2], rows[n // 2 :], strict=True)
+            rows = [builder.shuffle_vector(a, b, order) for a, b in pairs for order in orders]
+        for row, place in zip(rows, places, strict=True):
+            builder.store(row, place, align=4)
+        return context.get_constant(types.int64, 0)
+
+    return types.int64(pointer, types.intp, like), codegen

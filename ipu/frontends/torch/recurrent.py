@@ -1,14 +1,17 @@
-"""LSTM layers: the operations of torch in torch's order, those of a cell in one call.
+"""LSTM layers: the operations of torch in torch's order, a step of time as one node of autograd.
 
-torch writes an LSTM of the CPU in single operations. In a session a step of time is, but for its
-products, two operations: the cell, and its gradients. Values, flags, cycles, random bits, their
-numbers and the calls that a report tells are those of single operations.
+torch writes an LSTM of the CPU in single operations. In a session a step of time is one function:
+its product and sums one after the other, as their handlers compute them, and the cell in one call.
+Values, flags, cycles, random bits, their numbers and the calls that a report tells are those of
+single operations. Gradients that meet (of weights, of hidden states) are added by autograd between
+two steps, as they are between the nodes of a step.
 
 A layer runs as torch writes it where something looks at single operations (counts, watchers,
-shadows, captured steps, traps, other modes), outside of modules, and without gradients; so do its
-first and last step, whose states are the program's. Gradients of gradients are added up between
-the operations of a cell: a session whose backward passes are recorded runs cells in single
-operations, and none in one call before it has seen a backward pass.
+shadows, captured steps, traps, other modes), where products go by a recipe of blocks, outside of
+modules, and without gradients; so do its first and last step, whose states are the program's.
+Gradients of gradients are added up between the operations of a step: a session whose backward
+passes are recorded runs steps in single operations, and none in one function before it has seen a
+backward pass.
 
 Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
           torch/csrc/autograd (order of gradients).
@@ -26,16 +29,17 @@ from torch.autograd import forward_ad
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
-from ipu.frontends.torch.aten import Call
+from ipu.frontends.torch.aten import TABLE, Call
 from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.errors import is_foreign
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.metering import LayerMeter
+from ipu.frontends.torch.repeating import repeated_on
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
-from ipu.ops.cells import lstm_cell, lstm_cell_gradients
+from ipu.ops.cells import lstm_cell, lstm_cell_gradients, side_by_side
 from ipu.ops.in_one_call import may_join
 from ipu.ops.listing import Listing
 from ipu.run.account import Account
@@ -53,8 +57,10 @@ _BACKWARD = {
     "aten.mul.Tensor": 6, "aten.tanh_backward.default": 2, "aten.sigmoid_backward.default": 3,
     "aten.add.Tensor": 1,
 }
-_MOVED_FORWARD = {"aten.unsafe_split.Tensor": 1}
+_MOVED_FORWARD = {"aten.t.default": 1, "aten.unsafe_split.Tensor": 1, "aten.detach.default": 5}
 _MOVED_BACKWARD = {"aten.cat.default": 1}
+#: Calls by which autograd keeps results of a cell, when they are read again.
+_KEPT_RESULTS = {"aten.detach.default": 5}
 
 
 class RecurrentSession(Protocol):
@@ -72,6 +78,7 @@ class RecurrentSession(Protocol):
     is_native: bool
 
     def call(self, operation: str) -> Call: ...
+    def has_recipe(self, layer: str, direction: str) -> bool: ...
 
 
 @contextmanager
@@ -92,6 +99,8 @@ def _named(session: RecurrentSession, torchs: Callable[..., Any]) -> Callable[..
         is_first_order = layers.has_gone_back and not layers.records_backward
         if options or not layers.stack or not is_first_order or not is_alone(session):
             return torchs(*arguments, **options)
+        if any(session.has_recipe(layers.stack[-1], way) for way in ("forward", "backward")):
+            return torchs(*arguments, **options)
         stack = LstmLayers.of(*arguments)
         return torchs(*arguments) if stack is None else stack.run(session)
 
@@ -105,6 +114,7 @@ def is_alone(session: RecurrentSession) -> bool:
         may_join(session.device) and memory.watch is None and memory.births is None
         and session.listing is None and session.shadowing is None and session.capture is None
         and session.replay is None and session.meter is None and not session.is_native
+        and session.account.watching is None and session.device.counts is None
         and torch._C._len_torch_dispatch_stack() == 1
         and torch._C._len_torch_function_stack() == 0 and peek_interpreter_stack() is None
         and forward_ad._current_level < 0 and not torch._C._is_any_autocast_enabled()
@@ -226,13 +236,16 @@ def _step(
     session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters,
     *, is_inner: bool,
 ) -> LstmState:
+    # Gradients of the program's own states may be added up between those of a step, or be none.
+    if is_inner and state.hidden.requires_grad:
+        results = _forward(session, of_input, state, weights)
+        if results is not None:
+            with torch._C._DisableTorchDispatch():
+                turned = weights.of_hidden.t()
+                arguments = weights.hidden_bias, state.hidden, turned, of_input, state.cell
+                return LstmState(*_LstmStep.apply(session, results, *arguments)[:2])
     linear = torch.nn.functional.linear
     gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
-    # Gradients of the program's own states may be added up between those of a cell, or be none.
-    if is_inner and gates.requires_grad:
-        results = _forward(session, gates, state.cell)
-        if results is not None:
-            return LstmState(*_Cell.apply(session, results, gates, state.cell)[:2])
     i, f, g, o = gates.unsafe_chunk(4, 1)
     i, f, g, o = i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
     cell = (f * state.cell).add_(i * g)
@@ -240,21 +253,54 @@ def _step(
 
 
 def _forward(
-    session: RecurrentSession, gates: torch.Tensor, cell: torch.Tensor
+    session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters
 ) -> tuple[torch.Tensor, ...] | None:
-    """The results of a cell; None where its operations have to run alone."""
-    call = session.call("aten.sigmoid")
-    fmt = _format_of(call, gates, cell)
-    if fmt is None or call.direction != "forward":
+    """Hidden state and cell behind a step, gates, and tanh; None where operations run alone."""
+    call, (hidden, cell) = session.call("aten.mm"), state
+    fmt = _format_of(call, of_input, hidden, cell)
+    if fmt is None or call.direction != "forward" or not _lie_as_usual(hidden, weights.of_hidden):
         return None
     with torch._C._DisableTorchDispatch():
-        sums, before = call.memory.read(gates, fmt), call.memory.read(cell, fmt)
-        n = cell.shape[1]
-        i, f, g, o = [sums.like(sums.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
-        results = lstm_cell(call.device, i, f, g, o, before)
-        tensors = tuple([call.result(x, torch.float32) for x in results])
+        turned, bias = weights.of_hidden.detach().t(), weights.hidden_bias
+        standing = turned, None if bias is None else bias.detach()
+        return repeated_on(session).run(
+            session, call, _forward_by_handlers, (of_input, hidden, cell), standing
+        )
+
+
+def _forward_by_handlers(
+    session: RecurrentSession, of_input: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor,
+    turned: torch.Tensor, bias: torch.Tensor | None,
+) -> tuple[torch.Tensor, ...]:
+    if bias is None:
+        sums = _computed(session, "mm.default", hidden, turned)
+    else:
+        sums = _computed(session, "addmm.default", bias, hidden, turned)
+    sums = _computed(session, "add.Tensor", sums, of_input)
+    call = session.call("aten.sigmoid")
+    gates, before = (call.memory.read(x, call.activations) for x in (sums, cell))
+    n = cell.shape[1]
+    i, f, g, o = [gates.like(gates.carrier[:, k * n : (k + 1) * n]) for k in range(4)]
+    results = lstm_cell(call.device, i, f, g, o, before)
     _account(session.account, _FORWARD, _MOVED_FORWARD, cell.numel())
-    return tensors
+    return tuple([call.result(x, torch.float32) for x in results])
+
+
+def _lie_as_usual(hidden: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether torch has the products of gradients that `_product_gradients` has.
+
+    Of operands that lie by columns it turns the product instead.
+    """
+    return bool(hidden.shape[1] > 1 and hidden.is_contiguous() and weight.is_contiguous())
+
+
+def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torch.Tensor:
+    """What the handler of an overload computes at the place of now."""
+    name = f"aten.{overload}"
+    call = session.call(name[: name.rindex(".")])
+    result: torch.Tensor = TABLE[overload].handler(call, *arguments)
+    session.account.add("machine", name, result.numel())
+    return result
 
 
 def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
@@ -276,61 +322,134 @@ def _account(account: Account, computing: dict[str, int], moving: dict[str, int]
         account.add_calls("exact", name, calls)
 
 
-class _Cell(torch.autograd.Function):  # type: ignore[misc]
-    """Gates and cell before a step to hidden state and cell behind it, gates, and tanh."""
+class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
+    """What a step takes in to hidden state and cell behind it, gates, and tanh of the cell.
+
+    Autograd adds the gradients that meet in the order of the arguments: that of torch's nodes.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, session: RecurrentSession, results: tuple[torch.Tensor, ...],
-        gates: torch.Tensor, cell: torch.Tensor,
+        bias: torch.Tensor | None, hidden: torch.Tensor, turned: torch.Tensor,
+        of_input: torch.Tensor, cell: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.session = session
-        ctx.save_for_backward(cell, *results[2:])
+        ctx.session, ctx.has_bias = session, bias is not None
+        ctx.save_for_backward(hidden, turned, cell, *results[2:])
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
-        session, (cell, *gates, bent) = ctx.session, ctx.saved_tensors
-        hidden, after, *others = gradients
-        slopes = None
-        if hidden is not None and after is not None and all(x is None for x in others):
-            slopes = _backward(session, hidden, after, gates, bent, cell)
-        if slopes is None:
-            slopes = _backward_by_operation(gradients, gates, bent, cell)
-        *of_gates, before = slopes
-        return None, None, torch.cat(of_gates, 1), before
+        session: RecurrentSession = ctx.session
+        with torch._C._DisableTorchDispatch():
+            hidden, turned, cell, *gates, bent = ctx.saved_tensors
+        _account(session.account, {}, _KEPT_RESULTS, 0)
+        wanted = _Wanted(
+            ctx.has_bias, ctx.has_bias and ctx.needs_input_grad[2], ctx.needs_input_grad[4]
+        )
+        to_hidden, to_cell, *others = gradients
+        if to_hidden is not None and to_cell is not None and all(x is None for x in others):
+            slopes = _backward(
+                session, (to_hidden, to_cell, *gates, bent, cell, hidden), turned, wanted
+            )
+            if slopes is not None:
+                return None, None, *slopes
+        *parts, before = _backward_by_operation(gradients, gates, bent, cell)
+        of_gates = torch.cat(parts, 1)
+        products = _product_gradients_by_operation(of_gates, hidden, turned, wanted)
+        return None, None, *products, of_gates, before
+
+
+class _Wanted(NamedTuple):
+    """Whether a step has a bias, whether that wants a gradient, and whether the weight does."""
+
+    has_bias: bool
+    bias: bool
+    weight: bool
 
 
 def _backward(
-    session: RecurrentSession, hidden: torch.Tensor, after: torch.Tensor,
-    gates: Sequence[torch.Tensor], bent: torch.Tensor, cell: torch.Tensor,
-) -> tuple[torch.Tensor, ...] | None:
-    """Gradients of the gates and of the cell before a step; None: operations run alone."""
+    session: RecurrentSession, tensors: tuple[torch.Tensor, ...], turned: torch.Tensor,
+    wanted: _Wanted,
+) -> tuple[torch.Tensor | None, ...] | None:
+    """Gradients of the bias, the hidden state, the turned weight, the gates and the cell.
+
+    tensors    as `_backward_by_handlers` takes them.
+
+    None: operations run alone.
+    """
     if torch.is_grad_enabled() or not is_alone(session):
         return None
     call = session.call("aten.mul")
-    fmt = _format_of(call, hidden, after, bent, cell, *gates)
-    if fmt is None or call.direction != "backward":
+    if _format_of(call, *tensors) is None or call.direction != "backward":
         return None
+    with torch._C._DisableTorchDispatch():
+        of_gates, before, to_hidden, *others = repeated_on(session).run(
+            session, call, _backward_by_handlers, tensors, (turned,), wanted
+        )
+        to_turned = others.pop(0).t() if wanted.weight else None
+        to_bias = others.pop(0) if wanted.bias else None
+    return to_bias, to_hidden, to_turned, of_gates, before
+
+
+def _backward_by_handlers(
+    session: RecurrentSession, to_hidden: torch.Tensor, to_cell: torch.Tensor, i: torch.Tensor,
+    f: torch.Tensor, g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor, cell: torch.Tensor,
+    hidden: torch.Tensor, turned: torch.Tensor, *which: bool,
+) -> tuple[torch.Tensor, ...]:
+    """Gradients of gates and cell before a step, of the hidden state, and what else is wanted."""
+    call, wanted = session.call("aten.mul"), _Wanted(*which)
 
     def read(x: torch.Tensor) -> Array:
-        return call.memory.read(x, fmt)
+        return call.memory.read(x, call.activations)
 
-    with torch._C._DisableTorchDispatch():
-        arrays = lstm_cell_gradients(
-            call.device, read(hidden), read(after), tuple(map(read, gates)), read(bent), read(cell)
-        )
-        tensors = tuple([call.result(x, torch.float32) for x in arrays])
-    _account(session.account, _BACKWARD, {}, cell.numel())
-    return tensors
+    *slopes, before = lstm_cell_gradients(
+        call.device, read(to_hidden), read(to_cell), tuple(map(read, (i, f, g, o))), read(bent),
+        read(cell),
+    )
+    of_gates = call.result(side_by_side(call.device, slopes), torch.float32)
+    _account(session.account, _BACKWARD, _MOVED_BACKWARD, cell.numel())
+    products = _product_gradients(session, of_gates, hidden, turned, wanted)
+    return of_gates, call.result(before, torch.float32), *products
+
+
+def _product_gradients(
+    session: RecurrentSession, of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor,
+    wanted: _Wanted,
+) -> list[torch.Tensor]:
+    """To the hidden state, the weight and the bias, in the order of addmm, or of mm."""
+    def of_weight() -> list[torch.Tensor]:
+        return [_computed(session, "mm.default", of_gates.t(), hidden)] if wanted.weight else []
+
+    slopes = [] if wanted.has_bias else of_weight()
+    slopes.insert(0, _computed(session, "mm.default", of_gates, turned.t()))
+    if wanted.has_bias:
+        slopes += of_weight()
+    if wanted.bias:
+        slopes.append(_computed(session, "sum.dim_IntList", of_gates, [0], True).view(-1))
+        session.account.add_calls("exact", "aten.view.default", 1)
+    session.account.add_calls("exact", "aten.t.default", 3 if wanted.weight else 1)
+    return slopes
+
+
+def _product_gradients_by_operation(
+    of_gates: torch.Tensor, hidden: torch.Tensor, turned: torch.Tensor, wanted: _Wanted
+) -> tuple[torch.Tensor | None, ...]:
+    """To the bias, the hidden state and the turned weight, in torch's operations."""
+    to_turned = of_gates.t().mm(hidden).t() if wanted.weight and not wanted.has_bias else None
+    to_hidden = of_gates.mm(turned.t())
+    if wanted.weight and wanted.has_bias:
+        to_turned = of_gates.t().mm(hidden).t()
+    to_bias = of_gates.sum((0,), True).view(-1) if wanted.bias else None
+    return to_bias, to_hidden, to_turned
 
 
 def _backward_by_operation(
     gradients: Sequence[torch.Tensor | None], gates: Sequence[torch.Tensor], bent: torch.Tensor,
     cell: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """The same in torch's operations, in the order of autograd."""
+    """The same of the cell in torch's operations, in the order of autograd."""
     hidden, after, of_i, of_f, of_g, of_o, of_bent = gradients
     i, f, g, o = gates
     if hidden is not None:

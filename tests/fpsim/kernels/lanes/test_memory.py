@@ -1,4 +1,4 @@
-"""Loads that widen, stores that narrow, copies that repeat the last element (law)."""
+"""Loads that widen, stores that narrow, rows that become columns, copies that repeat (law)."""
 
 from __future__ import annotations
 
@@ -49,6 +49,19 @@ def test_few_floats_are_moved_and_those_beside_them_are_not(lanes):
         few(x, out, wide, n)
         assert wide.tolist() == [*range(4, n + 4), *[0] * (lanes - n)]
         assert out.tolist() == [-7, *range(4, n + 4), *[-7] * (lanes - n)]
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_rows_become_columns(lanes):
+    @njit
+    def loop(x, like):
+        m.transpose(m.pointer(x), 3, m.load(like, 0))
+
+    x = np.arange(3 + lanes * lanes, dtype=np.float32)
+    expected = x.copy()
+    expected[3:] = x[3:].reshape(lanes, lanes).T.reshape(-1)
+    loop(x, np.zeros(lanes, f"f{64 // lanes}"))
+    assert np.array_equal(x, expected)
 
 
 def test_low_bits_are_stored_and_items_spread():

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed; run: make test-torch")
 
-from ipu.frontends.torch import recurrent
+from ipu.frontends.torch import recurrent, repeating
 from tests.ipu.frontends.torch.framework import machine, torch
 from tests.tiers import pick
 
@@ -59,7 +59,7 @@ def trained(
                 slopes = torch.autograd.grad(value, list(net.parameters()), create_graph=True)
                 value = value + sum(slope.square().sum() for slope in slopes)
             value.backward()
-            leaves = [*net.parameters(), *(s for s in start or () if s.requires_grad)]
+            leaves = [x for x in (*net.parameters(), *(start or ())) if x.requires_grad]
             told += [value.item().hex(), *(p.grad.numpy().tobytes() for p in leaves)]
             if loss != "infinity":
                 optimiser.step()
@@ -77,6 +77,13 @@ def _checkpointed(net, x):
 
 def _reentrant(net, x):
     return torch.utils.checkpoint.checkpoint(net, x.requires_grad_(), use_reentrant=True)
+
+
+def _by_columns(net, x):
+    """The hidden state's weight lies by columns."""
+    weight = net.weight_hh_l0
+    weight.data = weight.detach().clone().t().contiguous().t()
+    return net(x)
 
 
 def _evaluated(net, x):
@@ -98,7 +105,7 @@ def _states(requires_grad):
 
 @pytest.fixture
 def cells(monkeypatch):
-    """Cells, and gradients of cells, that ran in one call."""
+    """Steps, and gradients of steps, as one node; those of both that ran below the handlers."""
     ran = {"_forward": 0, "_backward": 0}
 
     def counted(name, function):
@@ -111,6 +118,8 @@ def cells(monkeypatch):
 
     for name in ran:
         monkeypatch.setattr(recurrent, name, counted(name, getattr(recurrent, name)))
+    ran["_again"] = 0
+    monkeypatch.setattr(repeating, "_again", counted("_again", repeating._again))
     return ran
 
 
@@ -135,6 +144,49 @@ def test_whatever_the_loss_reads(cells, policy, sr, loss):
     _is_law(cells, policy, sr, loss=loss)
 
 
+@pytest.mark.parametrize("options", [{"bias": False}, {}], ids=str)
+@pytest.mark.parametrize(("policy", "sr"), POLICIES)
+def test_steps_alike_run_below_the_handlers(cells, policy, sr, options):
+    _is_law(cells, policy, sr, size=(8, 4), **options)
+    assert cells["_again"] > cells["_forward"]
+
+
+def test_a_step_without_a_number_runs_as_it_is_written(cells):
+    """Gradients that are NaN send cells back to single operations; the next step goes on."""
+    _is_law(cells, "fp16", True, size=(8, 4), loss="infinity")
+    assert 0 < cells["_again"] < cells["_forward"] + cells["_backward"]
+
+
+def _with_other_weights(net, x):
+    for parameter in net.parameters():
+        parameter.data = parameter.data.clone()
+    return net(x)
+
+
+def _frozen(net, x):
+    net.weight_hh_l0.requires_grad_(False)
+    if net.bias:
+        net.bias_hh_l0.requires_grad_(False)
+    return net(x)
+
+
+def _twice(net, x):
+    """The weights get gradients of two layers, and of themselves."""
+    y, (h, c) = net(x)
+    z, _ = net(x.flip(0), (h, c))
+    return y + z * net.weight_hh_l0.square().sum(), (h, c)
+
+
+def test_products_in_blocks_run_alone(cells):
+    _is_law(cells, "mxfp8", False, joins=False, size=(5, 32))
+
+
+@pytest.mark.parametrize("around", [_with_other_weights, _twice, _frozen])
+@pytest.mark.parametrize("bias", [False, True])
+def test_weights_elsewhere(cells, around, bias):
+    _is_law(cells, "fp16", True, size=(8, 4), around=around, bias=bias)
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_states_of_the_program(cells, requires_grad):
     _is_law(cells, "fp16", True, states=_states(requires_grad), loss="all", num_layers=2)
@@ -156,8 +208,11 @@ def test_recomputation_and_evaluation_between(cells, around):
 
 @pytest.mark.parametrize("how", [
     {"around": _checkpointed}, {"loss": "all", "around": _recorded}, {"size": (2, 4)},
-    {"count": True}, {"proj_size": 3},
-], ids=["saved tensors", "gradients of gradients", "no inner step", "counted", "projected"])
+    {"count": True}, {"proj_size": 3}, {"around": _by_columns},
+], ids=[
+    "saved tensors", "gradients of gradients", "no inner step", "counted", "projected",
+    "weights by columns",
+])
 def test_what_looks_at_operations_runs_them_alone(cells, how):
     _is_law(cells, "fp16", True, joins=False, **how)
 
