@@ -5,12 +5,14 @@ Source    docs/semantics.md §2 (places) and §5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fpsim.array import Array
 from fpsim.core import HasCore, Out
 from fpsim.products import conv
 from fpsim.records.formats import Format
 from fpsim.records.geometry import Padding, Stride
-from fpsim.records.types import Shape
+from fpsim.records.types import Carrier, Shape
 from fpsim.records.units import MatrixUnit
 from fpsim.state.processor import usual_arithmetic
 from fpsim.unit_products import UnitCall
@@ -52,7 +54,10 @@ def conv2d(
     """
     call = UnitCall("conv2d", "xw", x, w, unit, context, to, partials, scale, subnormals, out)
     extents = conv.extents(x.shape, w.shape, stride, padding, groups, dilation)
-    return _run(call, conv.forward(call.settings, x.carrier, w.carrier, extents, groups))
+    return _run(
+        call, (x.carrier, w.carrier),
+        lambda: conv.forward(call.settings, x.carrier, w.carrier, extents, groups),
+    )
 
 
 @usual_arithmetic
@@ -82,8 +87,10 @@ def conv2d_input_gradient(
     )
     extents = conv.extents(shape, w.shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, shape, w.shape, extents)
-    work = conv.input_gradient(call.settings, gradient.carrier, w.carrier, extents, groups)
-    return _run(call, work)
+    return _run(
+        call, (gradient.carrier, w.carrier),
+        lambda: conv.input_gradient(call.settings, gradient.carrier, w.carrier, extents, groups),
+    )
 
 
 @usual_arithmetic
@@ -111,13 +118,22 @@ def conv2d_weight_gradient(
     )
     extents = conv.extents(x.shape, shape, stride, padding, groups, dilation)
     conv.check_gradient(gradient.shape, x.shape, shape, extents)
-    work = conv.WeightGradient(call.settings, x.carrier, gradient.carrier, extents, shape, groups)
-    return _run(call, work)
+    operands = x.carrier, gradient.carrier
+    return _run(
+        call, operands,
+        lambda: conv.WeightGradient(call.settings, *operands, extents, shape, groups),
+    )
 
 
-def _run(call: UnitCall, work: conv.Forward | conv.WeightGradient) -> Array:
-    """The outcome of a convolution, published."""
+def _run(
+    call: UnitCall, operands: tuple[Carrier, Carrier],
+    prepare: Callable[[], conv.Forward | conv.WeightGradient],
+) -> Array:
+    """The outcome of a convolution of these operands, published."""
+    work = prepare()
     call.check_out(work.result)
     places = call.places(work.result, work.rounding_places)
     values, flags = work.multiply(places)
-    return call.publish(values, flags, work.operands)
+    return call.publish(
+        values, flags, work.operands, operands, lambda: conv.RepeatedConvolution(prepare, values)
+    )

@@ -7,8 +7,9 @@ Source    docs/semantics.md §3 and §5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,13 @@ _SCALES = range(-64, 63)
 #: up. Each keeps these objects, so no other object takes an identity.
 _SETTINGS: dict[tuple[Any, ...], tuple[UnitSettings, tuple[Any, ...]]] = {}
 _MOST_SETTINGS = 256
+
+
+class Repeated(Protocol):
+    """A product that runs time after time on the same memory."""
+
+    def run(self, seed: np.uint64, number: np.uint64) -> int:
+        """Compute; the flags of all elements together."""
 
 
 class UnitCall:
@@ -103,14 +111,16 @@ class UnitCall:
     def publish(
         self, values: Carrier, element_flags: ElementFlags, operands: OperandsAt,
         factors: tuple[Carrier, Carrier] | None = None,
+        repeated: Callable[[], Repeated] | None = None,
     ) -> Array:
         """The result, unless a trap stops it, which shows the `operands` of its element.
 
         factors    of a product without an accumulator, which may be noted to run again.
+        repeated   what runs it again on them, into these values.
         """
         core, out, flags = self.core, self.out, fold(element_flags)
         if core.meter is not None and core.meter.notes is not None:
-            self._note(core.meter.notes, values, element_flags, factors)
+            self._note(core.meter.notes, values, factors, repeated)
         values = publish(
             core, self.name, values, flags, element_flags if core.watched else None, operands,
             self._memory, advances=core.settings.rounding.stochastic,
@@ -118,16 +128,17 @@ class UnitCall:
         return out if isinstance(out, Array) else Array(values, core.context)
 
     def _note(
-        self, notes: CallNotes, values: Carrier, element_flags: ElementFlags,
-        factors: tuple[Carrier, Carrier] | None,
+        self, notes: CallNotes, values: Carrier, factors: tuple[Carrier, Carrier] | None,
+        repeated: Callable[[], Repeated] | None,
     ) -> None:
         """The call of a product, to be run again."""
         core, is_drawn = self.core, self.core.settings.rounding.stochastic
-        if factors is None or self.out is not None or core.watched or core.source.seed is None:
+        is_watched = self.out is not None or core.watched or core.source.seed is None
+        if factors is None or repeated is None or is_watched:
             notes.refuse()
             return
-        product = RepeatedProduct(self.settings, *factors, values, element_flags)
-        seed, no_number = np.uint64(core.source.seed), NO_DRAW.number
+        product = repeated()
+        seed, no_number = np.uint64(core.source.seed or 0), NO_DRAW.number
 
         def again(numbers: NDArray[np.uint64], first: int) -> bool:
             flags = product.run(seed, numbers[first] if is_drawn else no_number)
@@ -191,13 +202,13 @@ def matmul(
     shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else start_of(call.unit, accumulator, shape)
     places = NO_PLACES
-    if out is not None:
-        call.check_out(shape)
+    call.check_out(shape)
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
     factors = (x, y) if start is None else None
-    return call.publish(values, flags, lambda index: row_and_column(x, y, index), factors)
+    repeated = partial(RepeatedProduct, call.settings, x, y, values, flags)
+    return call.publish(values, flags, lambda at: row_and_column(x, y, at), factors, repeated)
 
 
 @usual_arithmetic

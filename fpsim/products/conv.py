@@ -14,6 +14,7 @@ Source    docs/semantics.md §2 (places) and §5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import NamedTuple, cast
 
@@ -28,10 +29,12 @@ from fpsim.products.phases import common_windows, phases, zeros_do_not_matter
 from fpsim.products.unfold import dilated, every_position, moved, order, weight_matrix
 from fpsim.records.geometry import Geometry, Padding, Pair, Stride, geometry
 from fpsim.records.types import Carrier, ElementFlags, Index, Shape
-from fpsim.state.draws import NO_PLACES, Places
+from fpsim.state.draws import NO_PLACES, Draw, Places
+from fpsim.state.publish import fold
 
 __all__ = [
-    "Forward", "WeightGradient", "check_gradient", "extents", "forward", "input_gradient",
+    "Forward", "RepeatedConvolution", "WeightGradient", "check_gradient", "extents", "forward",
+    "input_gradient",
 ]
 
 
@@ -330,6 +333,32 @@ class WeightGradient:
         pieces = Windows(self.x, self.extents, table, first, turned=True).pieces(1)
         terms = np.concatenate([rows.matrix()[0] for *_, rows in pieces])
         return terms, self.right[:, index[-1]]
+
+
+class RepeatedConvolution:
+    """A convolution that runs time after time, into the memory of a result.
+
+    prepare    makes it from what its operands hold now.
+    """
+
+    __slots__ = ("_prepare", "_values")
+
+    def __init__(
+        self, prepare: Callable[[], Forward | WeightGradient], values: Carrier
+    ) -> None:
+        self._prepare, self._values = prepare, values
+
+    def run(self, seed: np.uint64, number: np.uint64) -> int:
+        """Compute; the flags of all elements together."""
+        work, places = self._prepare(), NO_PLACES
+        settings = work.settings.settings
+        if settings.rounding.stochastic:
+            places = Places(
+                Draw(seed, number, None), work.rounding_places, work.result,
+                wide=settings.random_most > 16,
+            )
+        self._values[...], flags = work.multiply(places)
+        return fold(flags)
 
 
 def _grouped(w: Carrier, groups: int) -> Carrier:

@@ -56,7 +56,7 @@ def run_in_blocks(job: Job, task: TileTask, rows: Rows, values: Carrier) -> int:
 
 def _blocks(settings: UnitSettings, task: TileTask, a: Rows) -> Iterator[tuple[Terms, list[slice]]]:
     """Terms, and rows for each of them, whose panels and tables are small enough."""
-    everything = all_terms(settings, a.offsets)
+    everything = all_terms(settings, a.offsets, task.terms)
     deepest = BYTES // (task.right.bytes * COLUMNS)
     numbers = BYTES // max(1, task.left.bytes)
     every_term, rows = slice(0, len(everything.rows)), slice(0, len(a.bases))

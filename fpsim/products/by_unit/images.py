@@ -83,7 +83,9 @@ class _Operands(NamedTuple):
 
 
 def _run_forward(job: Job, a: Windows, task: TileTask, values: Carrier) -> int:
-    every = [all_terms(job.settings, windows.offsets()) for windows in a.with_others]
+    every = [
+        all_terms(job.settings, windows.offsets(), task.terms) for windows in a.with_others
+    ]
     flags, depth, lines = 0, sum([len(terms.rows) for terms in every]), a.lines
     for columns in column_blocks(task, depth, slice(0, values.shape[1])):
         operands = list(_operands(job, a, task, every, columns))
@@ -165,7 +167,7 @@ def _turned_part(
     for line in range(0, a.lines, step):
         last = min(line + step, a.lines)
         table, exponents, starts, _ = pieces.lay(line, last)
-        terms = all_terms(settings, starts)
+        terms = all_terms(settings, starts, task.terms)
         left = table, exponents, bases, terms.offsets, outputs
         b = gradient.below(line * wide)
         if task.variant.store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fpsim.products.by_unit.window import RepeatedWindow
 from fpsim.records.types import Carrier, ElementFlags
 from fpsim.state.draws import NO_PLACES, NO_RANDOM, Draw, Places
 from fpsim.state.publish import fold
+from fpsim.state.threads import run_blocks
 
 __all__ = ["RepeatedProduct"]
 
@@ -24,25 +26,38 @@ _FEW = 1 << 15
 class _RepeatedStore:
     """A rounding of all outputs at one place."""
 
-    __slots__ = ("_arrays", "_constants", "_is_drawn", "_loop", "_place", "_step", "_values")
+    __slots__ = (
+        "_arrays", "_constants", "_flags", "_is_drawn", "_loop", "_place", "_step", "_values",
+    )
 
     def __init__(
         self, store: Store, values: Carrier, flags: ElementFlags, place: int, *, wide: bool
     ) -> None:
-        plan = store.narrow
-        self._is_drawn, self._place, self._step = plan.stochastic, place, values.shape[-1]
+        plan, columns = store.narrow, values.shape[-1]
+        self._is_drawn, self._place, self._step = plan.stochastic, place, columns
         self._loop = output_kernel(plan.mode, False, plan.residual, wide and plan.stochastic)
+        self._values, self._flags = values.reshape(-1, columns), flags.reshape(-1, columns)
         self._arrays = values.reshape(-1), flags.reshape(-1), (1, values.size), NO_WORDS
         self._constants = plan.constants
-        self._values = values if plan.one_zero else None
 
     def run(self, seed: np.uint64, number: np.uint64) -> None:
         random = (0, np.uint64(0), np.uint64(0), 0, 0)
         if self._is_drawn:
             random = self._step, seed, number, 0, self._place
-        self._loop(*self._arrays, random, self._constants)
-        if self._values is not None:
-            self._values[self._values == 0] = 0.0
+        if self._values.size < 2 * _FEW:
+            self._loop(*self._arrays, random, self._constants)
+            return
+        work, smallest = partial(self._part, random), max(1, _FEW // self._step)
+        run_blocks(work, 0, len(self._values), smallest, 16)
+
+    def _part(self, random: Any, begin: int, end: int) -> int:
+        """Some rows of outputs."""
+        values = self._values[begin:end].reshape(-1)
+        flags = self._flags[begin:end].reshape(-1)
+        step, seed, number, _, place = random
+        random = step, seed, number, begin * step, place
+        self._loop(values, flags, (1, values.size), NO_WORDS, random, self._constants)
+        return 0
 
 
 class RepeatedProduct:
@@ -67,9 +82,9 @@ class RepeatedProduct:
     def _last_stores(self) -> list[_RepeatedStore] | None:
         """The roundings after all calls; None where another way rounds them."""
         settings, places = self._settings, self._places
-        wide, is_plain = settings.settings.random_most > 16, self._values.size < 2 * _FEW
-        store = settings.store
-        if not is_plain or (store is not None and store.narrow.one_zero):
+        wide = settings.settings.random_most > 16
+        stores = settings.store, settings.at_the_end, settings.final
+        if any(store is not None and store.narrow.one_zero for store in stores):
             return None
         last = [(settings.at_the_end, 0), (settings.final, places[-1] if places else 0)]
         return [

@@ -113,6 +113,11 @@ class TileTask:
     left: OperandTable
     right: OperandTable
 
+    @property
+    def terms(self) -> int:
+        """What the terms of a product are a multiple of."""
+        return self.variant.terms * self.variant.calls
+
     @cached_property
     def loop(self) -> Any:
         """The compiled loop of tiles."""
@@ -141,18 +146,20 @@ def _vectors(kind: int) -> int:
 
 def tile_variant(
     kind: int, settings: UnitSettings, store: Store | None, low: bool, width: int, *,
-    guard: int = UNGUARDED, sums: int = 0,
+    guard: int = UNGUARDED, sums: int = 0, calls: int | None = None,
 ) -> tuple[TileVariant, Constants]:
     """What is compiled in, and the constants of the stores.
 
     Stores that cannot overflow take fewer steps; a guard sees the others.
+
+    calls    of a pass; default: those of the unit.
     """
     unit, quiet = settings.unit, QUIET if HAS_QUIET_ADD else LOUD
     if guard & FLAG and not HAS_QUIET_ADD:
         quiet = BY_INTEGERS
     variant = TileVariant(
-        kind, unit.terms, unit.chain, guard, False, 0, 0, False, False, quiet, sums, HAS_FMA,
-        HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
+        kind, unit.terms, calls or unit.chain, guard, False, 0, 0, False, False, quiet, sums,
+        HAS_FMA, HAS_ADDERS and HAS_QUIET_ADD, _vectors(kind),
     )
     if store is None:
         return variant, NO_STORE[width]

@@ -25,19 +25,19 @@ class Terms(NamedTuple):
     first: int  # number of the first
 
 
-def all_terms(settings: UnitSettings, offsets: Offsets) -> Terms:
-    """Every term in the order the unit takes them, zeros at the end."""
-    k, unit = len(offsets), settings.unit
-    if settings.depth(k) == k and unit.order == "ascending":
+def all_terms(settings: UnitSettings, offsets: Offsets, multiple: int) -> Terms:
+    """Every term in the order the unit takes them, zeros at the end up to a multiple."""
+    k = len(offsets)
+    if k % multiple == 0 and settings.unit.order == "ascending":
         return Terms(offsets, _ascending(k), 0)
-    rows, columns = _rows(settings, k)
+    rows, columns = _rows(settings, k, multiple)
     return Terms(offsets[columns], rows, 0)
 
 
 @lru_cache(maxsize=64)
-def _rows(settings: UnitSettings, k: int) -> tuple[Offsets, Offsets]:
+def _rows(settings: UnitSettings, k: int, multiple: int) -> tuple[Offsets, Offsets]:
     """The number of each term, -1 of zeros, and the term whose offset it has."""
-    unit, rows = settings.unit, np.arange(settings.depth(k))
+    unit, rows = settings.unit, np.arange(-(-k // multiple) * multiple)
     if unit.order == "pairs":
         rows = rows[pairs(settings.piece(k), len(rows))]
     rows[rows >= k] = -1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,12 @@ _Table = tuple[Carrier, Constants]
 
 #: Products of numbers below which one thread is enough.
 _SMALLEST = 1 << 20
+
+#: Of products that are repeated: numbers of the left and of the right operand, and products.
+_MOST_LEFT, _MOST_RIGHT, _LONGEST = 1 << 16, 1 << 19, 1 << 24
+
+#: Bytes of panels that are filled before they are multiplied.
+_PANEL_BYTES = 1 << 18
 
 
 def run_tiles(job: Job, task: TileTask, values: Carrier | None = None) -> int:
@@ -123,7 +130,7 @@ class _Prepared(NamedTuple):
         cls, settings: UnitSettings, task: TileTask, n: int, m: int, k: int, columns: int
     ) -> _Prepared:
         """Of n products of (m, k) and (k, columns)."""
-        indices = _indices(settings, n, m, k, columns, task.height)
+        indices = _indices(settings, task, n, m, k, columns)
         left = (-(-n * m * k // COLUMNS) * COLUMNS,)
         right = -(-columns // COLUMNS), len(indices[1]), COLUMNS
         return cls(*indices, left, right, (_kept(task.left, left), _kept(task.right, right)))
@@ -192,8 +199,24 @@ def _run_together(
     return flags
 
 
+class _Call(NamedTuple):
+    """Arguments of the kernels for products that are repeated.
+
+    table, panels    that fill the tables of the operands; panels None: a part at a time.
+    right            of the loop, or how many panels there are and terms in each.
+    terms, smallest  of the parts: their rows of the right operand, and panels of the least one.
+    """
+
+    table: tuple[Any, ...] | None
+    panels: tuple[Any, ...] | None
+    left: tuple[Any, ...]
+    right: tuple[Any, ...]
+    terms: Offsets | None = None
+    smallest: int = 1
+
+
 class RepeatedTiles:
-    """Small products on the same memory time after time, each time in one call of the loop.
+    """Products on the same memory time after time, small ones each time in one call of the loop.
 
     numbers, codes    of the operands in a row, as they are read; `read` brings them there.
 
@@ -214,17 +237,18 @@ class RepeatedTiles:
         self.codes = to_read(flat).view(np.uint32)
         self._steps = (1, k) if is_turned else (columns, 1)
         self._values, self._flags = values, element_flags
-        self._calls: dict[int, tuple[Any, ...]] = {}
+        self._calls: dict[int, _Call] = {}
 
     @staticmethod
     def takes(a: Carrier, b: Carrier) -> bool:
-        """Whether the operands are so small that one call has all of their products."""
+        """Whether the left operand is so small that all of it is there at once."""
         m, k = a.shape[-2:]
         columns = b.shape[-1]
         if a.ndim != b.ndim or a.ndim > 3 or not (a.size and b.size):
             return False
         if a.ndim == 2:
-            return a.size + b.size <= _SMALL and a.size * columns <= _SHORT
+            is_small = a.size <= _MOST_LEFT and b.size <= _MOST_RIGHT
+            return is_small and a.size * columns <= _LONGEST
         numbers = m * k + k * (-(-columns // COLUMNS) * COLUMNS)
         return bool(a.shape[0] == b.shape[0] and 1 < a.shape[0] <= _NUMBERS // numbers)
 
@@ -249,34 +273,57 @@ class RepeatedTiles:
         call = self._calls.get(id(task))
         if call is None:  # tasks are kept, so that no other has the number of one
             call = self._calls[id(task)] = self._call(task)
-        table, panels, left, right, loop = call
-        if table is not None:
-            fill_table(*table)
-        fill_panels(*panels)
-        flags: int = loop(
-            left, right, self._values, self._flags, random, task.store, task.numbers
+        if call.table is not None:
+            fill_table(*call.table)
+        if call.panels is None:
+            work = partial(self._part, task, call, random)
+            return run_blocks(work, 0, call.right[0], call.smallest)
+        fill_panels(*call.panels)
+        flags: int = task.loop(
+            call.left, call.right, self._values, self._flags, random, task.store, task.numbers
         )
         return flags
 
-    def _call(self, task: TileTask) -> tuple[Any, ...]:
+    def _part(self, task: TileTask, call: _Call, random: Any, begin: int, end: int) -> int:
+        """The results of some panels, as many at a time as stay in the cache."""
+        flags, (_, depth) = 0, call.right
+        step = max(1, _PANEL_BYTES // (task.right.bytes * depth * COLUMNS))
+        for panel in range(begin, end, step):
+            n = min(step, end - panel)
+            edges = panel * COLUMNS, min((panel + n) * COLUMNS, self._shape[-1])
+            panels = task.right.room("right", (n, depth, COLUMNS))
+            fill_panels(
+                self.codes, call.terms, self._steps, *edges, 0, n, *panels, task.zero,
+                task.right.shift,
+            )
+            flags |= task.loop(
+                call.left, (*panels, *edges), self._values, self._flags, random, task.store,
+                task.numbers,
+            )
+        return flags
+
+    def _call(self, task: TileTask) -> _Call:
         """Arguments of the kernels, by the shapes and the task."""
         n, m, k, columns = self._shape
         shapes = _prepared(self._settings, task, n, m, k, columns)
         table, fields = _table_of(task.left, shapes.left)
-        panels, exponents = _table_of(task.right, shapes.right)
         fill_left = None
         if task.left.bytes:
             fill_left = (
                 self.numbers.view(np.uint32), 0, n * m * k, table, fields, task.zero,
                 task.left.shift,
             )
+        numbers = table if task.left.values else self.numbers
+        left = numbers, fields, shapes.bases, shapes.offsets, shapes.outputs
+        if math.prod(shapes.right) * task.right.bytes > _PANEL_BYTES:
+            smallest = max(1, _SMALLEST // (shapes.right[1] * COLUMNS * m))
+            return _Call(fill_left, None, left, shapes.right[:2], shapes.terms, smallest)
+        panels, exponents = _table_of(task.right, shapes.right)
         fill_right = (
             self.codes, shapes.terms, self._steps, 0, columns, 0, len(panels), panels, exponents,
             task.zero, task.right.shift,
         )
-        numbers = table if task.left.values else self.numbers
-        left = numbers, fields, shapes.bases, shapes.offsets, shapes.outputs
-        return fill_left, fill_right, left, (panels, exponents, 0, columns), task.loop
+        return _Call(fill_left, fill_right, left, (panels, exponents, 0, columns))
 
 
 def _table_of(table: OperandTable, shape: Shape) -> _Table:
@@ -287,10 +334,10 @@ def _table_of(table: OperandTable, shape: Shape) -> _Table:
 
 
 def _indices(
-    settings: UnitSettings, n: int, m: int, k: int, columns: int, height: int
+    settings: UnitSettings, task: TileTask, n: int, m: int, k: int, columns: int
 ) -> tuple[Offsets, Offsets, Offsets, Offsets]:
     """Offsets of the terms, their rows in all right operands, bases of rows, places of results."""
-    terms, products = all_terms(settings, np.arange(k)), np.arange(n)[:, None]
+    terms, products = all_terms(settings, np.arange(k), task.terms), np.arange(n)[:, None]
     rows = np.where(terms.rows < 0, -1, products * k + terms.rows)
-    bases = whole_tiles(np.arange(m) * k, height) + products * (m * k)
+    bases = whole_tiles(np.arange(m) * k, task.height) + products * (m * k)
     return terms.offsets, rows.reshape(-1), bases.reshape(-1), np.arange(n * m) * columns

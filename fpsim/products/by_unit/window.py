@@ -164,13 +164,26 @@ def _task(settings: UnitSettings, kind: int, low: bool) -> TileTask:
     sums = _sums(settings)
     assert sums is not None
     width = 64 if kind == WINDOW_64 else 32
-    variant, constants = tile_variant(kind, settings, sums.store, low, width, sums=sums.how)
+    variant, constants = tile_variant(
+        kind, settings, sums.store, low, width, sums=sums.how, calls=_calls(settings, sums)
+    )
     is_plain = width == 32 and settings.scale == 0
     return TileTask(
         variant, width, constants, _numbers(settings, sums, kind),
         OperandTable(0 if is_plain else width, width, _shift(settings, width, left=True)),
         OperandTable(32, width, _shift(settings, width, left=False)),
     )
+
+
+def _calls(settings: UnitSettings, sums: WindowSums) -> int | None:
+    """Calls of a pass: one where nothing is stored after it, None for the unit's.
+
+    A call of zeros leaves a sum as it is if the window has all of its digits, so the zeros that
+    make a pass whole are left out.
+    """
+    assert settings.unit.window is not None
+    is_same = sums.store is None and settings.unit.window + 1 >= sums.precision
+    return 1 if is_same else None
 
 
 def _numbers(settings: UnitSettings, sums: WindowSums, kind: int) -> Carrier:

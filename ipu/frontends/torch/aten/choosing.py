@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fpsim.elementwise.apply import as_read
+from fpsim.elementwise.notes import CallNotes
 from fpsim.records.formats import Format
 from ipu.frontends.torch.aten.table import Call
 from ipu.ops.rules import read_nan
@@ -39,13 +40,35 @@ def largest_by(
     if negative:
         held = -held
     values, indices = choose(held)
-    if not _is_plain(values):
+    is_plain = _is_plain(values)
+    if not is_plain:
         values, indices = _by_rule(call, fmt, held, choose)
+    if call.device.notes is not None:
+        if is_plain and not negative and call.dtype is torch.float32:
+            _note(call.device.notes, held, choose, values, indices)
+        else:
+            call.device.notes.refuse()
     if negative:
         values = -values
     call.memory.mark(values, fmt)
     call.memory.read(values, fmt)
     return values.to(call.dtype), indices
+
+
+def _note(
+    notes: CallNotes, held: torch.Tensor, choose: Choice, values: torch.Tensor,
+    indices: torch.Tensor,
+) -> None:
+    """The choice by torch's rule, to be made again while the device's agrees."""
+    def again(*_: object) -> bool:
+        largest, places = choose(held)
+        if not _is_plain(largest):
+            return False
+        values.copy_(largest)
+        indices.copy_(places)
+        return True
+
+    notes.note((held.numpy(),), (values.numpy(), indices.numpy()), again)
 
 
 def as_float32(call: Call, x: torch.Tensor, fmt: Format) -> torch.Tensor:

@@ -17,6 +17,7 @@ from ipu import ops
 from ipu.frontends.torch.aten.dense import dense_convolution
 from ipu.frontends.torch.aten.factors import factors, of_one_type
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.machine.derived import derived
 
 __all__: list[str] = []
 
@@ -47,10 +48,10 @@ def _is_known(x: Any, w: Any) -> bool:
     return x.ndim in (3, 4) and bool(x.numel() and w.numel())
 
 
-def _images(x: Array) -> Array:
+def _images(call: Call, x: Array) -> Array:
     """NCHW or NCL as NHWC."""
     carrier = x.carrier if x.ndim == 4 else x.carrier[:, :, None, :]
-    return x.like(np.ascontiguousarray(carrier.transpose(0, 2, 3, 1)))
+    return x.like(derived(call.device, np.ascontiguousarray, carrier.transpose(0, 2, 3, 1)))
 
 
 def _from_images(y: Array, ndim: int) -> Array:
@@ -58,10 +59,10 @@ def _from_images(y: Array, ndim: int) -> Array:
     return y.like(carrier if ndim == 4 else carrier[:, :, 0, :])
 
 
-def _kernel(w: Array) -> Array:
+def _kernel(call: Call, w: Array) -> Array:
     """OIHW or OIL as HWIO."""
     carrier = w.carrier if w.ndim == 4 else w.carrier[:, :, None, :]
-    return w.like(np.ascontiguousarray(carrier.transpose(2, 3, 1, 0)))
+    return w.like(derived(call.device, np.ascontiguousarray, carrier.transpose(2, 3, 1, 0)))
 
 
 def _from_kernel(w: Array, ndim: int) -> Array:
@@ -82,7 +83,7 @@ def _convolution(
     a, kernel, b = call.arrays(x, w, bias)
     ndim, axes = x.ndim, x.ndim - 2
     options = _options(axes, stride, padding, groups, dilation)
-    images, kernel = _images(a), _kernel(kernel)
+    images, kernel = _images(call, a), _kernel(call, kernel)
     verb = "conv2d_input_gradient" if transposed else "conv2d"
     recipe = dense_convolution(call, _named(transposed, groups), x, w, groups,
                                is_usual=not transposed)
@@ -135,7 +136,8 @@ def _convolution_backward(
     device, ndim = call.device, x.ndim
     g, a, kernel = call.arrays(gradient, x, w)
     options = _options(ndim - 2, stride, padding, groups, dilation)._asdict()
-    images, slopes, kernel = _images(a), _images(g), _kernel(kernel)
+    images, slopes = _images(call, a), _images(call, g)
+    kernel = _kernel(call, kernel)
     row: Any = ops.conv2d
     if transposed:
         row, options = ops.conv2d_transpose, options | {"shape": images.shape}

@@ -5,18 +5,23 @@ The gradient of a maximum goes to the first element that has it, or to all (`tie
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32
+from fpsim.records.types import Carrier
 from ipu import ops
 from ipu.frontends.torch.aten.choosing import as_float32, largest_by
 from ipu.frontends.torch.aten.resampling import uneven_average
 from ipu.frontends.torch.aten.table import Call, aten
+from ipu.machine.derived import derived
 
 __all__: list[str] = []
 
@@ -95,6 +100,13 @@ _fractional_maximum("fractional_max_pool2d")
 _fractional_maximum("fractional_max_pool3d")
 
 
+def _spread(n: int, slopes: Carrier, indices: NDArray[np.int64]) -> Carrier:
+    """Rows of n zeros, with slopes at these indices."""
+    spread = np.zeros((*slopes.shape[:-1], n), slopes.dtype)
+    torch.from_numpy(spread).scatter_(-1, torch.from_numpy(indices), torch.from_numpy(slopes))
+    return spread
+
+
 @aten("max_pool2d_with_indices_backward.default", of=ops.max_pool, gradient=True)
 def _max_pool_backward(
     call: Call, gradient: torch.Tensor, x: torch.Tensor, size: Sequence[int], stride: Sequence[int],
@@ -109,8 +121,11 @@ def _max_pool_backward(
         fmt = call.format_of(gradient, x)
         # torch's own kernel adds to zeros, which turns -0 into +0.
         slopes = as_float32(call, gradient, fmt).flatten(-2)
-        spread = torch.zeros(x.shape).flatten(-2).scatter_(-1, indices.flatten(-2), slopes)
-        return call.result(Array(spread.view(x.shape).numpy(), call.device.context(fmt)))
+        spread = derived(
+            call.device, partial(_spread, math.prod(x.shape[-2:])), slopes.numpy(),
+            indices.flatten(-2).numpy(),
+        )
+        return call.result(Array(spread.reshape(x.shape), call.device.context(fmt)))
     g, a = call.arrays(gradient, x)
     sides = _sides(x.shape, window, step, _pair(padding), ceil)
     _, saved = ops.max_pool.forward(

@@ -133,7 +133,7 @@ class CapturedStep:
         is_first = not kind.has_other_numbers and kind.ready.tape.has_other_numbers()
         if is_first or kind.n_since_check >= self._check:
             kind.has_other_numbers |= is_first
-            return self._checked(kind, tensors, args, kwargs)
+            return self._checked(kind, tensors, args, kwargs, is_first=is_first)
         return self._replayed(kind.ready.replay, tensors)
 
     # Whether --------------------------------------------------------------------------------
@@ -230,10 +230,15 @@ class CapturedStep:
         kind.n_failed += 1
         self.reason = reason
         if kind.n_failed >= _TRIES:
-            kind.reason = reason
-            warnings.warn(
-                f"the captured step runs eagerly: {reason}", RuntimeWarning, stacklevel=4
-            )
+            self._give_up(kind, reason, 5)
+
+    def _give_up(self, kind: _CapturedArguments, reason: str, stacklevel: int = 4) -> None:
+        """Steps with arguments alike run eagerly from now on."""
+        kind.reason = self.reason = reason
+        kind.ready = kind.before = None
+        warnings.warn(
+            f"the captured step runs eagerly: {reason}", RuntimeWarning, stacklevel=stacklevel
+        )
 
     def _noted(
         self, tensors: Sequence[torch.Tensor], args: Any, kwargs: Any
@@ -281,9 +286,12 @@ class CapturedStep:
         return result
 
     def _checked(
-        self, kind: _CapturedArguments, tensors: Sequence[torch.Tensor], args: Any, kwargs: Any
+        self, kind: _CapturedArguments, tensors: Sequence[torch.Tensor], args: Any, kwargs: Any,
+        *, is_first: bool,
     ) -> Any:
         """A step that runs eagerly, to be compared with its tape.
+
+        is_first    of those with other numbers of parameter groups: no other one was replayed.
 
         Raises    RuntimeError where they differ: steps that were replayed since the last comparison
                   may have been others than the program's.
@@ -291,6 +299,9 @@ class CapturedStep:
         assert kind.ready is not None
         result, tape, _, reason = self._noted(tensors, args, kwargs)
         reason = reason or difference(kind.ready.tape, tape)
+        if reason and is_first and kind.ready.state.names_groups:
+            self._give_up(kind, f"the step reads numbers of its parameter groups: {reason}")
+            return result
         if reason:
             raise RuntimeError(
                 f"the captured step is another one now: {reason}; steps that were replayed since "

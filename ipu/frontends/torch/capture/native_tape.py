@@ -22,7 +22,13 @@ import torch
 from numpy.typing import NDArray
 
 from fpsim.elementwise.notes import Again
-from ipu.frontends.torch.capture.noting import EntryNoting, NativeEntry, NotedSession
+from ipu.frontends.torch.capture.noting import (
+    EntryNoting,
+    NativeEntry,
+    NotedSession,
+    filling,
+    is_constant_gradient,
+)
 from ipu.frontends.torch.capture.recording import storage_of
 from ipu.frontends.torch.capture.tape import (
     EventEntry,
@@ -180,6 +186,8 @@ class NativeTape:
                 )
             else:
                 action()
+                if is_constant_gradient(entry, self._value):
+                    native = filling(self._value(entry.result))
             for slot in slots:
                 noting.know(self._value(slot))
             self._add(native, action, begun, tuple(map(entries.number, slots)), update)

@@ -20,15 +20,22 @@ from fpsim.array import Array
 from fpsim.elementwise.notes import Again, CallNotes, NotedCall
 from fpsim.records.formats import Format
 from ipu.frontends.torch.capture.recording import replacing
-from ipu.frontends.torch.capture.tape import CalledPlace, OperationEntry, Slot, filled, slots_of
+from ipu.frontends.torch.capture.tape import (
+    CalledPlace,
+    EventEntry,
+    OperationEntry,
+    Slot,
+    filled,
+    slots_of,
+)
 from ipu.frontends.torch.gradients import Gradients
-from ipu.frontends.torch.values import Memory
+from ipu.frontends.torch.values import FORMATS, Memory
 from ipu.machine.cost.ledger import LedgerRow
 from ipu.machine.device import Device
-from ipu.run.account import Account, AccountedWork
+from ipu.run.account import NO_WORK, Account, AccountedWork
 from ipu.run.places import Place, number
 
-__all__ = ["EntryNoting", "NativeEntry", "NotedSession"]
+__all__ = ["EntryNoting", "NativeEntry", "NotedSession", "filling", "is_constant_gradient"]
 
 _NATIVE = """
     add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar div.Tensor
@@ -41,6 +48,8 @@ _NATIVE = """
     _softmax.default _softmax_backward_data.default _log_softmax.default
     _log_softmax_backward_data.default _safe_softmax.default nll_loss_forward.default
     nll_loss_backward.default native_layer_norm.default native_layer_norm_backward.default
+    convolution.default convolution_backward.default max_pool2d_with_indices.default
+    max_pool2d_with_indices_backward.default
 """
 _MOVES = """
     clone.default _unsafe_view.default stack.default cat.default where.self tril.default
@@ -292,6 +301,22 @@ def _native(
     texts = tuple([(place.text.partition("/")[2], k) for place, k in places])
     return NativeEntry(
         tuple(runs), texts, ran.work, tuple(ran.rows), ran.cycles, ran.formats, is_new
+    )
+
+
+def is_constant_gradient(entry: Any, value_of: Callable[[Slot], Any]) -> bool:
+    """Whether an event makes a first gradient that is the factor of the session, not rounded."""
+    if not isinstance(entry, EventEntry) or entry.kind != "first gradient":
+        return False
+    root, *incoming = filled(entry.operands, value_of)
+    return incoming in ([], [None]) and root.dtype not in FORMATS
+
+
+def filling(x: torch.Tensor) -> NativeEntry:
+    """What fills a tensor with the numbers that it has now."""
+    numbers = x.clone()
+    return NativeEntry(
+        ((lambda *_: x.copy_(numbers) is x, 0),), (), NO_WORK, (), 0, frozenset(), is_new=True
     )
 
 

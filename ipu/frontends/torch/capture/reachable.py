@@ -40,6 +40,8 @@ _BYTES = (bytearray, memoryview, array)
 _CONTAINERS = (list, tuple, set, frozenset, deque, types.MappingProxyType)
 _CALLED = (types.FunctionType, types.MethodType, types.BuiltinMethodType, partial)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+#: Names by which a function of the program comes to numbers of parameter groups.
+_OF_GROUPS = frozenset({"param_groups", "get_last_lr"})
 #: More places than that are not looked at before every step.
 _MOST = 60_000
 #: Elements of an array of numpy that are looked at.
@@ -82,6 +84,7 @@ class PythonState:
 
     tensors    that were met, in order.
     refusal    why a step with this function cannot be replayed; "" where nothing is against it.
+    names_groups    whether the program's code names parameter groups of optimisers.
 
     >>> scale = [2.0]
     >>> state = PythonState(partial(map, abs, scale))
@@ -93,6 +96,7 @@ class PythonState:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.tensors: list[torch.Tensor] = []
         self.refusal = ""
+        self.names_groups = False
         self._step = function  # of the program, wherever it is defined
         self._rows: list[WatchedPlaces] = []
         self._objects: dict[int, Any] = {}
@@ -220,7 +224,9 @@ class PythonState:
         self._watch(
             path or value.__name__, lambda: [getattr(value, name) for name in defaults], defaults
         )
-        self._names(value.__globals__, _names_in(value.__code__))
+        in_code = _names_in(value.__code__)
+        self.names_groups |= not _OF_GROUPS.isdisjoint(in_code)
+        self._names(value.__globals__, in_code)
 
     def _names(self, scope: dict[str, Any], names: tuple[str, ...]) -> None:
         """Globals, and what is taken from modules of the program."""

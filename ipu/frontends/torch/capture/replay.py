@@ -26,6 +26,7 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.mode import MachineMode
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.updates import StepRows
+from ipu.run.account import AccountedWork
 
 __all__ = ["ReplayedSession", "StepReplay"]
 
@@ -83,6 +84,8 @@ class StepReplay:
         #: The tape below the handlers, how often one was made, and why none is made any more.
         self._native: NativeTape | None = None
         self._n_noted, self._given_up = 0, ""
+        #: By identity of the entry of a loss, what reading its number is in the account.
+        self._read: dict[int, AccountedWork] = {}
 
     def number(self, slot: Slot) -> int:
         """Of a tensor among the values."""
@@ -195,8 +198,7 @@ class StepReplay:
     def _event(self, entry: EventEntry) -> None:
         session, layers, operands = self._session, self._session.layers, entry.operands
         if entry.kind == "loss":
-            with session.mode:
-                session.roots.note_loss(self._fill(operands[0]))
+            self._loss(entry, self._fill(operands[0]))
         elif entry.kind == "first gradient":
             self.values[self.number(entry.result)] = session.roots.root_gradient(
                 *self._fill(operands)
@@ -218,6 +220,18 @@ class StepReplay:
         else:
             assert entry.kind == "step ends", entry.kind
             layers.end_step()
+
+    def _loss(self, entry: EventEntry, root: torch.Tensor) -> None:
+        """A backward pass begins; how its number is read is accounted for as the first time."""
+        session, work = self._session, self._read.get(id(entry))
+        if self._native is not None and work is not None:
+            session.roots.note_loss(root)
+            session.account.repeat(work)
+            return
+        before = session.account.work()
+        with session.mode:
+            session.roots.note_loss(root)
+        self._read[id(entry)] = session.account.work() - before
 
     # A step ---------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ FOUR = MatrixUnit("TEST_F16_F32", "none", (fp.BINARY16,), fp.BINARY32, terms=4, 
 
 def terms(unit, k):
     settings = UnitSettings(unit, fp.BINARY16, fp.BINARY16, Settings(fp.BINARY32))
-    offsets, rows, first = all_terms(settings, np.arange(k) + 100)
+    offsets, rows, first = all_terms(settings, np.arange(k) + 100, unit.channels)
     return offsets.tolist(), rows.tolist(), first
 
 

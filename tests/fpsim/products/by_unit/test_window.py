@@ -72,6 +72,26 @@ def test_a_pass_may_be_longer_than_the_stretches_of_the_loop():
     assert same_as_general(unit, a, b)
 
 
+#: Window, accumulator's rounding: one more digit than the window has, all of them, many more.
+WINDOWS = [(22, fp.RNE), (23, fp.RNE), (31, fp.RNE), (22, fp.RTZ), (23, fp.RTZ)]
+
+
+@pytest.mark.parametrize(("window", "rounding"), pick(WINDOWS[:3], WINDOWS, WINDOWS), ids=str)
+def test_calls_of_zeros_leave_the_sums_as_they_are(window, rounding):
+    """A pass of four calls ends with up to three of zeros, which cut sums that are too long."""
+    unit = replace(HALF, terms=2, calls=4, window=window, rounding=rounding)
+    rng, half = np.random.default_rng(8), fp.Context(fp.BINARY16)
+    for terms in range(1, 18):
+        a, b = (
+            half.array(rng.standard_normal(s) * 2.0 ** rng.integers(-9, 9, s)).values
+            for s in ((3, terms), (terms, 17))
+        )
+        start = rng.standard_normal((3, 17)).astype(np.float32)
+        start[0, :2] = 0.0, -0.0
+        for begin in (None, start):
+            assert same_as_general(unit, a, b, begin)
+
+
 @pytest.mark.parametrize("partials", [fp.BFLOAT16, fp.TF32], ids=str)
 def test_sums_near_the_largest_number_are_rounded(partials):
     """1.5 * 2**k with k digits more than a sum is no number of binary32 for sums from 2**112 on."""

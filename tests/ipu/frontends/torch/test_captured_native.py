@@ -94,12 +94,29 @@ def _curves():
     )
 
 
+def _convolutions():
+    """Strides, dilation, groups, a convolution turned round, windows that meet."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2, bias=False), nn.MaxPool2d(2, 1),
+        nn.ConvTranspose2d(4, 2, 3, stride=2), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(8, _CLASSES),
+    )
+
+
+def _wide():
+    """Products that run in parts."""
+    return nn.Sequential(nn.Linear(6, 530), nn.ReLU(), nn.Linear(530, 130), nn.Linear(130, 7))
+
+
 PROGRAMS = {
     "perceptron": (_perceptron, _rows),
     "dropout": (lambda: _perceptron(nn.Dropout(0.5)), _rows),
     "curves": (_curves, _rows),
     "decoder": (_decoder, _texts),
     "images": (_network_of_images, _images),
+    "convolutions": (_convolutions, _images),
+    "wide": (_wide, _rows),
 }
 OPTIMISERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.125),
@@ -184,7 +201,7 @@ def test_native_calls_have_the_bits_of_the_step(name, optimiser):
     {"policy": "p=f32,c=f16,part=f32"}, {"nanoo": True}, {"sums": "chain"},
     {"found_inf": "status"}, {"policy": {"*": "fp16", "2": "fp32"}}, {"partials": "half"},
 ], ids=str)
-@pytest.mark.parametrize("name", ["perceptron", "decoder"])
+@pytest.mark.parametrize("name", ["perceptron", "decoder", "convolutions"])
 def test_in_every_way_of_the_machine(name, options):
     if "partials" in options:
         options = {"policy": "p=f16,c=f16,part=f16"}
@@ -203,7 +220,7 @@ def test_most_of_a_decoder_runs_below_its_handlers():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 60000.0, 1e-7])
-@pytest.mark.parametrize("name", ["perceptron", "curves", "images"])
+@pytest.mark.parametrize("name", ["perceptron", "curves", "images", "convolutions"])
 def test_numbers_that_need_the_handlers(name, number):
     """A step whose calls have no result goes on by handlers, and the next ones run natively."""
     build, batches = PROGRAMS[name]
@@ -218,6 +235,31 @@ def test_numbers_that_need_the_handlers(name, number):
     captured, step = _run(build, strange, capture=True, nanoo=True)
     _assert_equal(eager, captured)
     assert step.replayed == _REPLAYED
+
+
+def test_maxima_that_the_device_chooses_otherwise_than_torch():
+    """Zeros of both signs, NaN and subnormal numbers as the largest of their windows."""
+    def pooled():
+        return nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9, _CLASSES))
+
+    def strange():
+        rows = _images()
+        for i, number in zip((4, 6), (-0.0, float("nan")), strict=True):
+            rows[i][0][:, :, :2] = -1.0
+            rows[i][0][:, :, :2, ::2] = number
+        rows[7][0][:] = -(2.0**-20)
+        return rows
+
+    eager, _ = _run(pooled, strange, capture=False)
+    captured, step = _run(pooled, strange, capture=True)
+    _assert_equal(eager, captured)
+    assert step.replayed == _REPLAYED
+
+
+def test_all_of_a_network_of_images_runs_below_its_handlers():
+    _, step = _run(_network_of_images, _images, "sgd", capture=True)
+    operations = sum(len(kind.ready.tape.entries) for kind in step._kinds.values())
+    assert step.native > operations - 8  # what the session is told, and the update
 
 
 def test_handlers_run_where_numbers_need_them_again_and_again():
@@ -419,11 +461,35 @@ def test_numbers_of_the_first_of_two_groups(monkeypatch, build, key, value):
     assert step.replayed
 
 
-def test_a_step_that_reads_a_rate_beside_its_optimiser_stops_the_program():
+def test_a_step_that_reads_a_rate_beside_its_optimiser_runs_eagerly_with_another():
+    outcomes = []
+    for capture in (False, True):
+        torch.manual_seed(7)
+        run, net = fpsim.torch.machine("fp16", sr=True, seed=2), _perceptron()
+        stepping = torch.optim.SGD(net.parameters(), lr=0.125)
+        step = _step_of(net, stepping, lambda out, classes, stepping=stepping: (
+            cross_entropy(out, classes) * stepping.param_groups[0]["lr"]))
+        losses = []
+        with run, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call = run.captured(step) if capture else step
+            for i, batch in enumerate(_rows()):
+                if i == 5:
+                    stepping.param_groups[0]["lr"] = 0.25
+                losses.append(call(*batch).detach())
+        outcomes.append(_outcome(run, net, stepping, losses, []))
+    _assert_equal(*outcomes)
+    assert (call.replayed, call.eager) == (2, 6)
+    assert "reads numbers of its parameter groups: operation" in call.reason
+    assert ["runs eagerly" in str(w.message) for w in told] == [True]
+
+
+def test_a_step_that_reads_a_rate_where_nobody_sees_it_stops_the_program():
+    """By a name that is put together: the comparison finds it, and nothing tells why."""
     run, net = fpsim.torch.machine("fp16", sr=True), _perceptron()
     stepping = torch.optim.SGD(net.parameters(), lr=0.125)
     step = _step_of(net, stepping, lambda out, classes: (
-        cross_entropy(out, classes) * stepping.param_groups[0]["lr"]))
+        cross_entropy(out, classes) * getattr(stepping, "param_" + "groups")[0]["lr"]))
     with run:
         replayed = run.captured(step)
         for batch in _rows(4):
