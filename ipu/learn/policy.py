@@ -207,10 +207,12 @@ class Policy:
 
     @property
     def default(self) -> Policy:
+        """This policy: there are no others."""
         return self
 
     @property
     def all(self) -> tuple[Policy, ...]:
+        """This policy alone."""
         return (self,)
 
     def of(self, layer: str) -> Policy:
@@ -268,6 +270,7 @@ class LayerPolicies:
 
     @property
     def all(self) -> tuple[Policy, ...]:
+        """The default policy and those of the patterns."""
         return (self.default, *(policy for _, policy in self.layers))
 
     @classmethod

@@ -46,23 +46,27 @@ def lstm_cell(
 
 @in_one_call
 def lstm_cell_gradients(
-    device: Device, hidden: Array, after: Array, gates: tuple[Array, ...], bent: Array,
-    cell: Array,
+    device: Device, hidden: Array, after: Array | None, gates: tuple[Array, ...], bent: Array,
+    cell: Array, *, to_before: bool = True,
 ) -> tuple[Array, ...]:
     """Gradients of the sums of the gates i, f, g, o, and of the cell before the step.
 
-    hidden, after    gradients of the hidden state and of the cell behind the step.
+    hidden, after    gradients of the hidden state and of the cell behind the step, if that has one.
+    to_before        whether the cell before the step wants a gradient; there is none else.
     gates, bent      what `lstm_cell` gave.
     cell             before the step.
     """
     i, f, g, o = gates
     of_bent, of_o = device.multiply(hidden, o), device.multiply(hidden, bent)
-    total = device.add(after, tanh.pull(0, device, of_bent, (bent,)))
+    total = tanh.pull(0, device, of_bent, (bent,))
+    if after is not None:
+        total = device.add(after, total)
     of_g, of_i = device.multiply(total, i), device.multiply(total, g)
-    before, of_f = device.multiply(total, f), device.multiply(total, cell)
+    before = (device.multiply(total, f),) if to_before else ()
+    of_f = device.multiply(total, cell)
     slope_o, slope_g = sigmoid.pull(0, device, of_o, (o,)), tanh.pull(0, device, of_g, (g,))
     slope_f, slope_i = sigmoid.pull(0, device, of_f, (f,)), sigmoid.pull(0, device, of_i, (i,))
-    return slope_i, slope_f, slope_g, slope_o, before
+    return slope_i, slope_f, slope_g, slope_o, *before
 
 
 def side_by_side(device: Device, arrays: Sequence[Array]) -> Array:

@@ -8,10 +8,9 @@ two steps, as they are between the nodes of a step.
 
 A layer runs as torch writes it where something looks at single operations (counts, watchers,
 shadows, captured steps, traps, other modes), where products go by a recipe of blocks, outside of
-modules, and without gradients; so do its first and last step, whose states are the program's.
-Gradients of gradients are added up between the operations of a step: a session whose backward
-passes are recorded runs steps in single operations, and none in one function before it has seen a
-backward pass.
+modules, and without gradients. Gradients of gradients are added up between the operations of a
+step: a session whose backward passes are recorded runs steps in single operations, and none in one
+function before it has seen a backward pass.
 
 Source    PyTorch 2.13, aten/src/ATen/native/RNN.cpp (order of operations),
           torch/csrc/autograd (order of gradients).
@@ -28,14 +27,13 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
 from ipu.frontends.torch.aten import TABLE, Call
 from ipu.frontends.torch.capture.recording import StepRecording
 from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.errors import is_foreign
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.metering import LayerMeter
-from ipu.frontends.torch.repeating import repeated_on
+from ipu.frontends.torch.repeating import Tensors, repeated_on
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.values import Memory
 from ipu.machine.device import Device
@@ -59,8 +57,9 @@ _BACKWARD = {
 }
 _MOVED_FORWARD = {"aten.t.default": 1, "aten.unsafe_split.Tensor": 1, "aten.detach.default": 5}
 _MOVED_BACKWARD = {"aten.cat.default": 1}
-#: Calls by which autograd keeps results of a cell, when they are read again.
-_KEPT_RESULTS = {"aten.detach.default": 5}
+#: Calls by which autograd reads the results of a cell that it keeps: all, and without a gradient of
+#: the hidden state those of three gates.
+_READ_ALL, _READ_GATES = {"aten.detach.default": 5}, {"aten.detach.default": 3}
 
 
 class RecurrentSession(Protocol):
@@ -166,15 +165,13 @@ class LstmLayers(NamedTuple):
         return layers if is_recorded and layers._has_shapes() else None
 
     def _has_shapes(self) -> bool:
-        """Whether all shapes are those of layers without projections, and of several steps."""
+        """Whether all shapes are those of layers without projections."""
         n = self.n_layers * (1 + self.is_bidirectional)
         if self.inputs.ndim != 3 or len(self.states) != 2 or 0 in self.inputs.shape:
             return False
-        steps, batch, width = self.inputs.shape
-        if self.is_batch_first:
-            steps, batch = batch, steps
+        batch, width = self.inputs.shape[0 if self.is_batch_first else 1], self.inputs.shape[2]
         n_each = 4 if self.has_biases else 2
-        if steps < 3 or len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
+        if len(self.parameters) != n * n_each or self.parameters[1].ndim != 2:
             return False
         size = self.parameters[1].shape[1]
         for k in range(n):
@@ -221,9 +218,8 @@ def _layer(
     for way, (state, weights) in enumerate(zip(states, parameters, strict=True)):
         sums = torch.nn.functional.linear(x, weights.of_input, weights.input_bias).unbind(0)
         hidden = []
-        for k, of_input in enumerate(sums[:: -1 if way else 1]):
-            is_inner = 0 < k < len(sums) - 1
-            state = _step(session, of_input, state, weights, is_inner=is_inner)
+        for of_input in sums[:: -1 if way else 1]:
+            state = _step(session, of_input, state, weights)
             hidden.append(state.hidden)
         outputs.append(torch.stack(hidden[:: -1 if way else 1], 0))
         last.append(state)
@@ -233,17 +229,16 @@ def _layer(
 
 
 def _step(
-    session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters,
-    *, is_inner: bool,
+    session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters
 ) -> LstmState:
-    # Gradients of the program's own states may be added up between those of a step, or be none.
-    if is_inner and state.hidden.requires_grad:
+    results = None
+    if weights.of_hidden.requires_grad or of_input.requires_grad or state.hidden.requires_grad:
         results = _forward(session, of_input, state, weights)
-        if results is not None:
-            with torch._C._DisableTorchDispatch():
-                turned = weights.of_hidden.t()
-                arguments = weights.hidden_bias, state.hidden, turned, of_input, state.cell
-                return LstmState(*_LstmStep.apply(session, results, *arguments)[:2])
+    if results is not None:
+        with torch._C._DisableTorchDispatch():
+            turned = weights.of_hidden.t()
+            arguments = weights.hidden_bias, state.hidden, turned, of_input, state.cell
+            return LstmState(*_LstmStep.apply(session, results, *arguments)[:2])
     linear = torch.nn.functional.linear
     gates = linear(state.hidden, weights.of_hidden, weights.hidden_bias).add_(of_input)
     i, f, g, o = gates.unsafe_chunk(4, 1)
@@ -256,22 +251,43 @@ def _forward(
     session: RecurrentSession, of_input: torch.Tensor, state: LstmState, weights: CellParameters
 ) -> tuple[torch.Tensor, ...] | None:
     """Hidden state and cell behind a step, gates, and tanh; None where operations run alone."""
-    call, (hidden, cell) = session.call("aten.mm"), state
-    fmt = _format_of(call, of_input, hidden, cell)
-    if fmt is None or call.direction != "forward" or not _lie_as_usual(hidden, weights.of_hidden):
+    call = session.call("aten.mm")
+    if call.direction != "forward" or not _lie_as_usual(state.hidden, weights.of_hidden):
         return None
     with torch._C._DisableTorchDispatch():
         turned, bias = weights.of_hidden.detach().t(), weights.hidden_bias
         standing = turned, None if bias is None else bias.detach()
+        return _run(session, call, _forward_by_handlers, (of_input,), state, standing)
+
+
+def _run(
+    session: RecurrentSession, call: Call, function: Callable[..., Tensors], tensors: Tensors,
+    state: LstmState, standing: Sequence[torch.Tensor | None], options: tuple[bool, ...] = (),
+) -> Tensors | None:
+    """What a function gives for the state before a step, other tensors, and weights.
+
+    None where single operations would read more than numbers of the call's format, or states from
+    outside, or where something happens to results.
+    """
+    fmt, format_of = call.activations, call.memory.format_of
+    if call.alter is not None or call.layer.startswith("aten."):
+        return None
+    for x in tensors:
+        if x.dtype is not torch.float32 or format_of(x) != fmt:
+            return None
+    formats = {format_of(x) for x in state if x.dtype is torch.float32}
+    if formats == {fmt}:
         return repeated_on(session).run(
-            session, call, _forward_by_handlers, (of_input, hidden, cell), standing
+            session, call, function, (*state, *tensors), standing, options
         )
+    is_from_outside = all(x.dtype is torch.float32 for x in state) and formats <= {fmt, None}
+    return function(session, *state, *tensors, *standing, *options) if is_from_outside else None
 
 
 def _forward_by_handlers(
-    session: RecurrentSession, of_input: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor,
+    session: RecurrentSession, hidden: torch.Tensor, cell: torch.Tensor, of_input: torch.Tensor,
     turned: torch.Tensor, bias: torch.Tensor | None,
-) -> tuple[torch.Tensor, ...]:
+) -> Tensors:
     if bias is None:
         sums = _computed(session, "mm.default", hidden, turned)
     else:
@@ -301,17 +317,6 @@ def _computed(session: RecurrentSession, overload: str, *arguments: Any) -> torc
     result: torch.Tensor = TABLE[overload].handler(call, *arguments)
     session.account.add("machine", name, result.numel())
     return result
-
-
-def _format_of(call: Call, *tensors: torch.Tensor) -> Format | None:
-    """The format of the call, if all tensors hold it and nothing happens to results."""
-    fmt, memory = call.activations, call.memory
-    if call.alter is not None or call.layer.startswith("aten."):
-        return None
-    for x in tensors:
-        if x.dtype is not torch.float32 or memory.format_of(x) != fmt:
-            return None
-    return fmt
 
 
 def _account(account: Account, computing: dict[str, int], moving: dict[str, int], n: int) -> None:
@@ -344,34 +349,34 @@ class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
         session: RecurrentSession = ctx.session
         with torch._C._DisableTorchDispatch():
             hidden, turned, cell, *gates, bent = ctx.saved_tensors
-        _account(session.account, {}, _KEPT_RESULTS, 0)
-        wanted = _Wanted(
-            ctx.has_bias, ctx.has_bias and ctx.needs_input_grad[2], ctx.needs_input_grad[4]
-        )
+        of_bias, of_hidden, of_weight, _, of_cell = ctx.needs_input_grad[2:]
+        wanted = _Wanted(ctx.has_bias, of_bias, of_hidden, of_weight, of_cell)
         to_hidden, to_cell, *others = gradients
-        if to_hidden is not None and to_cell is not None and all(x is None for x in others):
-            slopes = _backward(
-                session, (to_hidden, to_cell, *gates, bent, cell, hidden), turned, wanted
-            )
+        _account(session.account, {}, _READ_GATES if to_hidden is None else _READ_ALL, 0)
+        if to_hidden is not None and all(x is None for x in others):
+            tensors = (to_hidden, *gates, bent), LstmState(hidden, cell)
+            slopes = _backward(session, *tensors, to_cell, turned, wanted)
             if slopes is not None:
                 return None, None, *slopes
-        *parts, before = _backward_by_operation(gradients, gates, bent, cell)
+        *parts, before = _backward_by_operation(gradients, gates, bent, cell, wanted)
         of_gates = torch.cat(parts, 1)
         products = _product_gradients_by_operation(of_gates, hidden, turned, wanted)
         return None, None, *products, of_gates, before
 
 
 class _Wanted(NamedTuple):
-    """Whether a step has a bias, whether that wants a gradient, and whether the weight does."""
+    """Whether a step has a bias; what wants a gradient: it, and what else goes into the step."""
 
     has_bias: bool
     bias: bool
+    hidden: bool
     weight: bool
+    cell: bool
 
 
 def _backward(
-    session: RecurrentSession, tensors: tuple[torch.Tensor, ...], turned: torch.Tensor,
-    wanted: _Wanted,
+    session: RecurrentSession, tensors: Tensors, state: LstmState, to_cell: torch.Tensor | None,
+    turned: torch.Tensor, wanted: _Wanted,
 ) -> tuple[torch.Tensor | None, ...] | None:
     """Gradients of the bias, the hidden state, the turned weight, the gates and the cell.
 
@@ -382,36 +387,49 @@ def _backward(
     if torch.is_grad_enabled() or not is_alone(session):
         return None
     call = session.call("aten.mul")
-    if _format_of(call, *tensors) is None or call.direction != "backward":
+    if call.direction != "backward":
         return None
+    if to_cell is not None:
+        tensors = *tensors, to_cell
     with torch._C._DisableTorchDispatch():
-        of_gates, before, to_hidden, *others = repeated_on(session).run(
-            session, call, _backward_by_handlers, tensors, (turned,), wanted
-        )
+        slopes = _run(session, call, _backward_by_handlers, tensors, state, (turned,), wanted)
+        if slopes is None:
+            return None
+        of_gates, *others = slopes
+        before = others.pop(0) if wanted.cell else None
+        to_hidden = others.pop(0) if wanted.hidden else None
         to_turned = others.pop(0).t() if wanted.weight else None
         to_bias = others.pop(0) if wanted.bias else None
     return to_bias, to_hidden, to_turned, of_gates, before
 
 
 def _backward_by_handlers(
-    session: RecurrentSession, to_hidden: torch.Tensor, to_cell: torch.Tensor, i: torch.Tensor,
-    f: torch.Tensor, g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor, cell: torch.Tensor,
-    hidden: torch.Tensor, turned: torch.Tensor, *which: bool,
-) -> tuple[torch.Tensor, ...]:
-    """Gradients of gates and cell before a step, of the hidden state, and what else is wanted."""
-    call, wanted = session.call("aten.mul"), _Wanted(*which)
+    session: RecurrentSession, hidden: torch.Tensor, cell: torch.Tensor, to_hidden: torch.Tensor,
+    i: torch.Tensor, f: torch.Tensor, g: torch.Tensor, o: torch.Tensor, bent: torch.Tensor,
+    *others: Any,
+) -> Tensors:
+    """Gradients of gates, and what else is wanted: of cell, hidden state, weight and bias.
+
+    others    the gradient of the cell behind the step, if there is one; the turned weight; what
+              is wanted.
+    """
+    n = len(others) - len(_Wanted._fields)
+    *to_cell, turned = others[:n]
+    call, wanted = session.call("aten.mul"), _Wanted(*others[n:])
 
     def read(x: torch.Tensor) -> Array:
         return call.memory.read(x, call.activations)
 
-    *slopes, before = lstm_cell_gradients(
-        call.device, read(to_hidden), read(to_cell), tuple(map(read, (i, f, g, o))), read(bent),
-        read(cell),
+    after = read(to_cell[0]) if to_cell else None
+    slopes = lstm_cell_gradients(
+        call.device, read(to_hidden), after, tuple(map(read, (i, f, g, o))), read(bent),
+        read(cell), to_before=wanted.cell,
     )
-    of_gates = call.result(side_by_side(call.device, slopes), torch.float32)
-    _account(session.account, _BACKWARD, _MOVED_BACKWARD, cell.numel())
-    products = _product_gradients(session, of_gates, hidden, turned, wanted)
-    return of_gates, call.result(before, torch.float32), *products
+    of_gates = call.result(side_by_side(call.device, slopes[:4]), torch.float32)
+    before = [call.result(x, torch.float32) for x in slopes[4:]]
+    computing = _BACKWARD | {"aten.mul.Tensor": 5 + wanted.cell, "aten.add.Tensor": len(to_cell)}
+    _account(session.account, computing, _MOVED_BACKWARD, cell.numel())
+    return of_gates, *before, *_product_gradients(session, of_gates, hidden, turned, wanted)
 
 
 def _product_gradients(
@@ -423,13 +441,14 @@ def _product_gradients(
         return [_computed(session, "mm.default", of_gates.t(), hidden)] if wanted.weight else []
 
     slopes = [] if wanted.has_bias else of_weight()
-    slopes.insert(0, _computed(session, "mm.default", of_gates, turned.t()))
+    if wanted.hidden:
+        slopes.insert(0, _computed(session, "mm.default", of_gates, turned.t()))
     if wanted.has_bias:
         slopes += of_weight()
     if wanted.bias:
         slopes.append(_computed(session, "sum.dim_IntList", of_gates, [0], True).view(-1))
         session.account.add_calls("exact", "aten.view.default", 1)
-    session.account.add_calls("exact", "aten.t.default", 3 if wanted.weight else 1)
+    session.account.add_calls("exact", "aten.t.default", wanted.hidden + 2 * wanted.weight)
     return slopes
 
 
@@ -438,7 +457,7 @@ def _product_gradients_by_operation(
 ) -> tuple[torch.Tensor | None, ...]:
     """To the bias, the hidden state and the turned weight, in torch's operations."""
     to_turned = of_gates.t().mm(hidden).t() if wanted.weight and not wanted.has_bias else None
-    to_hidden = of_gates.mm(turned.t())
+    to_hidden = of_gates.mm(turned.t()) if wanted.hidden else None
     if wanted.weight and wanted.has_bias:
         to_turned = of_gates.t().mm(hidden).t()
     to_bias = of_gates.sum((0,), True).view(-1) if wanted.bias else None
@@ -447,8 +466,8 @@ def _product_gradients_by_operation(
 
 def _backward_by_operation(
     gradients: Sequence[torch.Tensor | None], gates: Sequence[torch.Tensor], bent: torch.Tensor,
-    cell: torch.Tensor,
-) -> tuple[torch.Tensor, ...]:
+    cell: torch.Tensor, wanted: _Wanted,
+) -> tuple[torch.Tensor | None, ...]:
     """The same of the cell in torch's operations, in the order of autograd."""
     hidden, after, of_i, of_f, of_g, of_o, of_bent = gradients
     i, f, g, o = gates
@@ -461,13 +480,14 @@ def _backward_by_operation(
     if after is not None:
         new_g, new_i = after * i, after * g
         of_i, of_g = _sum(of_i, new_i), _sum(of_g, new_g)
-        before, new_f = after * f, after * cell
+        before = after * f if wanted.cell else None
+        new_f = after * cell
         of_f = _sum(of_f, new_f)
     sums = (
         (of_o, _sigmoid_slope, o), (of_g, _tanh_slope, g), (of_f, _sigmoid_slope, f),
         (of_i, _sigmoid_slope, i),
     )
-    slopes = [torch.zeros_like(x) if of is None else slope(of, x) for of, slope, x in sums]
+    slopes = [torch.zeros(x.shape) if of is None else slope(of, x) for of, slope, x in sums]
     return (*slopes[::-1], before)
 
 

@@ -187,8 +187,9 @@ def _noting(
         used, memory.of_passes = memory.of_passes, formats | memory.of_passes
     copies = tuple([_twin(memory, x) for x in results])
     runs, numbers = _in_order(notes)
-    clock.give_back(clock.k - k)
-    drawn = list(clock.take(len(numbers)))
+    n_draws = clock.k - k
+    clock.give_back(n_draws)
+    drawn = list(clock.take(n_draws))
     if not notes.is_whole or drawn != numbers or not _is_closed(
         notes, (*inputs, *(x for x in standing if x is not None)), results
     ):

@@ -181,6 +181,28 @@ def test_products_in_blocks_run_alone(cells):
     _is_law(cells, "mxfp8", False, joins=False, size=(5, 32))
 
 
+def _by_steps(net, x):
+    """One step a call; states go on."""
+    outputs, state = [], None
+    for part in x.split(1):
+        y, state = net(part, state)
+        outputs.append(y)
+    return torch.cat(outputs), state
+
+
+def _of_one_state(net, x):
+    """Hidden state and cell begin as one tensor, which the loss reads too."""
+    start = x.mean() * torch.ones(1, x.shape[1], _HIDDEN) * net.weight_hh_l0.mean()
+    y, state = net(x, (start, start))
+    return y * start, state
+
+
+@pytest.mark.parametrize("around", [_by_steps, _of_one_state])
+@pytest.mark.parametrize("loss", ["all", "outputs"])
+def test_states_that_go_on(cells, around, loss):
+    _is_law(cells, "fp16", True, around=around, loss=loss)
+
+
 @pytest.mark.parametrize("around", [_with_other_weights, _twice, _frozen])
 @pytest.mark.parametrize("bias", [False, True])
 def test_weights_elsewhere(cells, around, bias):
@@ -192,7 +214,7 @@ def test_states_of_the_program(cells, requires_grad):
     _is_law(cells, "fp16", True, states=_states(requires_grad), loss="all", num_layers=2)
 
 
-@pytest.mark.parametrize("size", [(3, 4), (5, 1), (4, 2)], ids=str)
+@pytest.mark.parametrize("size", [(1, 4), (2, 4), (3, 4), (5, 1), (4, 2)], ids=str)
 def test_short_sequences_and_single_examples(cells, size):
     _is_law(cells, "fp16", True, size=size)
 
@@ -207,11 +229,10 @@ def test_recomputation_and_evaluation_between(cells, around):
 
 
 @pytest.mark.parametrize("how", [
-    {"around": _checkpointed}, {"loss": "all", "around": _recorded}, {"size": (2, 4)},
+    {"around": _checkpointed}, {"loss": "all", "around": _recorded},
     {"count": True}, {"proj_size": 3}, {"around": _by_columns},
 ], ids=[
-    "saved tensors", "gradients of gradients", "no inner step", "counted", "projected",
-    "weights by columns",
+    "saved tensors", "gradients of gradients", "counted", "projected", "weights by columns",
 ])
 def test_what_looks_at_operations_runs_them_alone(cells, how):
     _is_law(cells, "fp16", True, joins=False, **how)
