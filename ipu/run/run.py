@@ -217,9 +217,8 @@ class Run(ABC):
         )
 
         def see(event: OperationEvent) -> None:
-            operation, layer, direction, at, array, operands = event
-            place = Place(at.step, at.micro_batch, at.replica, layer, direction)
-            file.add(operation, place, array, operands)
+            operation, layer, direction, place, array, operands = event
+            file.note(operation, place, layer, direction, array, operands)
 
         self.watch(see)
         return file
