@@ -11,6 +11,7 @@
 #   make test-aarch64      the digests, and tests of the processor, on an emulated ARM of 64 bits
 #   make wheel      a wheel in dist/ with compiled kernels for the processors that this one can be
 #   make site       the documentation as a site -> docs/_build/html/index.html
+#   make gallery    the full run of every experiment, compared bit for bit with its record (an hour or two)
 #   make site-versions  the same, copied beside the sites of other versions
 #   make lint       ruff and mypy
 #   make clean      forget .venv and caches
@@ -31,7 +32,7 @@ ifneq ($(shell cat $(VENV)/made-in 2>/dev/null; $(RUN) -c 'print("works")' 2>/de
 endif
 
 .PHONY: report test test-full test-deep test-torch test-huggingface test-tensorflow \
-  test-distributed test-proofs test-frontends test-aarch64 wheel site site-versions lint clean
+  test-distributed test-proofs test-frontends test-aarch64 wheel site gallery site-versions lint clean
 .NOTPARALLEL:
 
 report: $(VENV)/has-base
@@ -61,7 +62,8 @@ test-torch:
 	  tests/experiments/blocks/test_which_four_bits.py tests/experiments/commands/test_bench.py \
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
-	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py tests/site/test_notebooks.py
+	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py \
+	  tests/site/test_notebooks.py tests/site/test_examples.py
 
 # No part of test-frontends: an environment of its own, and minutes that other tests do not need.
 test-huggingface:
@@ -77,7 +79,7 @@ test-tensorflow:
 	  tests/experiments/commands/programs/test_diagnose_graphs.py \
 	  tests/experiments/listings tests/experiments/programs/test_ipuestimator_fp16.py \
 	  tests/experiments/bench/test_graphs.py \
-	  tests/test_blocks.py tests/site/test_notebooks.py
+	  tests/test_blocks.py tests/site/test_notebooks.py tests/site/test_examples.py
 
 test-distributed:
 	$(MAKE) --no-print-directory VENV=.venv-distributed .venv-distributed/has-test-distributed
@@ -116,13 +118,19 @@ wheel: $(VENV)/has-base
 	$(VENV)/bin/fpsim warmup --pack fpsim/kernels/packs
 	$(RUN) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-# Without a network; a warning is an error. It computes every experiment, which takes minutes, so it
-# is no part of the tests. FPSIM_RECORD=1 records anew what pages print and experiments compute.
+# Without a network; a warning is an error. It computes the quick run of every experiment, which takes
+# minutes, so it is no part of the tests. FPSIM_RECORD=1 records anew what pages print and these runs compute.
 site:
 	$(MAKE) --no-print-directory VENV=.venv-site .venv-site/has-site
 	.venv-site/bin/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
 	FPSIM_SITE=docs/_build/html .venv-site/bin/python -m pytest -q tests/site
 	@echo docs/_build/html/index.html
+
+# What an interrupted one has computed is not computed again. FPSIM_RECORD=1 writes the records anew;
+# NAMES="swamping partials" computes these.
+gallery:
+	$(MAKE) --no-print-directory VENV=.venv-site .venv-site/has-site
+	.venv-site/bin/python docs/extensions/full_runs.py $(NAMES)
 
 # Beside the sites of other versions, each with a list that leads to them.
 site-versions: site

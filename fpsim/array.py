@@ -265,6 +265,7 @@ class Array(NumpyProtocols):
     # Copies and selection -------------------------------------------------------------------
 
     def copy(self) -> Array:
+        """An Array of its own with the same numbers."""
         return self.like(self.carrier.copy())
 
     __copy__ = copy
@@ -276,25 +277,32 @@ class Array(NumpyProtocols):
         return _restore, (self.context, self.to_numpy())
 
     def reshape(self, *shape: Any) -> Array:
+        """The same numbers in another shape, as numpy's `reshape` takes it."""
         return Array(self.carrier.reshape(*shape), self.context)
 
     def transpose(self, *axes: Any) -> Array:
+        """Axes in this order; in reverse order without one."""
         return self.like(self.carrier.transpose(*axes))
 
     def ravel(self) -> Array:
+        """One axis, in C order; a view where numpy gives one."""
         return self.like(self.carrier.ravel())
 
     def flatten(self) -> Array:
+        """One axis, in C order; always a copy."""
         return self.like(self.carrier.flatten())
 
     def squeeze(self, axis: Axis = None) -> Array:
+        """Without axes of length one: all of them, or these."""
         return self.like(self.carrier.squeeze(axis))
 
     def take(self, indices: Any, axis: int | None = None) -> Array:
+        """Elements by their indices along an axis, or of all in C order."""
         return self.like(np.asarray(self.carrier.take(indices, axis)))
 
     @property
     def T(self) -> Array:
+        """All axes in reverse order."""
         return self.transpose()
 
     @property
@@ -308,6 +316,7 @@ class Array(NumpyProtocols):
 
     @property
     def mT(self) -> Array:
+        """The last two axes exchanged."""
         return self.like(self.carrier.mT)
 
     def __getitem__(self, index: Any) -> Array:

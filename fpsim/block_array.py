@@ -68,10 +68,12 @@ class BlockArray:
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:

@@ -119,10 +119,12 @@ class Context:
 
     @property
     def format(self) -> Format:
+        """Format of its results."""
         return self.core.settings.format
 
     @property
     def rounding(self) -> Rounding:
+        """How its results are rounded."""
         return self.core.settings.rounding
 
     def replace(self, **changes: Any) -> Context:

@@ -10,12 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from fpsim.array import Array
 from fpsim.context import Context
-from fpsim.linalg import matmul, rounded_matmul
+from fpsim.convenience import round_to
+from fpsim.linalg import (
+    conv2d,
+    conv2d_input_gradient,
+    conv2d_weight_gradient,
+    matmul,
+    rounded_matmul,
+)
 from fpsim.products.by_operation import rules
 from fpsim.products.by_unit import task
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, E4M3FN, E5M2, Format
-from fpsim.records.rounding import RNE, SR
+from fpsim.records.rounding import RNE, RTZ, SR
 from ipu import ops
 from ipu.experiments.bench import gemm, train
 from ipu.experiments.bench.timing import Call
@@ -77,6 +85,7 @@ def _codes(context: Context) -> None:
     x = context.array(np.linspace(0.5, 2.0, 64, dtype=np.float32))
     for values in (x.values, x.values.copy()):
         context.wrap(values)
+        round_to(values.astype(np.float32), context.format)
     codes = x.codes()
     context.unpack(codes)
     codes.flags.writeable = False
@@ -90,27 +99,47 @@ def _functions(context: Context) -> None:
 
 
 def _products(context: Context, unit: str | None) -> None:
-    """Operands near 1, from 0 to 1, small, large, and few: kernels differ by what they meet."""
+    """Operands of many kinds: kernels differ by what they meet.
+
+    Near 1, from 0 to 1, small, large, few; and long rows of ones, and of numbers whose sums are
+    small, cancel or overflow.
+    """
     rng = np.random.default_rng(0)
-    normal = rng.standard_normal((32, 32))
+    normal, rows = rng.standard_normal((32, 32)), rng.standard_normal((32, 512))
     spread = np.linspace(0, 1, normal.size).reshape(normal.shape)
-    for values in (normal, spread, normal / 1024, normal * 64, normal[:8, :8]):
-        x = context.array(values.astype(np.float32))
-        if unit is None:
-            rounded_matmul(x, x, context=context)
-        else:
-            matmul(x, x, unit=unit)
+    squares = (normal, spread, normal / 1024, normal * 64, normal[:8, :8])
+    long = (np.ones_like(rows), rows / 8192, rows, rows * 100)
+    for a, b in [*((x, x) for x in squares), *((x, x.T) for x in long)]:
+        fresh = context.replace(seed=0)
+        x, y = (fresh.array(values.astype(np.float32)) for values in (a, b))
+        # The second time flags are up, which kernels then do not look for.
+        for _ in range(2):
+            if unit is None:
+                rounded_matmul(x, y, context=fresh)
+            else:
+                matmul(x, y, unit=unit)
+
+
+def _hard_operand(context: Context) -> Array:
+    """Infinities among its numbers, or NaNs where the format has no infinity."""
+    values = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32)
+    values[::5, ::7] = np.inf
+    return context.array(values)
 
 
 def _hard_products(unit: str) -> None:
     """Operands with infinities and NaNs, by rows and by columns, which no fast path takes."""
-    context = Context(BINARY16)
-    values = np.random.default_rng(0).standard_normal((32, 32))
-    values[::5, ::7] = np.inf
-    x = context.array(values)
-    for y in (x, context.array(values.T)):
+    x = _hard_operand(Context(BINARY16))
+    matmul(x[:, :8], x[:8], unit=unit)
+    for y in (x, x.T.copy()):
         matmul(x, y, unit=unit)
         matmul(x.T, y.T, unit=unit)
+    for channels in (1, 8):
+        images = x.reshape(2, 8, 64 // channels, channels)
+        weights = x.ravel()[: 72 * channels].reshape(3, 3, channels, 8)
+        results = conv2d(images, weights, unit)
+        conv2d_input_gradient(results, weights, unit, images.shape)
+        conv2d_weight_gradient(images, results, unit, weights.shape)
 
 
 def _verbs(device: Device) -> None:
@@ -186,7 +215,7 @@ def _machine() -> Iterator[tuple[str, Call]]:
 
 def calls() -> Iterator[tuple[str, Call]]:
     """What to call, and what it is for."""
-    for rounding in (RNE, SR()):
+    for rounding in (RNE, RTZ, SR()):
         for fmt in (BINARY16, BFLOAT16, BINARY32, E4M3FN, E5M2):
             context = Context(fmt, rounding=rounding, seed=0)
             yield f"arithmetic in {fmt.name}, {rounding.name}", partial(_arithmetic, context)
@@ -195,10 +224,13 @@ def calls() -> Iterator[tuple[str, Call]]:
         )
     for row in gemm.ROWS:
         yield f"products: {row.kind}", gemm.call(row, 32)
-    for fmt in (BINARY16, BFLOAT16):
-        for rounding in (RNE, SR(13), SR()):
+    for fmt in (BINARY16, BFLOAT16, BINARY32, E4M3FN, E5M2):
+        for rounding in (RNE, RTZ, SR(13), SR()):
             context = Context(fmt, rounding=rounding, seed=0)
             yield f"products in {fmt.name}, {rounding.name}", partial(_products, context, None)
+            x = _hard_operand(context)
+            yield f"hard products in {fmt.name}, {rounding.name}", partial(
+                rounded_matmul, x, x, context=context)
     for unit in UNITS:
         yield f"products through {unit}", partial(_products, Context(BINARY16), unit)
         yield f"hard products through {unit}", partial(_hard_products, unit)

@@ -256,14 +256,17 @@ class Format:
 
     @property
     def has_infinity(self) -> bool:
+        """Whether there is an infinity; without one overflow gives what `overflow` says."""
         return self.specials in ("ieee", "extended")
 
     @property
     def has_nan(self) -> bool:
+        """Whether there is a NaN."""
         return self.specials != "finite"
 
     @property
     def has_negative_zero(self) -> bool:
+        """Whether zero has two signs."""
         return self.specials not in _ONE_ZERO
 
     @property

@@ -81,12 +81,13 @@ class Philox:
         self.seed = check_seed(seed)
 
     def draw(self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1) -> None:
-        return None
+        """None: kernels count for themselves."""
 
     def advance(self) -> None:
-        pass
+        """Nothing to do: operations have numbers."""
 
     def spawn(self, k: int) -> Philox:
+        """The k-th child: a source whose key is a block of this one's."""
         k = check_seed(k)
         last = 0xFFFFFFFF
         words = philox_block(k & last, k >> 32, last, last, self.seed & last, self.seed >> 32)
@@ -130,15 +131,18 @@ class Xoroshiro128aox:
     def draw(
         self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1
     ) -> NDArray[np.uint32]:
+        """The integers R of one operation; 64 bits of the stream serve four elements."""
         check_lane(bits)
         words, s0, s1 = xoroshiro_lanes(*self.state, int(np.prod(shape, dtype=np.int64)))
         self._next = (s0, s1)
         return words
 
     def advance(self) -> None:
+        """The stream goes on behind what the operation drew."""
         self.state = self._next
 
     def spawn(self, k: int) -> Xoroshiro128aox:
+        """The k-th child: a stream of its own, from both words of the state."""
         child = Philox(self.state[0]).spawn(k).seed, Philox(self.state[1]).spawn(k).seed
         return Xoroshiro128aox(state=child)
 
@@ -163,6 +167,11 @@ class Replay:
     def draw(
         self, operation: int, shape: tuple[int, ...], bits: int, places: int = 1
     ) -> NDArray[np.uint32]:
+        """The next given array.
+
+        Raises    ValueError for another shape, for numbers of more bits, and behind the last
+                  array; TypeError for what are no integers.
+        """
         if self._position >= len(self._arrays):
             raise ValueError(
                 f"random bits are used up after {self._position} operations; give one array each"
@@ -180,7 +189,12 @@ class Replay:
         return np.ascontiguousarray(r, dtype=np.uint32).reshape(-1)
 
     def advance(self) -> None:
+        """The next operation gets the next array."""
         self._position += 1
 
     def spawn(self, k: int) -> Replay:
+        """Refused.
+
+        Raises    TypeError always.
+        """
         raise TypeError("Replay holds given bits and cannot spawn; use Philox(seed)")

@@ -126,10 +126,12 @@ class LaunchRecord:
 
     @property
     def counters(self) -> Counters:
+        """What all launches counted, together."""
         return sum((one.counters for one in self.launches), Counters())
 
     @property
     def waits(self) -> Waits:
+        """What all launches waited for, together."""
         return sum((one.waits for one in self.launches), Waits())
 
 

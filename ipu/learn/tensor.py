@@ -141,6 +141,7 @@ class Tensor:
 
     @property
     def needs_gradient(self) -> bool:
+        """Whether a backward pass reaches it."""
         return self.node is not None
 
     # Without a call of Python, as in `Array`.

@@ -20,13 +20,16 @@ LARGEST = 1_000_000
 built = pytest.mark.skipif(not os.environ.get("FPSIM_SITE"), reason="make site builds it")
 
 #: The framework that a public module of a front end needs.
-NEEDS = {"fpsim.torch": "torch", "fpsim.tf": "tensorflow"}
+NEEDS = {
+    "fpsim.torch": "torch", "fpsim.tf": "tensorflow", "ipu.frontends.poptorch": "torch",
+}
 #: Modules whose `__all__` is public.
 PUBLIC = (
     "fpsim", "fpsim.chop", "fpsim.inspect.blocks", "fpsim.inspect.fingerprint",
     "fpsim.inspect.probe", "fpsim.inspect.profile", "fpsim.linalg", "fpsim.testing", "ipu.feed",
-    "ipu.learn", "ipu.machine", "ipu.machine.control", "ipu.members.group",
-    "ipu.members.local_transport", "ipu.plan", "ipu.run", *NEEDS,
+    "ipu.frontends.popart", "ipu.frontends.popdist", "ipu.learn", "ipu.machine",
+    "ipu.machine.control", "ipu.members.group", "ipu.members.local_transport", "ipu.plan",
+    "ipu.run", *NEEDS,
 )
 
 

@@ -7,9 +7,10 @@ of the reference, and pages run here.
 from __future__ import annotations
 
 import doctest
-import inspect
 import re
+from functools import cached_property
 from importlib import import_module
+from inspect import getattr_static, getdoc, isclass, ismodule, isroutine
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ ENTRY = re.compile(r"^\.\. autodata:: (\S+)\n((?:   .*\n|\n)*)", re.MULTILINE)
 def example(module: str, name: str, entries: dict[str, str]) -> str:
     """The lines that show a public name: of its docstring, or of its entry on a page."""
     value = getattr(import_module(module), name)
-    has_docstring = inspect.isclass(value) or inspect.isroutine(value)
+    has_docstring = isclass(value) or isroutine(value) or ismodule(value)
     text = (value.__doc__ or "") if has_docstring else entries.get(f"{module}.{name}", "")
     return "\n".join(re.findall(r"^ *(?:>>>|\.\.\.) (.*)$", text, re.MULTILINE))
 
@@ -43,8 +44,29 @@ def test_every_public_name_has_an_example(module, entries):
     without = [
         name for name in names
         if not (shown := example(module, name, entries))
-        or not (inspect.isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
+        or not (isclass(getattr(inside, name)) or re.search(rf"\b{name}\b", shown))
     ]
+    assert without == []
+
+
+def methods(value: type) -> dict[str, str]:
+    """Docstrings of what a public class offers, of itself and of classes of ours below it."""
+    documented = {}
+    for name in (name for name in dir(value) if not name.startswith("_")):
+        owner = next(base for base in value.__mro__ if name in vars(base))
+        member = getattr_static(value, name)
+        is_code = isroutine(member) or isinstance(member, (property, cached_property))
+        if is_code and owner.__module__.startswith(("fpsim", "ipu")):
+            documented[name] = getdoc(member) or getdoc(getattr(value, name, None)) or ""
+    return documented
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_method_of_a_public_class_is_documented(module):
+    names, inside = public_names(module), import_module(module)
+    classes = [value for name in names if isclass(value := getattr(inside, name))]
+    without = [f"{value.__name__}.{name}" for value in classes
+               for name, text in methods(value).items() if not text]
     assert without == []
 
 
@@ -57,6 +79,19 @@ def test_examples_of_a_page_show_what_they_give(page):
         part, out=told.append
     )
     assert result.failed == 0, "".join(told)
+
+
+def test_a_method_without_a_docstring_is_found():
+    class Bare:
+        def silent(self):
+            return self
+
+        @property
+        def told(self):
+            """It is."""
+
+    Bare.__module__ = "fpsim.bare"
+    assert methods(Bare) == {"silent": "", "told": "It is."}
 
 
 def test_a_name_without_an_example_is_found():

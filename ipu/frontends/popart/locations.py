@@ -15,14 +15,23 @@ __all__ = [
 
 
 class TensorStorage(Enum):
-    """In the IPU's memory, or in remote memory."""
+    """In the IPU's memory, or in remote memory.
+
+    >>> TensorLocation(storage=TensorStorage.OffChip).storage.name
+    'OffChip'
+    """
 
     OffChip = 0
     OnChip = 1
 
 
 class ReplicatedTensorSharding(Enum):
-    """Whether each replica keeps 1/R of a tensor."""
+    """Whether each replica keeps 1/R of a tensor.
+
+    >>> location = TensorLocation(replicatedTensorSharding=ReplicatedTensorSharding.On)
+    >>> TensorLocationSettings(location=location).is_sharded
+    True
+    """
 
     Off = 0
     On = 1
@@ -40,7 +49,13 @@ class TensorLocation(Checked):
 
 
 class TensorLocationSettings(Checked):
-    """A location, and from how many elements on a tensor has it."""
+    """A location, and from how many elements on a tensor has it.
+
+    >>> location = TensorLocation(storage=TensorStorage.OffChip)
+    >>> settings = TensorLocationSettings(location=location, minElementsForOffChip=1024)
+    >>> settings.is_remote, settings.minElementsForOffChip
+    (True, 1024)
+    """
 
     location: TensorLocation
     minElementsForOffChip: int = 2

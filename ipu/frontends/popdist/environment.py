@@ -26,12 +26,19 @@ __all__ = [
 
 
 def isPopdistEnvSet() -> bool:
-    """Whether poprun started this process."""
+    """Whether poprun started this process.
+
+    >>> isPopdistEnvSet()                # without poprun
+    False
+    """
     return "POPDIST_NUM_TOTAL_REPLICAS" in os.environ
 
 
 def init() -> None:
-    """Nothing is left to start: the vendor's call before any other is accepted."""
+    """Nothing is left to start: the vendor's call before any other is accepted.
+
+    >>> init()
+    """
 
 
 def getNumInstances() -> int:
@@ -44,37 +51,65 @@ def getNumInstances() -> int:
 
 
 def getInstanceIndex() -> int:
-    """Number of this process, from 0."""
+    """Number of this process, from 0.
+
+    >>> getInstanceIndex()                # without poprun
+    0
+    """
     return _number("POPDIST_INSTANCE_INDEX", 0)
 
 
 def getLocalInstanceIndex() -> int:
-    """Number of this process among those of its computer, from 0."""
+    """Number of this process among those of its computer, from 0.
+
+    >>> getLocalInstanceIndex()                # without poprun
+    0
+    """
     return _number("POPDIST_LOCAL_INSTANCE_INDEX", 0)
 
 
 def getNumTotalReplicas() -> int:
-    """Number of replicas of all processes."""
+    """Number of replicas of all processes.
+
+    >>> getNumTotalReplicas()                # without poprun
+    1
+    """
     return _number("POPDIST_NUM_TOTAL_REPLICAS", 1)
 
 
 def getNumLocalReplicas() -> int:
-    """Number of replicas of this process."""
+    """Number of replicas of this process.
+
+    >>> getNumLocalReplicas()                # without poprun
+    1
+    """
     return _number("POPDIST_NUM_LOCAL_REPLICAS", 1)
 
 
 def getReplicaIndexOffset() -> int:
-    """Number of this process's first replica among all."""
+    """Number of this process's first replica among all.
+
+    >>> getReplicaIndexOffset()                # without poprun
+    0
+    """
     return _number("POPDIST_REPLICA_INDEX_OFFSET", 0)
 
 
 def getNumIpusPerReplica() -> int:
-    """IPUs that each replica takes."""
+    """IPUs that each replica takes.
+
+    >>> getNumIpusPerReplica()                # without poprun
+    1
+    """
     return _number("POPDIST_NUM_IPUS_PER_REPLICA", 1)
 
 
 def checkNumIpusPerReplica(expected: int) -> bool:
-    """Whether each replica takes that many IPUs."""
+    """Whether each replica takes that many IPUs.
+
+    >>> checkNumIpusPerReplica(1), checkNumIpusPerReplica(2)  # without poprun
+    (True, False)
+    """
     return getNumIpusPerReplica() == expected
 
 
@@ -82,6 +117,9 @@ def getDeviceId(ipusPerReplica: int = 0) -> int:
     """Number of the first simulated IPU of this process (ASSUMED: IPUs are numbered by replica).
 
     ipusPerReplica    0: as poprun was told.
+
+    >>> getDeviceId()                # without poprun
+    0
     """
     return getReplicaIndexOffset() * (ipusPerReplica or getNumIpusPerReplica())
 

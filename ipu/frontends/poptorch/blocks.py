@@ -112,6 +112,14 @@ def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | Non
     """A block begins with this module, or function, and lasts until another one begins.
 
     Raises    TypeError for what is neither; RuntimeError for a module that begins a block already.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    >>> BeginBlock(net[1], "last", ipu_id=1)
+    Linear(in_features=3, out_features=1, bias=True)
+    >>> BeginBlock(net[1], "again")
+    Traceback (most recent call last):
+    ...
+    RuntimeError: module has already been assigned to a block.
     """
     _checked(user_id, ipu_id)
     if not isinstance(layer_to_call, torch.nn.Module):
@@ -128,6 +136,10 @@ def removeBlocks(module: torch.nn.Module) -> None:
     """No module inside of this one begins a block any more, nor does it itself.
 
     Raises    AssertionError for what is no module, as PopTorch does.
+
+    >>> net = torch.nn.Sequential(BeginBlock(torch.nn.Linear(2, 1), "first"))
+    >>> removeBlocks(net)
+    >>> _ = BeginBlock(net[0], "another name")  # it begins none, so it may begin one
     """
     if not isinstance(module, torch.nn.Module):
         raise AssertionError(f"removeBlocks: {module!r} is not an instance of torch.nn.Module")

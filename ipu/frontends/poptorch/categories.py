@@ -1,5 +1,11 @@
 """Groups of options: training, precision, distribution, tracing, PopART's own.
 
+`poptorch.autocasting` is this module, for its `Policy`.
+
+>>> from ipu.frontends import poptorch
+>>> "matmul" in poptorch.autocasting.Policy().lists["fp16"]
+True
+
 Source    Graphcore's PopTorch, python/options.py and python/autocasting.py.
 """
 
@@ -85,7 +91,11 @@ class TrainingOptions(OptionsDict):
 
 
 class AutocastPolicy:
-    """Lists of operations that autocasting would compute in each type."""
+    """Lists of operations that autocasting would compute in each type.
+
+    >>> AutocastPolicy(fp32=["softmax"]).lists["fp32"]
+    ['softmax']
+    """
 
     def __init__(
         self, fp16: list[Any] | None = None, fp32: list[Any] | None = None,

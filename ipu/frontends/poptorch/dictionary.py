@@ -68,6 +68,7 @@ class OptionsDict:
         self._values.pop(option, None)
 
     def exists(self, option: str) -> bool:
+        """Whether there is an option of that name."""
         return option in self._values
 
     def freeze(self) -> None:

@@ -15,7 +15,12 @@ __all__ = [
 
 
 class OutputMode(Enum):
-    """Which micro-batches' outputs come back; Default: All of an inference, Final of a training."""
+    """Which micro-batches' outputs come back; Default: All of an inference, Final of a training.
+
+    >>> from ipu.frontends.poptorch import Options
+    >>> Options().outputMode(OutputMode.EveryN, 5).output_return_period
+    5
+    """
 
     Final = 0
     EveryN = 1
@@ -25,14 +30,26 @@ class OutputMode(Enum):
 
 
 class AutoStage(Enum):
-    """Stages of blocks that no strategy lists: of the same number as the IPU, or one by one."""
+    """Stages of blocks that no strategy lists: of the same number as the IPU, or one by one.
+
+    >>> from ipu.frontends.poptorch import PipelinedExecution
+    >>> PipelinedExecution(AutoStage.AutoIncrement).locate("B1", None)
+    StageOf(number=0, ipu=0)
+    """
 
     SameAsIpu = 0
     AutoIncrement = 1
 
 
 class DataLoaderMode(Enum):
-    """Batches are loaded when asked for, by another process ahead of time, or cut and joined."""
+    """Batches are loaded when asked for, by another process ahead of time, or cut and joined.
+
+    >>> from ipu.frontends.poptorch import DataLoader, Options
+    >>> options = Options().deviceIterations(2)
+    >>> loader = DataLoader(options, range(10), 2, mode=DataLoaderMode.AsyncRebatched)
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    """
 
     Sync = 0
     Async = 1
@@ -40,7 +57,16 @@ class DataLoaderMode(Enum):
 
 
 class ReductionType(Enum):
-    """How gradients of micro-batches and replicas become one."""
+    """How gradients of micro-batches and replicas become one.
+
+    >>> from ipu.frontends.poptorch import Options
+    >>> training = Options().Training
+    >>> training.accumulation_and_replication_reduction_type
+    <ReductionType.Mean: 1>
+    >>> training = training.accumulationAndReplicationReductionType(ReductionType.Sum)
+    >>> training.accumulation_and_replication_reduction_type
+    <ReductionType.Sum: 0>
+    """
 
     Sum = 0
     Mean = 1
@@ -48,7 +74,15 @@ class ReductionType(Enum):
 
 
 class MeanReductionStrategy(Enum):
-    """When a mean of gradients divides: as they come, at the end, or (deprecated) in the loss."""
+    """When a mean of gradients divides: as they come, at the end, or (deprecated) in the loss.
+
+    >>> from ipu.frontends.poptorch import Options
+    >>> training = Options().Training.setMeanAccumulationAndReplicationReductionStrategy(
+    ...     MeanReductionStrategy.Running
+    ... )
+    >>> training.meanAccumulationAndReplicationReductionStrategy
+    <MeanReductionStrategy.Running: 0>
+    """
 
     Running = 0
     Post = 1
@@ -56,7 +90,13 @@ class MeanReductionStrategy(Enum):
 
 
 class Liveness(Enum):
-    """What phases keep on the chip."""
+    """What phases keep on the chip.
+
+    >>> from ipu.frontends.poptorch import SerialPhasedExecution
+    >>> phases = SerialPhasedExecution("A", "B")
+    >>> sorted(phases.setTensorsLiveness(Liveness.OffChipAfterEachPhase).offload)
+    ['activations', 'state', 'weights']
+    """
 
     AlwaysLive = 0
     OffChipAfterFwd = 1
@@ -65,7 +105,17 @@ class Liveness(Enum):
 
 
 class ConnectionType(Enum):
-    """When a program takes hold of IPUs."""
+    """When a program takes hold of IPUs.
+
+    >>> import torch
+    >>> from ipu.frontends.poptorch import Options, inferenceModel
+    >>> options = Options().connectionType(ConnectionType.Never)
+    >>> inferenceModel(torch.nn.Linear(2, 1), options)(torch.ones(1, 2))
+    Traceback (most recent call last):
+    ...
+    RuntimeError: ConnectionType.Never: this model can be compiled, not run; use
+    options.connectionType(poptorch.ConnectionType.Always)
+    """
 
     Always = 0
     OnDemand = 1
@@ -73,7 +123,12 @@ class ConnectionType(Enum):
 
 
 class SyncPattern(Enum):
-    """Which IPUs wait for each other."""
+    """Which IPUs wait for each other.
+
+    >>> from ipu.frontends.poptorch import Options
+    >>> Options().syncPattern(SyncPattern.Full).sync_pattern
+    0
+    """
 
     Full = 0
     SinglePipeline = 1
@@ -81,7 +136,13 @@ class SyncPattern(Enum):
 
 
 class HalfFloatCastingBehavior(Enum):
-    """What an operation on float16 and float32 tensors computes in; Default: in half (ASSUMED)."""
+    """What an operation on float16 and float32 tensors computes in; Default: in half (ASSUMED).
+
+    >>> from ipu.frontends.poptorch import Options
+    >>> upcast = HalfFloatCastingBehavior.HalfUpcastToFloat
+    >>> Options().Precision.halfFloatCasting(upcast).half_float_casting
+    <HalfFloatCastingBehavior.HalfUpcastToFloat: 1>
+    """
 
     FloatDowncastToHalf = 0
     HalfUpcastToFloat = 1
@@ -89,7 +150,11 @@ class HalfFloatCastingBehavior(Enum):
 
 
 class MatMulSerializationMode(Enum):
-    """The axis along which a matrix product is cut into smaller ones."""
+    """The axis along which a matrix product is cut into smaller ones.
+
+    >>> MatMulSerializationMode("reducing_dim")
+    <MatMulSerializationMode.ReducingDim: 'reducing_dim'>
+    """
 
     InputChannels = "input_channels"
     ReducingDim = "reducing_dim"
@@ -98,7 +163,11 @@ class MatMulSerializationMode(Enum):
 
 
 class OverlapMode(Enum):
-    """How far transfers of the host run beside the computation."""
+    """How far transfers of the host run beside the computation.
+
+    >>> [mode.value for mode in OverlapMode]
+    ['no_overlap', 'overlap_accumulation_loop', 'overlap_device_iteration_loop']
+    """
 
     NoOverlap = "no_overlap"
     OverlapAccumulationLoop = "overlap_accumulation_loop"

@@ -22,17 +22,36 @@ _LEVELS = {
 
 
 def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:
-    """Whether there are IPUs: there are none, every model is simulated."""
+    """Whether there are IPUs: there are none, every model is simulated.
+
+    >>> ipuHardwareIsAvailable()
+    False
+    """
     return False
 
 
 def ipuHardwareVersion() -> int:
-    """The version of the hardware: 0, for there is none; Mk2 is simulated."""
+    """The version of the hardware: 0, for there is none; Mk2 is simulated.
+
+    >>> ipuHardwareVersion()
+    0
+    """
     return 0
 
 
 def isRunningOnIpu() -> bool:
-    """Whether a model of PopTorch runs now."""
+    """Whether a model of PopTorch runs now.
+
+    >>> isRunningOnIpu()
+    False
+    >>> import torch
+    >>> class Net(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x + 1 if isRunningOnIpu() else x
+    >>> from ipu.frontends.poptorch import inferenceModel
+    >>> inferenceModel(Net())(torch.zeros(1)), Net()(torch.zeros(1))
+    (tensor([1.]), tensor([0.]))
+    """
     from ipu.frontends.poptorch.blocks import listener
 
     return listener() is not None

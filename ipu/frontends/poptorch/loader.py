@@ -35,6 +35,13 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
     rebatched_worker_size    micro-batches that a worker loads at a time, of AsyncRebatched.
 
     Raises      ValueError for what does not go together.
+
+    >>> options = Options().deviceIterations(2)
+    >>> options.Training.gradientAccumulation(3).gradient_accumulation
+    3
+    >>> loader = DataLoader(options, range(100), batch_size=4)
+    >>> loader.combinedBatchSize, len(loader)  # 2 · 3 · 4 samples a call
+    (24, 4)
     """
 
     def __init__(
@@ -46,7 +53,6 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
     ) -> None:
         _check(options, mode, batch_size, async_options)
         self._options_of_model = options
-        self._mode = mode
         self._share: ProcessShare | None = None
         iterable = isinstance(dataset, IterableDataset)
         if batch_size is None or batch_sampler is not None:
@@ -55,7 +61,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
                     "batches of the dataset's own in several processes: give each its share and "
                     "use auto_distributed_partitioning=False"
                 )
-            self._samples = self._load = 0
+            self._samples, self._is_rebatched = 0, False
             super().__init__(dataset, batch_size=None if batch_sampler is None else 1,
                              num_workers=num_workers, batch_sampler=batch_sampler,
                              **kwargs)
@@ -70,7 +76,7 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
                 f"rebatched_worker_size={rebatched_worker_size} does not divide the "
                 f"{self._samples // batch_size} micro-batches of a call; use a divisor"
             )
-        self._load = load
+        self._is_rebatched = rebatched
         workers = num_workers if iterable else _workers(num_workers)
         if auto_distributed_partitioning and options.Distributed.numProcesses > 1:
             dataset = self._share = _shared(dataset, options, self._samples, drop_last, shuffle)
@@ -92,14 +98,14 @@ class DataLoader(TorchLoader):  # type: ignore[misc]
         return self._options_of_model
 
     def __len__(self) -> int:
-        if self._load == self._samples:
-            return int(super().__len__())
-        return len(self.dataset) // self._samples
+        if self._is_rebatched:
+            return len(self.dataset) // self._samples
+        return int(super().__len__())
 
     def __iter__(self) -> Iterator[Any]:
         if self._share is not None:
             self._share.begin()
-        if self._load == self._samples:
+        if not self._is_rebatched:
             pieces, feeding = super().__iter__(), self._options_of_model.feeding
             # Workers make elements at the same time: their seconds are not known here.
             return iter(pieces if self.num_workers else feeding.timed(pieces))
@@ -186,7 +192,12 @@ def _split(pieces: list[Any], size: int) -> tuple[Any, Any]:
 
 
 class AsynchronousDataAccessor:
-    """A loader behind another process in the vendor's library: here the loader as it is."""
+    """A loader behind another process in the vendor's library: here the loader as it is.
+
+    >>> loader = DataLoader(Options(), range(4), batch_size=2)
+    >>> [batch.tolist() for batch in AsynchronousDataAccessor(loader)]
+    [[0, 1], [2, 3]]
+    """
 
     def __init__(self, dataset: Any, **options: Any) -> None:
         if options:

@@ -52,6 +52,16 @@ class PoplarExecutor:
 
     Raises    (at a call) ValueError for stages, blocks, batches and options that do not go
               together, in one sentence each; FloatingPointTrap where exceptions are enabled.
+
+    >>> model = inferenceModel(torch.nn.Linear(2, 1, bias=False), Options().deviceIterations(3))
+    >>> model.isCompiled(), model(torch.ones(3, 2)).shape, model.compilations
+    (False, torch.Size([3, 1]), 1)
+    >>> model(torch.ones(4, 2))
+    Traceback (most recent call last):
+    ...
+    ValueError: a batch of 4 samples is no multiple of 3, which is deviceIterations=3 times
+    gradientAccumulation=1 times replicationFactor=1; use 3 samples, or a poptorch.DataLoader with
+    drop_last=True
     """
 
     def __init__(
@@ -85,6 +95,7 @@ class PoplarExecutor:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer | None:
+        """What updates the parameters; None for an inference."""
         return self._optimizer
 
     def __getattr__(self, name: str) -> Any:
@@ -314,6 +325,7 @@ class PoplarExecutor:
     # Devices --------------------------------------------------------------------------------
 
     def isAttachedToDevice(self) -> bool:
+        """Whether it holds its IPUs: from its first call on, until `detachFromDevice`."""
         return self._is_attached
 
     def attachToDevice(self) -> None:
@@ -445,6 +457,20 @@ def trainingModel(
     """A model that trains with each call; without an optimiser by SGD with a rate of 0.01.
 
     Raises    TypeError for what is no module, options or optimiser of PopTorch's.
+
+    >>> class Net(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layer = torch.nn.Linear(1, 1, bias=False)
+    ...         torch.nn.init.ones_(self.layer.weight)
+    ...
+    ...     def forward(self, x):
+    ...         return torch.nn.functional.mse_loss(self.layer(x), torch.zeros_like(x))
+    >>> net = Net()
+    >>> trainingModel(net, optimizer=torch.optim.SGD(net.parameters(), lr=0.25))(torch.ones(1, 1))
+    tensor([1.])
+    >>> net.layer.weight.item()  # 1 - 0.25 · 2
+    0.5
     """
     if optimizer is None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -453,7 +479,12 @@ def trainingModel(
 
 
 def inferenceModel(model: torch.nn.Module, options: Options | None = None) -> PoplarExecutor:
-    """A model that computes outputs without gradients, in evaluation mode."""
+    """A model that computes outputs without gradients, in evaluation mode.
+
+    >>> model = inferenceModel(torch.nn.Dropout(0.5))
+    >>> model(torch.ones(1, 3))
+    tensor([[1., 1., 1.]])
+    """
     if isinstance(model, PoplarExecutor):
         model = model.model
     return PoplarExecutor(model, options, False)
@@ -463,6 +494,13 @@ def load(path: str | Path, edit_opts_fn: Any = None) -> PoplarExecutor:
     """A wrapper that `save` wrote; the file is trusted, for it holds pickled objects.
 
     edit_opts_fn    may change its options.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     inferenceModel(torch.nn.ReLU()).save(f"{folder}/model.pt")
+    ...     loaded = load(f"{folder}/model.pt", lambda options: options.deviceIterations(2))
+    >>> loaded(torch.tensor([-1.0, 1.0])), loaded.options.device_iterations
+    (tensor([0., 1.]), 2)
     """
     contents = torch.load(path, weights_only=False)
     options = contents["options"]

@@ -33,7 +33,11 @@ def _check_tensor(name: str, tensor: Any) -> None:
 
 
 def nop(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself."""
+    """The tensor itself.
+
+    >>> nop(torch.ones(2))
+    tensor([1., 1.])
+    """
     _check_tensor("nop", tensor)
     return tensor
 
@@ -42,6 +46,11 @@ def ipu_print_tensor(tensor: torch.Tensor, title: str = "") -> torch.Tensor:
     """Prints the values to stderr when it runs, and the gradient in the backward pass.
 
     The result must be used in place of the tensor, else the gradient is not printed.
+
+    >>> x = torch.tensor([1.0, 2.0])
+    >>> y = ipu_print_tensor(x, "x") * 2  # stderr: x: [1.0, 2.0]
+    >>> y
+    tensor([2., 4.])
     """
     _check_tensor("ipu_print_tensor", tensor)
     shown = title or "print"
@@ -65,6 +74,9 @@ def for_loop(
 
     Raises    ValueError for inputs that are no list of tensors, and for a body that returns another
               number of tensors than it takes, or other shapes or types.
+
+    >>> for_loop(3, lambda x, y: (x + y, y), [torch.zeros(1), torch.ones(1)])
+    [tensor([3.]), tensor([1.])]
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ValueError(f"count={count!r}: poptorch.for_loop runs 0 times or more; use an int")
@@ -99,7 +111,14 @@ def _check_body(before: list[torch.Tensor], after: list[Any]) -> None:
 
 
 def recomputationCheckpoint(*tensors: Any) -> Any:
-    """The tensors themselves: values that recomputation would keep."""
+    """The tensors themselves: values that recomputation would keep.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # it says once that it has no effect
+    ...     recomputationCheckpoint(torch.ones(1), torch.zeros(1))
+    (tensor([1.]), tensor([0.]))
+    """
     once("recomputationCheckpoint", "the account recomputes whole stages")
     if len(tensors) == 1:
         return tensors[0]
@@ -110,7 +129,12 @@ def serializedMatMul(
     lhs: torch.Tensor, rhs: torch.Tensor, mode: MatMulSerializationMode, factor: int = 0,
     keep_precision: bool = False,
 ) -> torch.Tensor:
-    """The matrix product; cutting it to save memory is not modelled, nor its other rounding."""
+    """The matrix product; cutting it to save memory is not modelled, nor its other rounding.
+
+    >>> x = torch.tensor([[1.0, 2.0]])
+    >>> serializedMatMul(x, x.T, MatMulSerializationMode.Disabled)
+    tensor([[5.]])
+    """
     if not isinstance(mode, MatMulSerializationMode):
         raise TypeError(f"mode={mode!r} is not a poptorch.MatMulSerializationMode")
     if mode is not MatMulSerializationMode.Disabled:
@@ -119,7 +143,14 @@ def serializedMatMul(
 
 
 def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float) -> torch.Tensor:
-    """The tensor itself."""
+    """The tensor itself.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # it says once that it has no effect
+    ...     set_available_memory(torch.ones(2), 0.2)
+    tensor([1., 1.])
+    """
     _check_tensor("set_available_memory", tensor)
     if not 0 <= available_memory_proportion <= 1:
         raise ValueError(
@@ -130,12 +161,20 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
 
 
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
-    """The tensors themselves."""
+    """The tensors themselves.
+
+    >>> set_overlap_for_input((torch.ones(1), torch.zeros(1)), OverlapMode.NoOverlap)
+    (tensor([1.]), tensor([0.]))
+    """
     return _overlapped("set_overlap_for_input", input_tensors, mode)
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """The tensors themselves."""
+    """The tensors themselves.
+
+    >>> set_overlap_for_output([torch.ones(1)], OverlapMode.NoOverlap)
+    [tensor([1.])]
+    """
     return _overlapped("set_overlap_for_output", output_tensors, mode)
 
 
@@ -148,7 +187,15 @@ def _overlapped(name: str, tensors: Any, mode: OverlapMode) -> Any:
 
 
 class MultiConv:
-    """Convolutions inside run as ever: side by side is a question of the vendor's planner."""
+    """Convolutions inside run as ever: side by side is a question of the vendor's planner.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # it says once that it has no effect
+    ...     with MultiConv():
+    ...         torch.conv1d(torch.ones(1, 1, 3), torch.ones(1, 1, 2))
+    tensor([[[2., 2.]]])
+    """
 
     def __enter__(self) -> MultiConv:
         once("MultiConv", "convolutions are costed one by one")
@@ -164,6 +211,13 @@ class Attribute:
     attributes    by their kinds, each a dictionary, as __outline={"layer": "embedding"}.
 
     Raises    TypeError for a kind that is no dictionary.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # it says once that it has no effect
+    ...     with Attribute(__outline={"layer": "embedding"}) as attribute:
+    ...         attribute.attributes
+    {'__outline': {'layer': 'embedding'}}
     """
 
     def __init__(self, **attributes: Any) -> None:
@@ -205,6 +259,12 @@ def custom_op(
     """Refused.
 
     Raises    NotImplementedError always.
+
+    >>> custom_op([torch.ones(1)], "Cube", "com.acme", 1, [torch.ones(1)])
+    Traceback (most recent call last):
+    ...
+    NotImplementedError: custom_op 'Cube': its code is compiled for the device and has no rule
+    on the simulated machine; write it with operations of torch
     """
     raise NotImplementedError(
         f"custom_op {name!r}: its code is compiled for the device and has no rule on the simulated "

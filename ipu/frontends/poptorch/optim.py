@@ -3,6 +3,12 @@
 torch's own SGD, Adam, AdamW and RMSprop may be passed too: they are applied by the same equations,
 with the arguments that they lack at their defaults.
 
+>>> from ipu.frontends import poptorch
+>>> layer = torch.nn.Linear(2, 1)
+>>> optimizer = poptorch.optim.SGD(layer.parameters(), lr=0.1, loss_scaling=128.0)
+>>> poptorch.trainingModel(layer, optimizer=optimizer).optimizer is optimizer
+True
+
 Source    Graphcore's PopTorch, python/optim.py: arguments, defaults, what is refused.
 """
 
@@ -99,6 +105,14 @@ class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
     use_combined_accum     one tensor holds velocity and accumulated gradient.
     accum_type, velocity_accum_type    torch.float32 or torch.float16.
     max_grad_norm          gradients are scaled down to this norm of all of them, of all groups.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> SGD([weight], lr=0.1, momentum=0.9, loss_scaling=64.0).defaults["loss_scaling"]
+    64.0
+    >>> SGD([weight], lr=0.1, velocity_scaling=2.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: velocity_scaling=2.0: is used with use_combined_accum=True only
     """
 
     def __init__(
@@ -129,7 +143,14 @@ class SGD(_OnDevice, torch.optim.SGD):  # type: ignore[misc]
 
 
 class Adam(_OnDevice, torch.optim.Adam):  # type: ignore[misc]
-    """Adam; a weight decay is added to the gradient. AMSGrad is refused, as by PopART."""
+    """Adam; a weight decay is added to the gradient. AMSGrad is refused, as by PopART.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> Adam([weight], amsgrad=True)
+    Traceback (most recent call last):
+    ...
+    ValueError: amsgrad=True is not supported by PopTorch; leave amsgrad out
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
@@ -152,7 +173,15 @@ class Adam(_OnDevice, torch.optim.Adam):  # type: ignore[misc]
 
 
 class AdamW(_OnDevice, torch.optim.AdamW):  # type: ignore[misc]
-    """AdamW; bias_correction=False leaves the moments as they are."""
+    """AdamW; bias_correction=False leaves the moments as they are.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> AdamW([weight], first_order_momentum_accum_type=torch.float16).step()
+    Traceback (most recent call last):
+    ...
+    RuntimeError: AdamW.step() runs on the device, with each call of the model that
+    poptorch.trainingModel returned; leave the call out
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
@@ -176,7 +205,12 @@ class AdamW(_OnDevice, torch.optim.AdamW):  # type: ignore[misc]
 
 
 class RMSprop(_OnDevice, torch.optim.RMSprop):  # type: ignore[misc]
-    """RMSprop; use_tf_variant puts eps into the root and the rate into the momentum."""
+    """RMSprop; use_tf_variant puts eps into the root and the rate into the momentum.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> RMSprop([weight], use_tf_variant=True).defaults["use_tf_variant"]
+    True
+    """
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
@@ -201,6 +235,10 @@ class LAMB(_OnDevice, torch.optim.Optimizer):  # type: ignore[misc]
     """LAMB: Adam's update, scaled for each parameter by the ratio of norms.
 
     max_weight_norm    the norm of the parameter counts at most so much.
+
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> LAMB([weight]).defaults["max_weight_norm"]  # PopTorch's own default
+    65500.0
     """
 
     def __init__(

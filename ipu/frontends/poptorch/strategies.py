@@ -174,7 +174,11 @@ class PipelinedExecution(Strategy):
 
 
 class ShardedExecution(PipelinedExecution):
-    """One micro-batch at a time goes through all stages; one IPU works at a time."""
+    """One micro-batch at a time goes through all stages; one IPU works at a time.
+
+    >>> ShardedExecution("B1", "B2")
+    ShardedExecution(Stage('B1'), Stage('B2'))
+    """
 
     schedule = "sequential"
 
@@ -304,7 +308,14 @@ def _check_bool(name: str, value: Any) -> None:
 
 
 class ParallelPhasedExecution(_PhasedExecution):
-    """Phases alternate between two groups of IPUs: even phases on even IPUs, odd ones on odd."""
+    """Phases alternate between two groups of IPUs: even phases on even IPUs, odd ones on odd.
+
+    >>> phases = ParallelPhasedExecution(Phase(Stage("A0"), Stage("A1")), Phase(Stage("B0")))
+    >>> phases.phase(0).ipus(0, 2)
+    Phase(Stage('A0').ipu(0), Stage('A1').ipu(2))
+    >>> sorted(phases.sendTensorsOffChipAfterFwd().offload)
+    ['activations']
+    """
 
     def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> ParallelPhasedExecution:
         """Activations go to remote memory after the forward pass."""
@@ -314,7 +325,11 @@ class ParallelPhasedExecution(_PhasedExecution):
 
 
 class SerialPhasedExecution(_PhasedExecution):
-    """All phases run one after the other on one group of IPUs."""
+    """All phases run one after the other on one group of IPUs.
+
+    >>> SerialPhasedExecution("A", "B", "C").backward_phases()
+    (4, 3, 2)
+    """
 
     def setTensorsLiveness(self, liveness: Liveness) -> SerialPhasedExecution:
         """What stays on the chip between phases."""

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 
+from fpsim.context import Context
 from fpsim.elementwise import folding, recording
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.levels import LEVELS, host_features
+from fpsim.products.by_operation import calls
 from fpsim.state import tallies
 from ipu.experiments.bench import gemm, train, warm
 from ipu.experiments.cli import main
@@ -28,6 +31,22 @@ def test_every_kind_of_product_and_network_is_called():
     assert {f"products through {unit}" for unit in warm.UNITS} < set(names)
     assert {f"training: {name}, exact" for name in train.NETWORKS} < set(names)
     assert {f"{kind} in one call, binary16, SR" for kind in ("rows", "updates")} < set(names)
+
+
+def test_first_products_meet_kernels_that_were_called_before(monkeypatch):
+    """Of new contexts, whose flags are down: usual numbers, ones, and sums that overflow."""
+    variants = set()
+    kernel = calls.mac_kernel
+    monkeypatch.setattr(calls, "mac_kernel", lambda x: (variants.add(x), kernel(x))[1])
+    warm._products(Context("binary16"), None)
+    called, normal = set(variants), np.random.default_rng(1).standard_normal((64, 64))
+    assert called
+    for values in (normal, np.ones((64, 64)), np.eye(5), normal[:2, :2], 150 * normal):
+        half = Context("binary16")
+        x = half.array(values)
+        with np.errstate(all="ignore"):
+            x @ x
+    assert variants == called
 
 
 def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
