@@ -269,8 +269,8 @@ _SOME = {
 
 
 @pytest.mark.parametrize("loss", ["all", "cell"])
-@pytest.mark.parametrize("some", _SOME)
-def test_gradients_of_some_tensors_ask_for_nothing_else(cells, some, loss):
+@pytest.mark.parametrize("names", _SOME)
+def test_gradients_of_some_tensors_ask_for_nothing_else(cells, names, loss):
     """Others that could have a gradient draw no random bits, and cost no cycles."""
 
     def slopes(in_one_call):
@@ -282,7 +282,7 @@ def test_gradients_of_some_tensors_ask_for_nothing_else(cells, some, loss):
             for _ in range(4):
                 start = [torch.randn(1, 3, _HIDDEN, requires_grad=True) for _ in range(2)]
                 y, (h, c) = net(torch.randn(3, 3, 6), start)
-                got = torch.autograd.grad(LOSSES[loss](y, h, c), _SOME[some](net, start))
+                got = torch.autograd.grad(LOSSES[loss](y, h, c), _SOME[names](net, start))
                 told += [slope.numpy().tobytes() for slope in got]
             return told, _calls(run), dict(run.device.ledger.rows)
 
