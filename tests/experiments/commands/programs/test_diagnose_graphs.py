@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ipu.experiments.cli import main
-
-pytest.importorskip("tensorflow", reason="tensorflow is not installed; run: make test-tensorflow")
+from tests.ipu.frontends.tensorflow import framework  # noqa: F401  it comes before TensorFlow
 
 GRAPH_PROGRAM = """
 import numpy as np
