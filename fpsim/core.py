@@ -18,7 +18,7 @@ from fpsim.array import Array
 from fpsim.asarray import AsArray
 from fpsim.elementwise import codes, elementary
 from fpsim.elementwise import compare as comparisons
-from fpsim.elementwise.apply import apply, common_shape
+from fpsim.elementwise.apply import apply, common_shape, native
 from fpsim.elementwise.inputs import Scalar, scalar
 from fpsim.elementwise.notes import Again, CallNotes, rounded_again
 from fpsim.elementwise.recording import FUNCTION, OPERATION, Recording
@@ -147,6 +147,8 @@ class Core(State):
         Shapes    carriers broadcast.
         """
         settings = self.settings
+        if settings.native and out is None and evaluate is apply and self.loops is None:
+            return Array(native(name, carriers), self.context)  # it raises and counts nothing
         stochastic, target = settings.rounding.stochastic, None if out is None else self.target(out)
         bits = draw(self, common_shape(carriers)) if stochastic else NO_DRAW
         element_flags, memory = None, target

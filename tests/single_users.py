@@ -49,6 +49,7 @@ REASONS = {
     "ipu.run.jointly": "an optimiser's arithmetic in another shape, which knows of no shadow",
     "ipu.run.loss_scales": "advice that a report prints, from exponents alone",
     "ipu.run.operands": "what quantising did to operands, with its figures; a recorder keeps them",
+    "ipu.run.printed": "numbers in a text as an endpoint, which know of no diagnosis",
     "ipu.run.updates": "what a recorder counts of updates, apart from exponents",
     "ipu.run.pages": "one file a page",
     "ipu.experiments": "one file a question, a topic or a command",

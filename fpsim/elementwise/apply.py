@@ -23,6 +23,7 @@ from fpsim.elementwise.constants import (
     processor_status,
 )
 from fpsim.kernels.elementwise import loop, step
+from fpsim.kernels.elementwise.binary64 import operate, unify_nans
 from fpsim.kernels.elementwise.special import OPERATIONS
 from fpsim.kernels.elementwise.spreading import spread_numbers
 from fpsim.kernels.elementwise.tally import tally_numbers
@@ -38,7 +39,8 @@ from fpsim.state.publish import check_out
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "KernelCall", "RepeatedOperation", "apply", "as_read", "broadcast", "common_shape", "variant",
+    "KernelCall", "RepeatedOperation", "apply", "as_read", "broadcast", "common_shape", "native",
+    "variant",
 ]
 
 _CODES = {name: i for i, name in enumerate(OPERATIONS)}
@@ -331,17 +333,51 @@ _NATIVE: dict[str, Any] = {
     "convert": np.positive, "copy": np.positive, "add": np.add, "subtract": np.subtract,
     "multiply": np.multiply, "divide": np.divide, "sqrt": np.sqrt, "round_to_integral": np.rint,
 }
+#: Of these a kernel computes what lies in memory as the result does.
+_IN_ONE_PASS = frozenset(_NATIVE) - {"round_to_integral"}
+#: numpy has one object for it.
+_WIDE = np.dtype(np.float64)
+
+
+def native(operation: str, operands: Sequence[Carrier]) -> Carrier:
+    """An operation of `apply` on carriers of binary64, which raises nothing.
+
+    >>> native("add", (np.array([1.0, 2.0]), np.array(1.0))).tolist()
+    [2.0, 3.0]
+    """
+    out: Carrier = np.empty(common_shape(operands))
+    return _native(operation, operands, out) if out.size else out
+
+
+def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+    ready = _as_the_result(operands, out) if operation in _IN_ONE_PASS else None
+    if ready is not None:
+        operate(_CODES[operation], ready[0], ready[-1], _flat(out))
+        return out
+    _by_numpy(operation, operands, out)
+    if out.flags.carray:
+        unify_nans(_flat(out))
+    else:
+        out[np.isnan(out)] = np.nan
+    return out
 
 
 @usual_arithmetic
-def _native(operation: str, operands: Sequence[Carrier], out: Carrier) -> Carrier:
+def _by_numpy(operation: str, operands: Sequence[Carrier], out: Carrier) -> None:
     with np.errstate(all="ignore"):
         _NATIVE[operation](*operands, out=out)
-    # Of two NaNs numpy's vectors pass on the one, the elements behind them the other.
-    nan = np.isnan(out)
-    if nan.any():
-        out[nan] = np.nan
-    return out
+
+
+def _as_the_result(operands: Sequence[Carrier], out: Carrier) -> list[Carrier] | None:
+    """Operands of binary64 in the order of the result, flat, or one number; None of others."""
+    ready: list[Carrier] = []
+    shape = out.shape
+    for operand in operands:
+        fits = operand.shape == shape or operand.size == 1
+        if not (fits and operand.dtype is _WIDE and operand.flags.carray):
+            return None
+        ready.append(operand if operand.ndim == 1 else operand.reshape(-1))
+    return ready if out.flags.carray else None
 
 
 def _as_they_lie(operands: Sequence[Carrier], shape: Shape, size: int) -> list[Carrier] | None:

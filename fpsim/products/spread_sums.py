@@ -30,8 +30,8 @@ from fpsim.state.state import State
 
 __all__ = ["PART", "native_spread_sum", "parts_of", "spread_sum", "sums_of_binary64"]
 
-#: Sums over the third axis of (outer, parts, elements, inner), with the flags of each.
-_Chains = Callable[[Carrier], tuple[Carrier, ElementFlags]]
+#: Sums over the third axis of (outer, parts, elements, inner), with the flags of each, if it has.
+_Chains = Callable[[Carrier], tuple[Carrier, ElementFlags | None]]
 
 
 def parts_of(n: int) -> tuple[int, int]:
@@ -58,6 +58,7 @@ def spread_sum(state: State, values: Carrier, axes: tuple[int, ...]) -> Carrier:
         return chain.run(state, None)
     planes = in_whole_steps(_as_planes(values, axes))
     sums, flags = _spread(planes, partial(_chains, state.settings))
+    assert flags is not None
     sums, flags = sums.reshape(chain.shape), flags.reshape(chain.shape)
     return publish(
         state, "sum", sums, fold(flags), flags if state.watched else None, chain.elements
@@ -112,10 +113,10 @@ def _as_planes(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     )
 
 
-def _spread(planes: Carrier, chains: _Chains) -> tuple[Carrier, ElementFlags]:
+def _spread(planes: Carrier, chains: _Chains) -> tuple[Carrier, ElementFlags | None]:
     """Sums over the second axis of (outer, n, inner), round after round, and the flags of each."""
     outer, _, inner = planes.shape
-    flags = np.zeros((outer, inner), np.uint8)
+    flags: ElementFlags | None = None
     while planes.shape[1] > 1:
         length, whole = parts_of(planes.shape[1])
         end = whole * length
@@ -124,7 +125,9 @@ def _spread(planes: Carrier, chains: _Chains) -> tuple[Carrier, ElementFlags]:
             if group.shape[2]:
                 values, raised = chains(group)
                 sums.append(values)
-                flags |= np.bitwise_or.reduce(raised, axis=1)
+                if raised is not None:
+                    joined = np.bitwise_or.reduce(raised, axis=1)
+                    flags = joined if flags is None else flags | joined
         planes = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0]
     return planes[:, 0], flags
 
@@ -137,8 +140,8 @@ def _chains(settings: Settings, parts: Carrier) -> tuple[Carrier, ElementFlags]:
     return result.reshape(outer, whole, inner), flags.reshape(outer, whole, inner)
 
 
-def _chains_of_binary64(parts: Carrier) -> tuple[Carrier, ElementFlags]:
+def _chains_of_binary64(parts: Carrier) -> tuple[Carrier, None]:
     outer, whole, _, inner = parts.shape
     sums = np.empty((outer, whole, inner))
     add_chains(np.ascontiguousarray(parts), sums)
-    return sums, np.zeros(sums.shape, np.uint8)
+    return sums, None

@@ -10,7 +10,7 @@ Source    poplibs, convolution options (partials narrower than the output are ig
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -291,8 +291,19 @@ class LayerPolicies:
 
     def of(self, layer: str) -> Policy:
         """The policy of the layer of that name."""
-        matching = (policy for pattern, policy in self.layers if self._matches(layer, pattern))
+        matching = self._of_patterns(layer)
         return next(matching, self.default)
+
+    def names(self, layer: str) -> bool:
+        """Whether a pattern matches the layer of that name.
+
+        >>> FP16.override({"output": FP32}).names("output"), FP16.override({}).names("output")
+        (True, False)
+        """
+        return next(self._of_patterns(layer), None) is not None
+
+    def _of_patterns(self, layer: str) -> Iterator[Policy]:
+        return (policy for pattern, policy in self.layers if self._matches(layer, pattern))
 
     def check(self, layers: Collection[str]) -> None:
         """Refuse a pattern that no layer matches.

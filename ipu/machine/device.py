@@ -138,6 +138,8 @@ class Device:
     recording: Recording | None = None
     #: Where their native calls are noted, to be run again; see `fpsim.elementwise.notes`.
     notes: CallNotes | None = None
+    #: Is told of values of the host, and of the array that they become; None: nobody asks.
+    entering: Callable[[ArrayLike, Array], None] | None = None
     #: Whether rows of `ipu.ops` may run in one call (`ipu.ops.in_one_call`), and updates; else each
     #: operation runs alone. Nothing but time differs.
     in_one_call = True
@@ -350,7 +352,10 @@ class Device:
         rounded = np.asarray(round_to(values, context.format), context.format.carrier)
         if self.notes is not None:
             self._note_host(values, rounded, context.format)
-        return Array(rounded, context)
+        array = Array(rounded, context)
+        if self.entering is not None:
+            self.entering(values, array)
+        return array
 
     def _note_host(self, values: ArrayLike, rounded: Carrier, fmt: Format) -> None:
         def again(*_: object) -> bool:

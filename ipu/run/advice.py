@@ -92,6 +92,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     """A number that the format has not, and what it did."""
     row = cause.row
     value, fmt = float(row["operation"]), row["format"]
+    if row["detail"] == "one" and _is_of_program(row.get("line", ""), report):
+        return f"Keep the average of {row['line']} in binary32, which holds {value:g}", (
+            _with_parameters(base), _with(base, wide_states=True),
+        )
     if row["detail"] == "one":
         return f"Let the optimiser compute in binary32, which holds the factor {value:g}", (
             _with(base, wide_states=True), _with_parameters(base),
@@ -107,6 +111,14 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
         _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
     )
+
+
+def _is_of_program(line: str, report: Report) -> bool:
+    """Whether a line writes tensors of the program that are no states of an optimiser's."""
+    rows = report.get("shadow", {}).get("motions", ())
+    return bool(line) and any(
+        row["line"] == line and not row["is_state"] and not row.get("is_parameter", row["name"])
+        for row in rows)
 
 
 def _held(row: Mapping[str, Any]) -> float:
@@ -128,7 +140,7 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
             _with(base, wide_states=True), _with_parameters(base),
         )
     ways = _layer(cause, report, base)
-    layers = _alike(cause, report) if ways and cause.kind == "overflow" else []
+    layers = _alike(cause, report) if ways and cause.kind in ("overflow", "underflow") else []
     place = _place(cause)
     if len(layers) > 1:
         place = f"{place}, or all of {', '.join(layers)}"
@@ -216,6 +228,21 @@ def _integers(cause: Cause, report: Report, base: Way) -> Remedy:
     return "Compute with positions in integers or in binary32", _layers_around(cause, report, base)
 
 
+def _data(cause: Cause, report: Report, base: Way) -> Remedy:
+    """Numbers of the program that its format does not hold on their way in."""
+    place = f"what reads them ({_place(cause)})" if cause.layer else "what reads them"
+    ways = _layers_around(cause, report, base)
+    if cause.layer != cause.row["layer"]:  # they are rounded before a layer reads them
+        ways = tuple(_with(way, wide_data=True) for way in ways)
+    return f"Scale or normalise the data before they enter, or keep {place} in binary32", ways
+
+
+def _cancelled(cause: Cause, report: Report, base: Way) -> Remedy:
+    """An operation that magnifies the errors of its operands."""
+    return f"Compute {_place(cause)}, and what it reads, in binary32", (
+        _layers_around(cause, report, base))
+
+
 def _diverges(cause: Cause, report: Report, base: Way) -> Remedy:
     return "Lower the learning rate: no format mends this", ()
 
@@ -226,9 +253,10 @@ def _outside(cause: Cause, report: Report, base: Way) -> Remedy:
 
 _REMEDIES: Mapping[str, Callable[[Cause, Report, Way], Remedy]] = {
     "constant": _constant, "division": _range, "invalid": _range, "overflow": _range,
+    "underflow": _range,
     "gradients overflow": _lower, "scale": _lower_to, "gradients vanish": _higher,
     "states": _states, "updates": _rounding, "sums": _sum, "integers": _integers, "drift": _drift,
-    "diverges": _diverges, "outside": _outside,
+    "data": _data, "cancellation": _cancelled, "diverges": _diverges, "outside": _outside,
 }
 
 

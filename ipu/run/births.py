@@ -25,16 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY32, Format
 from fpsim.state.tallies import ValueTally, tally_of
 
 __all__ = [
-    "ABSORBED", "CONSTANT", "DIVISION", "INFINITY", "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth",
-    "Births", "Origins",
+    "ABSORBED", "CONSTANT", "DATA_BEYOND", "DATA_DIGITS", "DATA_ZERO", "DIVISION", "INFINITY",
+    "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth", "Births", "Origins",
 ]
 
 NAN, INFINITY, SATURATED, ZERO = "NaN", "infinity", "saturation", "flush to zero"
 DIVISION, ABSORBED, CONSTANT, INTEGERS = "division by zero", "absorption", "constant", "integers"
+#: What numbers from outside lose on their way in.
+DATA_BEYOND, DATA_ZERO, DATA_DIGITS = "data beyond", "data to zero", "data without digits"
 
 #: Births that the elements of an array come from, by kind.
 Origins = Mapping[str, "Birth"]
@@ -53,6 +55,11 @@ _JOINT = (
 )
 #: Numbers of a sum by which it is known again.
 _SAMPLE = 512
+#: Rows of data by which a column is judged, at least; its deviation is lost where the rounding's is
+#: such a part of it.
+_ROWS, _LOST = 4, 0.1
+#: Share of the data that is flushed to zero where that is told.
+_FLUSHED = 0.5
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
 
 
@@ -70,6 +77,7 @@ class Birth:
     repeated   of an absorption: elements whose sum was one of the same place before, so that what
                is lost adds up. A term that is lost once is an error of half a unit at most.
     is_trained_with    a backward pass or an optimiser computed with it.
+    reader     of data, the layer that read them first.
     """
 
     kind: str
@@ -89,10 +97,13 @@ class Birth:
     weights: str = ""
     repeated: int = 0
     is_trained_with: bool = False
+    reader: str = ""
 
     @property
     def is_harmless(self) -> bool:
         """Whether every operation that read it gave the result of the number itself."""
+        if self.kind == DATA_BEYOND:  # of which most may never be computed with
+            return not (self.spread or self.is_trained_with)
         return self.kind not in (NAN, DIVISION) and bool(self.deaths) and not self.spread
 
     def as_row(self) -> dict[str, Any]:
@@ -104,6 +115,7 @@ class Birth:
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
             "repeated": self.repeated, "trained_with": self.is_trained_with,
+            "reader": self.reader,
         }
 
 
@@ -219,20 +231,64 @@ class Births:
         """A number of the program is another one in its format."""
         return self._born(CONSTANT, where, repr(float(value)), fmt, 1, 1, (), change, line)
 
-    def integers(self, values: NDArray[Any], fmt: Format) -> None:
-        """Whole numbers from outside that the format rounds to others are no positions any more."""
-        if not values.size or fmt.precision >= 24:
+    def entered(self, values: NDArray[Any], array: Array) -> None:
+        """Numbers from outside are in a format now: what they lost is a birth that they carry."""
+        fmt = array.format
+        if array.size < 2 or fmt.precision >= BINARY32.precision:
             return
-        sizes = np.abs(values[np.isfinite(values)])
+        wide, rounded = np.asarray(values, np.float64), np.asarray(array.carrier, np.float64)
+        sizes, is_finite = np.abs(wide), np.isfinite(wide)
+        origins: dict[str, Birth] = {}
+        is_beyond = is_finite & (sizes > fmt.max) & (np.abs(rounded) >= fmt.max)
+        n = int(np.count_nonzero(is_beyond))
+        if n:
+            kind = INFINITY if np.isinf(rounded[is_beyond]).any() else SATURATED
+            origins[kind] = self._of_data(
+                DATA_BEYOND, fmt, n, wide, f"up to {sizes[is_beyond].max():.3g}")
+        is_flushed = (rounded == 0) & (sizes > 0)
+        n = int(np.count_nonzero(is_flushed))
+        if n > _FLUSHED * np.count_nonzero(sizes):
+            origins[ZERO] = self._of_data(
+                DATA_ZERO, fmt, n, wide, f"down to {sizes[is_flushed].min():.3g}")
+        lost = self._integers(sizes[is_finite], fmt)
+        if not (lost or n):
+            lost = self._lost_digits(wide, rounded, is_finite & ~is_beyond, fmt)
+        origins |= {DATA_DIGITS: lost} if lost else {}
+        self.note(array, origins)
+
+    def _of_data(
+        self, kind: str, fmt: Format, n: int, values: NDArray[Any], detail: str
+    ) -> Birth:
+        return self._born(
+            kind, self.where(), "convert", fmt, n, int(values.size), (), detail)
+
+    def _integers(self, sizes: NDArray[Any], fmt: Format) -> Birth | None:
+        """Whole numbers that the format rounds to others are no positions any more."""
         if not sizes.size or not 2.0**fmt.precision < sizes.max() <= fmt.max:
-            return
+            return None
         if (sizes != np.floor(sizes)).any():
-            return
+            return None
         ulp = np.exp2(np.floor(np.log2(np.maximum(sizes, 1))) + 1 - fmt.precision)
         n = int(np.count_nonzero(np.remainder(sizes, np.maximum(ulp, 1))))
-        if n:
-            self._born(INTEGERS, self.where(), "convert", fmt, n, int(values.size), (),
-                       f"{float(sizes.max()):g}")
+        return self._of_data(INTEGERS, fmt, n, sizes, f"{float(sizes.max()):g}") if n else None
+
+    def _lost_digits(
+        self, wide: NDArray[Any], rounded: NDArray[Any], is_held: NDArray[np.bool_], fmt: Format
+    ) -> Birth | None:
+        """Columns of data whose numbers differ by little more than neighbours of the format."""
+        columns = wide.shape[-1] if wide.ndim > 1 else 1
+        if wide.size < _ROWS * columns or not is_held.all():
+            return None
+        table = wide.reshape(-1, columns)
+        error = np.sqrt(np.mean((rounded.reshape(-1, columns) - table) ** 2, axis=0))
+        deviation = np.std(table, axis=0)
+        is_lost = (error > _LOST * deviation) & (np.ptp(table, axis=0) > 0)
+        if not is_lost.any():
+            return None
+        worst = int(np.argmax(np.where(is_lost, error, 0)))
+        return self._of_data(
+            DATA_DIGITS, fmt, int(np.count_nonzero(is_lost)) * len(table), wide,
+            f"{np.mean(table[:, worst]):.4g} ± {deviation[worst]:.2g}")
 
     def untold(self, verb: str, where: tuple[str, str, int], flag: str, n: int) -> None:
         """An operation whose result nobody told raised a flag on so many elements.
@@ -258,6 +314,8 @@ class Births:
         is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
+        for birth in (birth for origins in inherited for birth in origins.values()):
+            birth.reader = birth.reader or where[0]
         if not is_sum or where[1] == "backward":
             origins = self._origins_of_usual(
                 operation, where, array, operands, inherited, flags, tally
@@ -289,6 +347,8 @@ class Births:
             for kind, birth in before.items():
                 if kind == ZERO:
                     zeros.append(birth)
+                elif kind == DATA_DIGITS:
+                    continue
                 elif kind != ABSORBED or _is_killer(operation):
                     return None
                 elif x.shape == array.shape or _fits(x.shape, array.shape):

@@ -21,6 +21,9 @@ from typing import Any
 from ipu.run.births import (
     ABSORBED,
     CONSTANT,
+    DATA_BEYOND,
+    DATA_DIGITS,
+    DATA_ZERO,
     DIVISION,
     INFINITY,
     INTEGERS,
@@ -28,9 +31,10 @@ from ipu.run.births import (
     SATURATED,
     ZERO,
 )
+from ipu.run.harm import HARM, harm_of
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "find_cancellation", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = ["Cause", "find_causes", "harmless", "is_pass", "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -49,8 +53,8 @@ _ABSORBED, _TERMS = 0.5, 8
 _ARRIVED = 0.4
 #: Of that way the share that sums in binary32 hold too, else no format of a layer is its cause.
 _IN_WIDE = 0.5
-#: Of a parameter whose lost updates do no harm.
-_FOLLOWS = 0.9
+#: Of a parameter whose lost updates do no harm; of all of them where the losses show none.
+_FOLLOWS, _MOSTLY = 0.9, 0.7
 #: Within this factor of it lost digits of gradients do no harm.
 _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
@@ -59,9 +63,12 @@ _OVERSHOT, _FLUSHED = 2.0, 0.1
 #: Times that an operation magnifies the error of its operands, and the error of its result, at
 #: least, where it is told as the place in which precision is lost.
 _MAGNIFIED, _WRONG = 16.0, 0.1
+#: Error that is born in one operation, at least, where its operands have lost their digits.
+_BORN = 0.2
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
-_EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION)
+_EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
+_OF_DATA = (DATA_BEYOND, DATA_ZERO, DATA_DIGITS)
 #: Functions that no backward pass applies to a gradient, in which it is linear: their operands are
 #: values of the pass forward, which no loss scale changes.
 _NONLINEAR = frozenset(("exp", "expm1", "inv", "log", "log1p", "pow", "reciprocal", "rsqrt", "sqrt",
@@ -74,7 +81,7 @@ class Cause:
 
     kind        "constant", "division", "invalid", "overflow", "gradients overflow", "scale",
                 "diverges", "gradients vanish", "states", "updates", "sums", "integers", "drift",
-                "outside".
+                "data", "cancellation", "underflow", "outside".
     sentence    what happened, with the symptom.
     row         of the birth that it begins with; {} where the cause is no single operation.
     harm        1 for numbers that left their range; else the share of digits, updates or terms.
@@ -87,8 +94,8 @@ class Cause:
 
     @property
     def layer(self) -> str:
-        """Where it begins."""
-        return str(self.row.get("layer", ""))
+        """Where it begins; of data, what reads them."""
+        return str(self.row.get("reader") or self.row.get("layer", ""))
 
 
 def find_causes(report: Report) -> list[Cause]:
@@ -110,27 +117,9 @@ def find_causes(report: Report) -> list[Cause]:
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
     if all(cause.kind == "updates" for cause in causes):  # what else broke moves a tensor too
         causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
+    if not causes and _harm(report) > HARM:
+        causes = [cause for rule in _OF_HARM for cause in rule(report, births)]
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
-
-
-def find_cancellation(report: Report) -> str:
-    """The operation going forward that magnifies errors most, in a sentence; "" where none does.
-
-    No number leaves its range in a difference of nearly equal ones, and nearly all digits go.
-    """
-    rows = [
-        row for row in report.get("shadow", {}).get("operations", ())
-        if row["direction"] in _FORWARD and row["error"] > _WRONG
-        and (row["amplification"] or 0.0) > _MAGNIFIED
-    ]
-    if not rows:
-        return ""
-    worst = max(rows, key=lambda row: float(row["amplification"]))
-    times = float(worst["amplification"])
-    return capital(
-        f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): their error of "
-        f"{worst['error'] / times:.1%} is {worst['error']:.0%} of its results, {times:.0f} times "
-        "as much, as where nearly equal numbers are subtracted")
 
 
 def harmless(report: Report) -> list[Row]:
@@ -215,7 +204,7 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause
         text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
     first = path[0]
     kind = "constant" if constant is not None else {
-        DIVISION: "division", NAN: "invalid", ZERO: "division",
+        DIVISION: "division", NAN: "invalid", ZERO: "division", **dict.fromkeys(_OF_DATA, "data"),
     }.get(first["kind"], "overflow")
     if kind == "overflow" and is_of_gradients(first):
         kind = "gradients overflow"
@@ -249,12 +238,27 @@ def _clause(row: Row) -> str:
         return f"the constant {row['operation']} {what.get(row['detail'], 'changes')} in " \
                f"{row['format']}"
     fmt = row["format"] or "its format"
+    if row["kind"] in _OF_DATA:
+        return _clause_of_data(row, fmt)
     verb = {
         NAN: f"is invalid{' ' + row['detail'] if row['detail'] else ''}",
         INFINITY: f"overflows {fmt}", SATURATED: f"overflows {fmt}",
         DIVISION: "divides by zero", ZERO: f"underflows to zero in {fmt}",
     }[row["kind"]]
     return f"{name_of(row)} {verb} ({_where(row)})"
+
+
+def _clause_of_data(row: Row, fmt: str) -> str:
+    """What the format does to data of the program."""
+    what = {
+        DATA_BEYOND: f"leave the range of {fmt}: {_share(row, 'numbers')}, {row['detail']}, are "
+                     "beyond its largest one",
+        DATA_ZERO: f"underflow in {fmt}: {_share(row, 'numbers')}, {row['detail']}, become zero",
+        DATA_DIGITS: f"lose their digits in {fmt}: {row['detail']} (mean and deviation) are "
+                     "rounded by a good part of what they differ by",
+    }[row["kind"]]
+    reader = row.get("reader") or row["layer"]
+    return f"data on entry{f' of {reader}' if reader else ''} {what} ({_where(row)})"
 
 
 def name_of(row: Row) -> str:
@@ -275,9 +279,9 @@ def _place_of(row: Row) -> str:
     return ", ".join(filter(None, (row["direction"], row["line"])))
 
 
-def _share(row: Row) -> str:
-    return f"{row['count']:,} of {row['results']:,} results" if row["results"] else (
-        f"{row['count']:,} results"
+def _share(row: Row, of: str = "results") -> str:
+    return f"{row['count']:,} of {row['results']:,} {of}" if row["results"] else (
+        f"{row['count']:,} {of}"
     )
 
 
@@ -320,6 +324,9 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         return
     first = min(rows, key=lambda row: (row["step"], row["number"]))
     clause = _clause(first)
+    if first["kind"] == DATA_BEYOND:
+        yield Cause("data", capital(clause), first)
+        return
     n = f"{_share(first)}"
     scales = report.get("loss_scale") or {}
     is_scaled = first["direction"] != "backward" or is_of_gradients(first)
@@ -422,9 +429,13 @@ def _is_parameter(row: Row) -> bool:
 
 def _all_arrive(report: Report) -> bool:
     """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
-    motions = report.get("shadow", {}).get("motions", ())
-    shares = [row["arrived"] for row in motions if _is_parameter(row)]
-    return bool(shares) and min(shares) > _FOLLOWS
+    rows = [row for row in report.get("shadow", {}).get("motions", ()) if _is_parameter(row)]
+    if not rows:
+        return False
+    sizes = [math.prod(row.get("shape", ())) for row in rows]
+    mean = sum(n * row["arrived"] for n, row in zip(sizes, rows, strict=True)) / sum(sizes)
+    is_well = float(report.get("harm", math.inf)) <= HARM and float(mean) > _MOSTLY
+    return is_well or min(float(row["arrived"]) for row in rows) > _FOLLOWS
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -440,7 +451,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                 f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
                 f"unchanged ({_where(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
-                 "format": row["format"]},
+                 "format": row["format"], "line": row.get("line", "")},
             )
             return
 
@@ -458,6 +469,11 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = _unchanged(births)
     if any(_constants(report, births)):  # of an average, whose cause is its factor
         rows = [row for row in rows if row["direction"] != "optimizer"]
+    yield from _of_terms(rows)
+
+
+def _of_terms(rows: Sequence[Row]) -> Iterator[Cause]:
+    """The sums of some births that lose the most terms."""
     if rows:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
@@ -498,10 +514,88 @@ def _drifts(report: Report) -> Iterator[Cause]:
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
-    """Positions and counts that the format has not."""
+    """Positions and counts that the format has not, where results are wrong by them."""
     row = next((r for r in births if r["kind"] == INTEGERS), None)
-    if row is not None:
+    if row is not None and (_harm(report) > HARM or _is_wrong(report)):
         yield Cause("integers", f"Whole numbers up to {row['detail']} are rounded: {row['format']} "
                     f"does not hold {row['count']:,} of them, positions or counts "
                     f"({row['layer'] or 'outside of modules'}, {_where(row)})", row,
                     row["count"] / row["results"])
+
+
+# Losses that part, and nothing else to see -------------------------------------------------------
+
+
+def _lost_data(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Data whose digits the format has not."""
+    row = next((r for r in births if r["kind"] in (DATA_ZERO, DATA_DIGITS)), None)
+    if row is not None:
+        yield Cause("data", capital(_clause(row)), row, row["count"] / row["results"])
+
+
+def _lost_terms(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Terms that are absorbed once, as a small step beside a large number."""
+    rows = [r for r in births if r["kind"] == ABSORBED and not r["harmless"]
+            and is_pass(r["direction"]) and r["count"] > _ABSORBED * r["results"]]
+    yield from _of_terms(rows)
+
+
+def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """The operation going forward that magnifies errors most.
+
+    No number leaves its range in a difference of nearly equal ones, and nearly all digits go.
+    """
+    rows = [
+        row for row in report.get("shadow", {}).get("operations", ())
+        if row["direction"] in _FORWARD and row["error"] > _WRONG
+    ]
+    magnified = [row for row in rows if (row["amplification"] or 0.0) > _MAGNIFIED]
+    rounded = [row for row in rows if row["born"] > _BORN]  # operands lose them on the way in
+    if magnified:
+        worst = max(magnified, key=lambda row: float(row["amplification"]))
+        times = float(worst["amplification"])
+        what = (f"their error of {worst['error'] / times:.1%} is {worst['error']:.0%} of its "
+                f"results, {times:.0f} times as much")
+    elif rounded:
+        worst = max(rounded, key=lambda row: float(row["born"]))
+        what = f"rounding them costs {worst['born']:.0%} of its results"
+    else:
+        return
+    yield Cause("cancellation", capital(
+        f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): {what}, as where "
+        "nearly equal numbers are subtracted"), worst, worst["error"])
+
+
+def _underflowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """Results of a pass forward most of which are flushed to zero."""
+    rows = [r for r in births if r["kind"] == ZERO and is_pass(r["direction"])
+            and not r["harmless"] and r["count"] > _ABSORBED * r["results"]]
+    if rows:
+        yield Cause("underflow", capital(f"{_clause(rows[0])}: {_share(rows[0])}"), rows[0])
+
+
+def _changed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """A number of the program's pass forward that is another one in its format."""
+    row = next((r for r in births if r["kind"] == CONSTANT and is_pass(r["direction"])
+                and not r["harmless"]), None)
+    if row is not None:
+        yield Cause("constant", capital(f"{_clause(row)} ({_where(row)})"), row)
+
+
+#: Rules for programs whose losses part, where no other one says why.
+_OF_HARM = (_lost_data, _underflowed, _lost_terms, _cancelled, _changed)
+
+
+def _harm(report: Report) -> float:
+    """Of the run beside binary32, where that was run; else beside its shadow, or none."""
+    if "harm" in report:
+        return float(report["harm"])
+    rows = report.get("shadow", {}).get("losses", ())
+    return harm_of([row["machine"] for row in rows], [row["shadow"] for row in rows])
+
+
+def _is_wrong(report: Report) -> bool:
+    """Whether results of passes forward are far from binary64's; so without a shadow."""
+    rows = report.get("shadow", {}).get("operations", ())
+    return not rows or any(
+        row["direction"] in _FORWARD and row["error"] > _WRONG for row in rows)

@@ -22,6 +22,8 @@ class Changes:
     eps               of the optimiser, in place of its own.
     wide_states       the optimiser computes and keeps its states in binary32; parameters are
                       rounded into their format after each step.
+    wide_data         data of the program enter in binary32, and each layer casts what it reads;
+                      under front ends that round them into the policy's format on their way in.
     halves_by_policy  float16 tensors that the program makes are float32 tensors, whose formats the
                       policy decides; so a program that calls `.half()` runs in any format.
     stable_statistics    variances of norms by the stable formula, where a front end has two.
@@ -38,6 +40,7 @@ class Changes:
     loss_scale: float = 1.0
     eps: float | None = None
     wide_states: bool = False
+    wide_data: bool = False
     halves_by_policy: bool = False
     stable_statistics: bool = False
     cache: str = ""
@@ -58,6 +61,7 @@ class Changes:
             f"scale={scale_text(self.loss_scale)}" if self.loss_scale != 1 else "",
             f"eps={number_text(self.eps)}" if self.eps is not None else "",
             "states=f32" if self.wide_states else "",
+            "data=f32" if self.wide_data else "",
             "stable" if self.stable_statistics else "",
             f"cache={self.cache}" if self.cache else "",
             *(f"{number_text(old)}={number_text(new)}" for old, new in self.constants),

@@ -35,12 +35,13 @@ from typing import Any
 
 import numpy as np
 
-from fpsim.state.processor import usual_arithmetic
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, find_cancellation, find_causes
+from ipu.run.causes import Cause, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
+from ipu.run.harm import HARM, harm_of
+from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
 from ipu.run.responses import (
     Dose,
     SitePair,
@@ -64,8 +65,7 @@ from ipu.run.restoring import (
 from ipu.run.subsets import smallest
 from ipu.run.ways import Way
 
-__all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "harm_of", "patch_of",
-           "plain_diagnosis"]
+__all__ = ["Diagnosis", "Replay", "TriedRemedy", "diagnose", "patch_of", "plain_diagnosis"]
 
 #: What a run with this report can give back to binary32.
 Sites = Callable[[Mapping[str, Any]], Sequence[PrecisionSite]]
@@ -78,14 +78,15 @@ Place = tuple[str, str, str, str]
 #: Kinds of causes for which a shadow is asked.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 
+#: Kinds of causes by which a number stands still, so that any other one moves it again.
+_STANDING = frozenset(("drift", "sums", "updates"))
+
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Formats of weights with which a run in binary32 is one.
 _WIDE = ("binary32", "binary64")
 #: Share of births of a place that binary32 has too where they are no format's.
 _SAME = 0.1
-#: Harm above this is told.
-_HARM = 0.05
 #: Remedies that are tried, at most.
 _REMEDIES = 8
 #: Times that one looks for what shows behind a cause once that is mended.
@@ -115,7 +116,7 @@ class TriedRemedy:
         verdict = "does not cure"
         if self.cures:
             verdict = "cures"
-        elif self.harm <= _HARM:
+        elif self.harm <= HARM:
             verdict = "the losses are binary32's, and a symptom of the report stays"
         return f"{self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
 
@@ -125,7 +126,8 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                began no backward pass, or stops with an error in binary32 too.
+                began no backward pass and prints no number, or stops with an error in binary32
+                too.
     sentence    the first cause, in words.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
@@ -141,6 +143,8 @@ class Diagnosis:
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
+    measure     by which runs are compared: losses, or numbers that the program prints, whose
+                differences are none where they are negligible.
     """
 
     way: Way
@@ -163,6 +167,8 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    measure: str = "losses"
+    negligible: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
     followed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -198,12 +204,12 @@ class Diagnosis:
     def _first_lines(self) -> Iterator[str]:
         yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
         yield f"  {self.sentence}"
-        if self.answer == "cannot tell":
-            return
-        yield (
-            f"  harm {harm_text(self.harm)} of what {self.beside}'s losses go through; loss "
-            f"{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
-        )
+        if self.answer != "cannot tell":
+            loss = "loss " if self.measure == "losses" else ""
+            yield (
+                f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
+                f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
+            )
         if self.left_out:
             yield f"  {self.left_out}"
 
@@ -216,8 +222,8 @@ class Diagnosis:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
         elif self.beside != "binary32":
-            yield ("the program's own narrow tensors are no sites: they stay narrow in every way, "
-                   "and layers become wide in the program alone")
+            yield ("the program's own narrow tensors are no sites; a layer that a way names "
+                   "computes them in binary32")
         elif self.cure is not None:
             yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
                    "that belongs to no layer")
@@ -259,28 +265,6 @@ def _losses(losses: Sequence[float]) -> str:
     return f"{losses[0]:.4g} → {losses[-1]:.4g}" if losses else "is not told"
 
 
-@usual_arithmetic
-def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
-    """The mean distance from the reference's losses, beside their fall or deviation.
-
-    One loss is compared beside itself.
-
-    >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
-    (0.5, inf)
-    """
-    n = min(len(losses), len(reference))
-    if len(losses) < len(reference) or not np.isfinite(losses).all():
-        return math.inf
-    if not n:
-        return 0.0
-    far = np.asarray(reference[:n], np.float64)
-    size = max(abs(float(far[0] - far[-1])), float(np.std(far)))
-    if n == 1:  # which goes through nothing
-        size = abs(float(far[0]))
-    distance = float(np.mean(np.abs(np.asarray(losses[:n], np.float64) - far)))
-    return distance / size if size else (math.inf if distance else 0.0)
-
-
 class _Experiments:
     """Runs of one program, each made once."""
 
@@ -298,7 +282,12 @@ class _Experiments:
         self.base = self.outcome(way)
         #: Whether the program's own narrow tensors stay narrow in binary32's run.
         self.is_narrow = _has_narrow_numbers(self.reference.report)
+        #: What a program without losses prints, that is furthest from what binary32's run does.
+        self.printed: PrintedNumber | None = None
+        self.negligible = 0.0
         self.losses: Sequence[float] = self.reference.losses
+        if not (self.losses or self.base.losses):
+            self._compare_printed()
         self._of_binary32: dict[Place, int] = {}
         of_reference: set[str] = set()
         if self.is_narrow:
@@ -314,6 +303,8 @@ class _Experiments:
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
+        if any(_is_of_average(cause) for cause in self.causes):  # which may still stand still
+            self.symptoms.add("drift")
         self._has_shadow = bool(_BY_SHADOW & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
@@ -322,26 +313,58 @@ class _Experiments:
             self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
         return self._outcomes[key]
 
+    def _compare_printed(self) -> None:
+        """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
+        reference = printed_series(self.reference.printed)
+        ours, self.negligible = printed_series(self.base.printed), negligible(reference)
+        harms = {
+            key: printed_harm(ours.get(key, ()), row, self.negligible)
+            for key, row in reference.items()
+        }
+        if max(harms.values(), default=0.0) > HARM:
+            again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
+            same = printed_series(again.printed)
+            harms = {key: harm for key, harm in harms.items() if same.get(key) == reference[key]}
+        self.printed = max(harms, key=lambda key: harms[key], default=None)
+        if self.printed is not None:
+            self.losses = reference[self.printed]
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the program takes steps of an optimiser."""
+        return bool(self.reference.report.get("steps", len(self.reference.losses)))
+
+    def losses_of(self, outcome: Outcome) -> Sequence[float]:
+        """By which a run is compared: its losses, or numbers that it prints."""
+        if self.printed is None:
+            return outcome.losses
+        return printed_series(outcome.printed).get(self.printed, ())
+
     def harm(self, outcome: Outcome) -> float:
-        return math.inf if outcome.error else harm_of(outcome.losses, self.losses)
+        if outcome.error:
+            return math.inf
+        if self.printed is not None:
+            return printed_harm(self.losses_of(outcome), self.losses, self.negligible)
+        return harm_of(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
-        return self.harm(outcome) > _HARM or bool(self.symptoms & self._kinds(outcome))
+        return self.harm(outcome) > HARM or bool(self.symptoms & self._kinds(outcome))
 
     @property
     def report(self) -> dict[str, Any]:
         """Of the run as it is."""
-        return self.beside_binary32(self.base.report)
+        return self.beside_binary32(self.base)
 
     def _kinds(self, outcome: Outcome) -> set[str]:
-        return _kinds(self.beside_binary32(outcome.report))
+        return _kinds(self.beside_binary32(outcome))
 
-    def beside_binary32(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """A report in which births that binary32 has in the same place do no harm.
+    def beside_binary32(self, outcome: Outcome) -> dict[str, Any]:
+        """A report with its harm, in which births that binary32 has in the same place do none.
 
         It must have a good part of them: a term or two are absorbed in any format.
         """
-        return {**report, "births": [
+        report = outcome.report
+        return {**report, "harm": self.harm(outcome), "births": [
             {**row, "harmless": row["harmless"]
              or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
             for row in report.get("births", ())
@@ -349,7 +372,7 @@ class _Experiments:
 
     def is_harmed(self, outcome: Outcome) -> bool:
         """Whether it is ill of the first cause."""
-        return self.harm(outcome) > _HARM or bool(
+        return self.harm(outcome) > HARM or bool(
             (self._first or self.symptoms) & self._kinds(outcome))
 
     def is_ill_with(
@@ -357,6 +380,11 @@ class _Experiments:
     ) -> bool:
         """Whether it is ill of the first cause with these sites in binary32."""
         return self.is_harmed(self.outcome(self.way, Restoring(frozenset(sites), frozenset(moved))))
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the first cause is sums that leave a number as it was."""
+        return bool(self.causes) and self.causes[0].kind in _STANDING
 
     def has_time(self) -> bool:
         return self.seconds < self._seconds
@@ -393,7 +421,10 @@ def diagnose(
                and when the advice has been tried.
     """
     runs = _Experiments(replay, way, seconds, sites, check)
-    result = Diagnosis(way, steps, losses=runs.base.losses, reference=runs.losses)
+    result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
+    result.negligible = runs.negligible
+    if runs.printed is not None:
+        result.measure = f"numbers in {runs.printed.line!r}"
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
@@ -415,39 +446,44 @@ def diagnose(
         result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
     elif runs.is_ill(runs.base):
         result.answer = "ill"
-        tell_so_far()
-        # Before sites are searched: a remedy takes one run, sites take many.
-        _try(_advised(runs, runs.report, way), runs, result.remedies)
-        _try(_together(result.remedies, runs), runs, result.remedies)
-        _try_behind(runs, result.remedies)
-        tell_so_far()
-        _find_sites(result, runs)
-        if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
-            places = ", ".join(map(str, result.necessary[:_LISTED]))
-            result.sentence += f" Precision is lost in {places}."
-        _try(_with_wide_layers(result, runs), runs, result.remedies)
-        _try(_together(result.remedies, runs), runs, result.remedies)
-        _find_responses(result, runs, has_windows=has_windows)
-        # Those that cure in the order of the advice, the others by the harm that they leave.
-        result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
-    elif not (runs.base.losses or runs.reference.losses):
+        _treat(result, runs, tell_so_far, has_windows=has_windows)
+    elif not result.reference:
         result.answer = "cannot tell"
         within = "" if result.left_out else f" in {steps} steps"
-        result.sentence = f"No backward pass began{within}: no losses to compare."
+        result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
+                           "to compare.")
     result.runs, result.seconds = runs.runs, runs.seconds
     return result
 
 
+def _treat(
+    result: Diagnosis, runs: _Experiments, tell_so_far: Callable[[], None], *, has_windows: bool
+) -> None:
+    """Remedies and sites of a program that is ill."""
+    tell_so_far()
+    # Before sites are searched: a remedy takes one run, sites take many.
+    _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
+    _try(_together(result.remedies, runs), runs, result.remedies)
+    _try_behind(runs, result.remedies)
+    tell_so_far()
+    _find_sites(result, runs)
+    if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
+        places = ", ".join(map(str, result.necessary[:_LISTED]))
+        result.sentence += f" Precision is lost in {places}."
+    _try(_with_wide_layers(result, runs), runs, result.remedies)
+    _try(_together(result.remedies, runs), runs, result.remedies)
+    _find_responses(result, runs, has_windows=has_windows)
+    # Those that cure in the order of the advice, the others by the harm that they leave.
+    result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
+
+
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
-    """The first cause, and what stopped the program; of lost precision where it is magnified."""
-    cancelled = find_cancellation(outcome.report) if harm > _HARM and not causes else ""
+    """The first cause, and what stopped the program."""
     if causes:
         text = f"{causes[0].sentence}."
     elif outcome.error:
         return outcome.error
-    elif cancelled:
-        text = f"{cancelled}."
-    elif harm > _HARM:
+    elif harm > HARM:
         text = _NO_CAUSE
     else:
         text = "No harm was found."
@@ -473,6 +509,12 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
         steps.setdefault(row["step"], []).append(row["shadow"])
     losses = [float(np.mean(of_step)) for of_step in steps.values()]
     return losses if np.isfinite(losses).all() else []
+
+
+def _is_of_average(cause: Cause) -> bool:
+    """Whether an average of an optimiser's, or of the program's weights, loses its terms."""
+    return cause.kind in ("constant", "sums") and cause.row.get("direction", "optimizer") == (
+        "optimizer") and cause.row.get("detail") in ("one", "", None)
 
 
 def _kinds(report: Mapping[str, Any]) -> set[str]:
@@ -506,6 +548,8 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
     result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
     result.is_smallest = is_smallest and is_tried
+    if runs.stands_still:  # a unit in the last place moves what stands still
+        return
     result.chance = [
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
@@ -529,7 +573,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
         return runs.outcome(runs.way, Restoring(sites, **choices))
 
     roles = {site.role for site in sites}
-    if has_windows and roles <= {FORWARD, BACKWARD} and runs.has_time():
+    if has_windows and runs.has_steps and roles <= {FORWARD, BACKWARD} and runs.has_time():
         result.window = smallest_window(
             result.steps, lambda steps: not runs.is_harmed(restored(steps=steps)))
     if len(sites) <= _PAIRED:
@@ -554,7 +598,7 @@ def _suspects(
     suspects: list[PrecisionSite] = []
     outcome = runs.base
     for _ in range(_ROUNDS):
-        places = _sites_of_births(runs.beside_binary32(outcome.report))
+        places = _sites_of_births(runs.beside_binary32(outcome))
         new = [site for site in sites if site in places and site not in suspects]
         if not new or not runs.has_time():
             return ()
@@ -608,7 +652,7 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
             return
         latest, tried = remedies[tried:], len(remedies)
         for remedy in latest:
-            report = runs.beside_binary32(runs.outcome(remedy.way).report)
+            report = runs.beside_binary32(runs.outcome(remedy.way))
             causes = find_causes(report)
             place = _first_place(causes)
             if place in told or not causes:
@@ -697,7 +741,7 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedies.append(TriedRemedy(what, way, harm, cures, outcome.losses))
+                remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -762,7 +806,9 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
     """Plain data: what the sentences of the page follow from."""
     return {
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
-        "sentence": diagnosis.sentence, "harm": diagnosis.harm, "losses": list(diagnosis.losses),
+        "sentence": diagnosis.sentence, "measure": diagnosis.measure,
+        "negligible": diagnosis.negligible,
+        "harm": diagnosis.harm, "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],

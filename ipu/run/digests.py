@@ -100,6 +100,7 @@ class DigestFile:
         self.path = Path(path)
         self._line, self._keep, self._sketch = line, keep, sketch
         self._file = self.path.open("w", encoding="utf-8")
+        self._write = self._file.write
         self._file.write(f"{_SKETCHED if sketch else _HEAD}\n")
         if noise:
             self._file.write(f"{_NOISE}{noise}\n")
@@ -111,18 +112,25 @@ class DigestFile:
         self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
     ) -> None:
         """The next operation has this result, of these operands."""
-        step, micro_batch, replica, layer, direction = place  # each operation asks: no more calls
+        self.note(name, place, place.layer, place.direction, array, operands)
+
+    def note(
+        self, name: str, place: Place, layer: str, direction: str, array: Array,
+        operands: Sequence[Array],
+    ) -> None:
+        """The next operation counts to a layer and direction that are not those of its place."""
+        step, micro_batch, replica, _, _ = place  # each operation asks: no more calls
         if step != self._step:
             self._end_step()
             self._step = step
         fmt, carrier = array.format, array.carrier
-        sketch = f"\t{Sketch.of(carrier, fmt.max)}" if self._sketch else ""
         shape, start = _head(fmt.name, carrier.shape)
         digest = f"{xxh64(carrier, start):016x}"
         self._of_step.append(digest)
-        self._file.write(
+        end = f"\t{Sketch.of(carrier, fmt.max)}\n" if self._sketch else "\n"
+        self._write(
             f"{self._count}\t{step}/{micro_batch}/{replica}\t{layer or '-'}\t{direction}\t{name}\t"
-            f"{fmt.name}\t{shape}\t{digest}\t{self._line()}{sketch}\n"
+            f"{fmt.name}\t{shape}\t{digest}\t{self._line()}{end}"
         )
         if self._count == self._keep:
             for number, values in enumerate((array, *operands)):

@@ -6,6 +6,7 @@ bits are the same: each element is computed by the same operations in the same o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -133,8 +134,10 @@ def _split(x: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     """The parts of a vector, each in its shape and in memory of its own; a number for each."""
     if not x.shape:
         return [x] * len(shapes)
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    return [
-        Array(part.reshape(shape).copy(), x.context)
-        for part, shape in zip(np.split(x.carrier, ends[:-1]), shapes, strict=True)
-    ]
+    parts: list[Array] = []
+    start = 0
+    for shape in shapes:
+        end = start + math.prod(shape)
+        parts.append(Array(x.carrier[start:end].reshape(shape).copy(), x.context))
+        start = end
+    return parts

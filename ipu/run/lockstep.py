@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY64, Format
-from fpsim.state.processor import usual_arithmetic_in
+from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 from ipu import ops
 from ipu.learn.loss_scale import LossScale, Scaling, StaticLossScale
 from ipu.learn.loss_scale.scaling import as_loss_scale
@@ -30,7 +30,7 @@ from ipu.learn.variables import Variable
 from ipu.machine.device import Device
 from ipu.run.account import split_name
 from ipu.run.jointly import StepOperands, jointly, steps_of
-from ipu.run.shadow import Shadow, motion
+from ipu.run.shadow import Shadow, motion, squares_of
 
 __all__ = ["Lockstep"]
 
@@ -53,6 +53,52 @@ class _MachineResult(NamedTuple):
     line: str
 
 
+class _Distance(NamedTuple):
+    """How far a result of the machine is from its shadow: `ipu.run.shadow.squares_of`.
+
+    choices    that differ; None: the operation makes none.
+    """
+
+    squares: list[float]
+    left_out: int
+    choices: int | None
+
+
+class _Beside:
+    """Results of a step as the twin computes them, each beside the machine's of the same number.
+
+    distances    one by one; None of results that round nothing.
+    """
+
+    def __init__(self, results: Sequence[_MachineResult]) -> None:
+        self._results = results
+        self.distances: list[_Distance | None] = []
+        self._is_alike = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both computed results of the same shapes."""
+        return self._is_alike and len(self.distances) == len(self._results)
+
+    def take(self, shadow: Numbers) -> None:
+        """The next result of the twin, which is in the cache now."""
+        place = len(self.distances)
+        if place == len(self._results) or self._results[place].value.shape != shadow.shape:
+            self._is_alike = False
+        if self._is_alike:
+            self.distances.append(_distance(self._results[place], shadow))
+
+
+@usual_arithmetic
+def _distance(result: _MachineResult, shadow: Numbers) -> _Distance | None:
+    if result.local is None:
+        return None
+    choices = None
+    if result.key[2] == "relu" and result.key[1] != "backward":
+        choices = int(np.count_nonzero((result.value > 0) != (shadow > 0)))
+    return _Distance(*squares_of(result.value, result.local, shadow), choices)
+
+
 @usual_arithmetic_in("begin_step", "note", "end_step", "finish")
 class Lockstep:
     """The twin of a training.
@@ -65,6 +111,7 @@ class Lockstep:
     def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
         self.account, self._line, self._seed = account, line, seed
         self._reference = Device("reference")
+        self._reference.in_one_call = False  # which takes no binary64
         self._context = self._reference.context(BINARY64)
         self._twin: Trainer | None = None
         self._left = account.steps
@@ -127,9 +174,9 @@ class Lockstep:
         twin = self._twin
         if twin is None:
             twin = self._twin = self._made(training, updates)
-        shadows: list[Numbers] = []
+        beside = _Beside(self._results)
         losses: list[float] = []
-        twin.device.watch = lambda rule, array: shadows.append(_wide(array))
+        twin.device.watch = lambda rule, array: beside.take(array.carrier)
         twin.worker.note_loss = lambda loss: losses.append(float(loss))
         twin.worker.numbering.step, twin.loss_scale = step, self._scale
         before = {n: v.array for n, v in twin.variables.items()}, dict(twin.slots)
@@ -142,7 +189,7 @@ class Lockstep:
             twin.worker.slots = before[1]
         for machine, shadow in zip(self._losses, losses, strict=True):
             self.account.loss(step, machine, shadow)
-        self._compare(step, shadows)
+        self._tell(step, beside)
         self._compare_updates(training, updates)
         self._forget()
         self._left -= 1
@@ -160,6 +207,7 @@ class Lockstep:
             policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
             check_memory=False,
         )
+        twin.device.in_one_call = False
         twin.forward(self._batch[0])
         values = {u.variable.name: u.before for u in updates} | self._variables
         for name, variable in twin.variables.items():
@@ -176,6 +224,11 @@ class Lockstep:
         """An array of the machine as it is now, in binary64."""
         return Array(_wide(x), self._context)
 
+    def _value(self, x: Array) -> Array:
+        """An operand in binary64: a result as it was computed, another array as it is now."""
+        value = self._values.get(id(x))
+        return self._entered(x) if value is None else value
+
     def _forget(self) -> None:
         self._results, self._values, self._losses = [], {}, []
 
@@ -184,8 +237,7 @@ class Lockstep:
 
         def there(x: Any) -> Any:
             if isinstance(x, Array):
-                value = self._values.get(id(x))
-                return self._entered(x) if value is None else value
+                return self._value(x)
             if isinstance(x, Format):
                 return BINARY64
             if isinstance(x, tuple):
@@ -202,20 +254,21 @@ class Lockstep:
             return row.pull(argument, self._reference, operands[0], saved, **options).carrier
         return row.forward(self._reference, *operands, **options)[0].carrier
 
-    def _compare(self, step: int, shadows: Sequence[Numbers]) -> None:
-        if [x.array.shape for x in self._results] != [x.shape for x in shadows]:
+    def _tell(self, step: int, beside: _Beside) -> None:
+        """The results of a step are told, if the twin has computed as many of the same shapes."""
+        if not beside.is_whole:
             self.account.rejoined("step", "in binary64 the model computes other operations")
             return
         errors: dict[int, float] = {}
-        for result, far in zip(self._results, shadows, strict=True):
+        for result, distance in zip(self._results, beside.distances, strict=True):
             error = max((errors.get(id(x), 0.0) for x in result.operands), default=0.0)
             self.account.line = lambda line=result.line: line  # type: ignore[misc]
-            if result.local is not None:
-                machine, shadow = result.value, far
-                error = self.account.compared(result.key, machine, result.local, shadow, error)
-                if result.key[2] == "relu" and result.key[1] != "backward":
-                    differing = int(np.count_nonzero((machine > 0) != (shadow > 0)))
-                    self.account.branched(result.key, step, differing, machine.size)
+            if distance is not None:
+                size = result.value.size
+                error = self.account.added(
+                    result.key, distance.squares, size, error, distance.left_out)
+                if distance.choices is not None:
+                    self.account.branched(result.key, step, distance.choices, size)
             errors[id(result.array)] = error
 
     def _compare_updates(self, training: Trainer, updates: Sequence[Update]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
@@ -92,6 +92,34 @@ class Recorder:
         if counts.raised:
             counts.raised.clear()
         self.births.see(operation, (*split_name(name), step), array, operands, flags, tally)
+
+    def entered(self, values: ArrayLike, array: Array) -> None:
+        """Numbers of the host are in a format now."""
+        if self.counts is not None and self.counts.is_on:
+            self.births.entered(np.asarray(values), array)
+
+    def wrote(
+        self, where: tuple[str, str, int], operation: str, array: Array, operands: Sequence[Array]
+    ) -> None:
+        """A tensor of the program was written where nobody tells results; its flags are its own.
+
+        where    its name, the direction and the step.
+        """
+        counts = self.counts
+        if counts is None or not counts.raised or not counts.is_on:
+            return
+        flags: dict[str, int] = {}
+        for (_, verb, flag), n in counts.raised.items():
+            if flag in _EXCEPTIONS and flag not in self._first:
+                layer, direction, step = where
+                self._first[flag] = {
+                    "flag": flag, "step": step, "layer": layer, "direction": direction,
+                    "operation": verb, "times": n, "line": self.births.line(),
+                }
+            flags[flag] = flags.get(flag, 0) + n
+        counts.raised.clear()
+        if not flags.keys().isdisjoint(_EXCEPTIONS):
+            self.births.see(operation, where, array, operands, flags)
 
     def _note_first(
         self, flag: str, step: int, tensor: str, verb: str, n: int, line: str = ""

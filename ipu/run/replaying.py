@@ -30,8 +30,11 @@ from ipu.run.ways import Way
 
 __all__ = ["EnoughError", "replaying"]
 
-#: Share of a diagnosis' seconds that a run without a step and without a loss may take.
+#: Share of a diagnosis' seconds that a run without a step and without a loss may take, and the
+#: seconds that the first operations may take, whose kernels are loaded or compiled.
 _WITHOUT_STEPS = 0.25
+#: Seconds of waiting that count as one of computing.
+_WAITING = 6.0
 
 
 class EnoughError(BaseException):
@@ -51,10 +54,18 @@ class RunBound:
         #: Why the run ended here, "" where it did not; and the seconds that it took.
         self.why, self.took = "", 0.0
         self._begin = self._since = math.inf
+        self._processor, self._wall = time.process_time(), time.monotonic()
 
     def _now(self) -> float:
-        """Seconds on a clock; of a run without a bound in time it stands still."""
-        return time.monotonic() if self.seconds < math.inf else 0.0
+        """Seconds on a clock; of a run without a bound in time it stands still.
+
+        They are the processor's: where other programs run too, this one gets no further for them.
+        One that only waits has those of the wall's clock, divided.
+        """
+        if self.seconds == math.inf:
+            return 0.0
+        waited = time.monotonic() - self._wall
+        return max(time.process_time() - self._processor, waited / _WAITING)
 
     def check(self, calls: int, *, has_loss: bool) -> None:
         """So many operations have run.
@@ -132,11 +143,11 @@ def replaying(
         if has_shadow:
             again.shadow(most)
         again.stop_after(most, bound)
-        error = ""
+        error, printed = "", io.StringIO()
         with ExitStack() as stack:
             stack.enter_context(seeded(0))
             stack.enter_context(warnings.catch_warnings())
-            stack.enter_context(redirect_stdout(io.StringIO()))
+            stack.enter_context(redirect_stdout(printed))
             stack.enter_context(redirect_stderr(io.StringIO()))
             warnings.simplefilter("ignore")
             try:
@@ -149,6 +160,6 @@ def replaying(
         if bound.why:
             report["followed"] = {"steps": bound.steps, "calls": bound.calls,
                                   "seconds": bound.took, "why": bound.why}
-        return Outcome(report["losses"], report, error)
+        return Outcome(report["losses"], report, error, printed=printed.getvalue())
 
     return replay

@@ -144,6 +144,7 @@ class Run(ABC):
             device.context(fmt)
         if self.is_counting:
             device.blocks.observe = self.recorder.operands.add
+            device.entering = self.recorder.entered
         self.device = device
         self.way = Way(self.policy, device.control.esr, self.options.changes)
 
@@ -216,9 +217,8 @@ class Run(ABC):
         )
 
         def see(event: OperationEvent) -> None:
-            operation, layer, direction, at, array, operands = event
-            place = Place(at.step, at.micro_batch, at.replica, layer, direction)
-            file.add(operation, place, array, operands)
+            operation, layer, direction, place, array, operands = event
+            file.note(operation, place, layer, direction, array, operands)
 
         self.watch(see)
         return file

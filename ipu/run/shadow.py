@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
-__all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines"]
+__all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of"]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
@@ -54,11 +54,23 @@ def _dot(x: Numbers, y: Numbers) -> float:
 
 
 def _squares(machine: Numbers, local: Numbers, shadow: Numbers) -> list[float]:
-    """Sums of squares: of the shadow, of what is born, of what is inherited, and of both added."""
     sums = np.empty(4)
     sum_squares(machine, local, shadow, sums)
     squares: list[float] = sums.tolist()
     return squares
+
+
+def squares_of(machine: Numbers, local: Numbers, shadow: Numbers) -> tuple[list[float], int]:
+    """Sums of squares over the elements where all three are finite, and how many are not.
+
+    Of the shadow, of what is born, of what is inherited, and of both added.
+    """
+    flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
+    squares = _squares(*flat)
+    if math.isfinite(sum(squares)):
+        return squares, 0
+    finite = _finite(*flat)
+    return _squares(*(x[finite] for x in flat)), int(np.count_nonzero(~finite))
 
 
 def _finite(machine: Numbers, local: Numbers, shadow: Numbers) -> NDArray[np.bool_]:
@@ -190,12 +202,7 @@ class Shadow:
                     `shadow`: the shadow.
         operands    the largest relative error of an operand.
         """
-        flat = [np.ascontiguousarray(x).reshape(-1) for x in (machine, local, shadow)]
-        squares, left_out = _squares(*flat), 0
-        if not math.isfinite(sum(squares)):
-            finite = _finite(*flat)
-            left_out = int(np.count_nonzero(~finite))
-            squares = _squares(*(x[finite] for x in flat))
+        squares, left_out = squares_of(machine, local, shadow)
         return self.added(key, squares, shadow.size, operands, left_out)
 
     def added(

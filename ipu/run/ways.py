@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fpsim.records.recipes import is_addition
@@ -19,8 +20,13 @@ from ipu.run.policies import PRESETS, find_policy
 
 __all__ = ["Way", "parse_ways"]
 
+#: Additions that let one part of a program be in binary32.
+_WIDE: dict[str, Callable[[Changes], Changes]] = {
+    "states=f32": lambda changes: replace(changes, wide_states=True),
+    "data=f32": lambda changes: replace(changes, wide_data=True),
+}
 _HINT = (
-    "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+OLD=NEW][+LAYER=f32], as in "
+    "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+data=f32][+OLD=NEW][+LAYER=f32], as in "
     "fp16+sr+eps=1e-4, or a recipe with its additions, as nvfp4+wgrad=bf16+head=bf16"
 )
 #: Between additions; that of an exponent, as in 8.4e+06, is none.
@@ -77,8 +83,8 @@ class Way:
                 return replace(self, changes=replace(self.changes, loss_scale=_scale(value)))
         except ValueError as error:
             raise ValueError(f"way={text!r}: {error}") from None
-        if addition == "states=f32":
-            return replace(self, changes=replace(self.changes, wide_states=True))
+        if addition in _WIDE:
+            return replace(self, changes=_WIDE[addition](self.changes))
         if _is_number(key) and _is_number(value):
             constants = (*self.changes.constants, (float(key), float(value)))
             return replace(self, changes=replace(self.changes, constants=constants))

@@ -60,6 +60,8 @@ _MOVED_BACKWARD = {"aten.cat.default": 1}
 #: Calls by which autograd reads the results of a cell that it keeps: all, and without a gradient of
 #: the hidden state those of three gates.
 _READ_ALL, _READ_GATES = {"aten.detach.default": 5}, {"aten.detach.default": 3}
+#: The same where the cell alone wants a gradient.
+_READ_BENT = {"aten.detach.default": 1}
 
 
 class RecurrentSession(Protocol):
@@ -349,9 +351,13 @@ class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
         session: RecurrentSession = ctx.session
         with torch._C._DisableTorchDispatch():
             hidden, turned, cell, *gates, bent = ctx.saved_tensors
-        of_bias, of_hidden, of_weight, _, of_cell = ctx.needs_input_grad[2:]
+        of_bias, of_hidden, of_weight, of_input, of_cell = _needed(ctx)
         wanted = _Wanted(ctx.has_bias, of_bias, of_hidden, of_weight, of_cell)
         to_hidden, to_cell, *others = gradients
+        if not (of_bias or of_hidden or of_weight or of_input):
+            before = _cell_gradient_by_operation(gradients, gates[1], gates[3], bent)
+            _account(session.account, {}, _READ_BENT if to_hidden is not None else {}, 0)
+            return *[None] * 6, before
         _account(session.account, {}, _READ_GATES if to_hidden is None else _READ_ALL, 0)
         if to_hidden is not None and all(x is None for x in others):
             tensors = (to_hidden, *gates, bent), LstmState(hidden, cell)
@@ -362,6 +368,25 @@ class _LstmStep(torch.autograd.Function):  # type: ignore[misc]
         of_gates = torch.cat(parts, 1)
         products = _product_gradients_by_operation(of_gates, hidden, turned, wanted)
         return None, None, *products, of_gates, before
+
+
+def _needed(ctx: Any) -> list[bool]:
+    """Which tensors of a step get gradients in the pass of now, which may be after few of them."""
+    nodes, needed = iter(ctx.next_functions), []
+    for is_tensor, is_needed in zip(
+        (ctx.has_bias, True, True, True, True), ctx.needs_input_grad[2:], strict=True
+    ):
+        node = next(nodes)[0] if is_tensor else None
+        needed.append(is_needed and (node is None or _is_executed(node)))
+    return needed
+
+
+def _is_executed(node: Any) -> bool:
+    """Whether the pass of now comes to a node; torch refuses to tell of a leaf that it is after."""
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:
+        return True
 
 
 class _Wanted(NamedTuple):
@@ -489,6 +514,18 @@ def _backward_by_operation(
     )
     slopes = [torch.zeros(x.shape) if of is None else slope(of, x) for of, slope, x in sums]
     return (*slopes[::-1], before)
+
+
+def _cell_gradient_by_operation(
+    gradients: Sequence[torch.Tensor | None], f: torch.Tensor, o: torch.Tensor, bent: torch.Tensor
+) -> torch.Tensor | None:
+    """That of the cell before a step, where nothing else wants one."""
+    hidden, after, *_, of_bent = gradients
+    if hidden is not None:
+        of_bent = _sum(of_bent, hidden * o)
+    if of_bent is not None:
+        after = _sum(after, _tanh_slope(of_bent, bent))
+    return None if after is None else after * f
 
 
 def _sum(before: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:

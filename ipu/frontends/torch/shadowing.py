@@ -35,11 +35,42 @@ _FILLING = frozenset((
     "zero_", "fill_", "uniform_", "normal_", "bernoulli_", "exponential_", "log_normal_",
     "cauchy_", "geometric_", "random_",
 ))
+#: Sums whose result, of one pass of a loop, is an operand of the next one's.
+_SUMS = frozenset(("add", "sub", "rsub", "lerp", "addcmul", "addcdiv"))
+#: What such a sum may go through on its way to the next one.
+_CARRYING = frozenset((
+    "mul", "div", "clone", "copy_", "_to_copy", "where", "cat", "stack", "clamp", "roll", "relu",
+    "clamp_min", "clamp_max", "constant_pad_nd", "lift_fresh_copy",
+))
+#: Loops of one line that are followed, each of another tensor.
+_MOST_LOOPS = 16
+#: Sums between a loop's result and its next pass, and loops that a tensor comes from, at most.
+_MOST_SUMS, _MOST_CARRIED = 2, 4
+#: Passes of a loop inside of one step, at least.
+_PASSES = 8
 #: Selections whose result is an operand or a limit: where it is which, is a choice.
 _CLIPPING = frozenset((
     "relu", "relu_", "clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_",
     "hardtanh", "hardtanh_", "threshold", "maximum", "minimum",
 ))
+
+
+class _SumLoop:
+    """A sum that is computed of its last result again and again, in new memory each time.
+
+    key        by which it is known: layer, direction, operation and line.
+    result     of the first pass, the machine's and the shadow's values.
+    before     the same, once there was another one; `after`: of the last pass.
+    """
+
+    __slots__ = ("after", "before", "key", "name", "passes", "result", "steps")
+
+    def __init__(self, key: tuple[str, ...], name: str) -> None:
+        self.key, self.name, self.passes = key, name, 1
+        self.result: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.before: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.after: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.steps: set[int] = set()
 
 
 class _Slot:
@@ -50,8 +81,8 @@ class _Slot:
     """
 
     __slots__ = (
-        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "operation", "shape",
-        "steps",
+        "before", "dtype", "error", "flat", "is_filled", "is_state", "line", "loops", "operation",
+        "shape", "steps", "writes",
     )
 
     def __init__(self, flat: torch.Tensor, dtype: torch.dtype, error: float = 0.0) -> None:
@@ -65,6 +96,10 @@ class _Slot:
         #: An optimiser's step wrote it last.
         self.is_state = False
         self.steps: set[int] = set()
+        #: Times that its line has written it.
+        self.writes = 0
+        #: The loops whose last results it comes from, and by how many sums.
+        self.loops: dict[_SumLoop, int] = {}
 
 
 class _Twin(NamedTuple):
@@ -99,6 +134,8 @@ class Shadowing:
         self._slots: WeakKeyDictionary[Any, _Slot] = WeakKeyDictionary()
         self._names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._last = session.step + account.steps
+        #: Loops that have had a second pass.
+        self._loops: list[_SumLoop] = []
         #: An operation runs, whose own operations are part of it.
         self._is_inside = False
         self.is_on = True
@@ -183,7 +220,9 @@ class Shadowing:
         operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
         for x in targets:
-            self._note_write(x, base)
+            # All of it anew: its motion goes on by its loop, if it has one.
+            is_anew = base == "copy_" and _is_whole(x)
+            self._note_write(x, "fill_" if is_anew else base)
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         twin = None
         is_random = (is_random and base != "native_dropout") or base in _OF_HOST
@@ -205,7 +244,54 @@ class Shadowing:
             self._take(func, base, twin, result, targets, operands)
         else:
             self._made(func, args, kwargs, result)
+        if operands and not is_move:
+            self._follow_loop(base, operands, targets, result)
         return result
+
+    def _follow_loop(
+        self, base: str, operands: Sequence[torch.Tensor], targets: Sequence[torch.Tensor],
+        result: Any,
+    ) -> None:
+        """A sum may be the next pass of a loop; other results may come from one."""
+        x = targets[0] if targets else result
+        if not _is_real(x):
+            return
+        if base in _CARRYING:
+            self._slot(x).loops = self._loops_of(operands, x, 0)
+        elif base in _SUMS:
+            layers = self._session.layers
+            layer = layers.stack[-1] if layers.stack else ""
+            key = layer, base, self.account.line(), str(tuple(x.shape))
+            carried = self._loops_of(operands, x, 1)
+            loop = next((loop for loop in carried if loop.key == key), None)
+            if loop is None:
+                loop = _SumLoop(key, self._names.get(operands[0].untyped_storage(), ""))
+                loop.result = _wide(x), self.value(x).clone()
+            elif loop.before is not None or self._may_follow(key):
+                self._next_pass(loop, x)
+            self._slot(x).loops = {loop: 0, **{k: n for k, n in carried.items() if k is not loop}}
+
+    def _loops_of(
+        self, operands: Sequence[torch.Tensor], result: torch.Tensor, sums: int
+    ) -> dict[_SumLoop, int]:
+        """Loops whose last results these come from, by few sums at most."""
+        loops = {
+            loop: n + sums for y in operands if y is not result
+            for loop, n in self._slot(y).loops.items() if n + sums <= _MOST_SUMS
+        }
+        return dict(list(loops.items())[:_MOST_CARRIED])
+
+    def _may_follow(self, key: tuple[str, ...]) -> bool:
+        return sum(loop.key == key for loop in self._loops) < _MOST_LOOPS
+
+    def _next_pass(self, loop: _SumLoop, result: torch.Tensor) -> None:
+        """A loop's sum was computed of its last result."""
+        if loop.before is None:
+            loop.before = loop.result
+            self._loops.append(loop)
+        loop.after = _wide(result), self.value(result).clone()
+        loop.passes += 1
+        loop.steps.add(self._session.step)
 
     def _twin(
         self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
@@ -345,13 +431,16 @@ class Shadowing:
         if not slot.is_filled or operation in _FILLING:
             slot.is_filled, slot.before = True, None
             slot.steps.clear()
+            slot.writes = 0
             return
         if slot.before is None:
             slot.before = _flat(x.untyped_storage(), x.dtype), slot.flat.clone()
         slot.steps.add(self._session.step)
         slot.is_state = self._session.layers.in_update
         slot.shape, slot.operation = tuple(x.shape), operation
-        slot.line = self.account.line() if not slot.line else slot.line
+        line = self.account.line()
+        slot.line = slot.line or line
+        slot.writes += slot.line == line
 
     def end_step(self) -> None:
         """A step is over."""
@@ -371,19 +460,35 @@ class Shadowing:
     def _tell_motions(self) -> None:
         several = min(2, self.account.steps)
         for storage, slot in list(self._slots.items()):
-            if slot.before is None or len(slot.steps) < several:
+            passes = max(len(slot.steps), slot.writes if slot.writes >= _PASSES else 0)
+            if slot.before is None or passes < several:
                 continue
             machine, shadow = slot.before
             ends = _flat(storage, slot.dtype), slot.flat
             if ends[0].numel() != machine.numel():
                 continue
-            how = motion((machine.numpy(), ends[0].numpy()), (shadow.numpy(), ends[1].numpy()),
-                         len(slot.steps))
-            if how is not None:
-                self.account.moved(
-                    self._names.get(storage, ""), slot.shape, how, line=slot.line,
-                    operation=slot.operation, steps=len(slot.steps), is_state=slot.is_state,
-                    is_parameter=slot.is_state and storage in self._names)
+            self._tell_motion(
+                (machine, ends[0]), (shadow, ends[1]), passes, self._names.get(storage, ""),
+                slot.shape, line=slot.line, operation=slot.operation, is_state=slot.is_state,
+                is_parameter=slot.is_state and storage in self._names)
+        for loop in self._loops:
+            assert loop.before is not None
+            assert loop.after is not None
+            if len(loop.steps) >= 2 or loop.passes >= _PASSES:
+                (machine, shadow), ends = loop.before, loop.after
+                self._tell_motion(
+                    (machine, ends[0]), (shadow, ends[1]), loop.passes - 1, loop.name,
+                    tuple(machine.shape), line=loop.key[2], operation=loop.key[1], is_state=False,
+                    is_parameter=False)
+
+    def _tell_motion(
+        self, machine: tuple[torch.Tensor, torch.Tensor], shadow: tuple[torch.Tensor, torch.Tensor],
+        steps: int, name: str, shape: tuple[int, ...], **about: Any,
+    ) -> None:
+        ways = [tuple(x.reshape(-1).numpy() for x in pair) for pair in (machine, shadow)]
+        how = motion((ways[0][0], ways[0][1]), (ways[1][0], ways[1][1]), steps)
+        if how is not None:
+            self.account.moved(name, shape, how, steps=steps, **about)
 
 
 # Tensors ----------------------------------------------------------------------------------------
@@ -395,6 +500,11 @@ def _is_real(x: Any) -> bool:
         isinstance(x, torch.Tensor) and x.dtype.is_floating_point and x.layout is torch.strided
         and not is_abstract(x)
     )
+
+
+def _is_whole(x: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    return bool(x.numel() == x.untyped_storage().nbytes() // x.element_size())
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:

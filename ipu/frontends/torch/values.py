@@ -336,10 +336,7 @@ class Memory:
         """A tensor as an array in this format; from another one by a cast of the device."""
         held = self.format_of(x)
         if held is None:
-            numbers = _host_values(x)
-            array = self.device.from_host(numbers, fmt)
-            if self.births is not None:
-                self.births.integers(numbers, fmt)
+            array = self.device.from_host(_host_values(x), fmt)
         else:
             values = x.detach() if x.requires_grad else x
             if x.dtype is not torch.float32:
@@ -351,7 +348,7 @@ class Memory:
         if self.watch is not None:
             self.operands.append(array)
             if self.births is not None and (origins := self.origins(x)):
-                self.births.note(array, origins)
+                self.births.note(array, {**self.births.of(array), **origins})
         return array
 
     def cast(self, array: Array, fmt: Format) -> Array:

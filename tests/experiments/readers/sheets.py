@@ -33,9 +33,11 @@ def read_sheet(text, lines=""):
     return data["answer"]
 
 
-def harm_of(losses, reference):
+def harm_of(losses, reference, negligible):
     """The mean distance from the reference's losses, beside their fall or deviation."""
     ours, far = (np.array([float(x) for x in row]) for row in (losses, reference))
+    if negligible and len(ours) == len(far) and (np.abs(ours - far) <= negligible).all():
+        return 0.0
     if len(ours) < len(far) or not np.isfinite(ours).all():
         return math.inf
     if not len(far):
@@ -47,9 +49,9 @@ def harm_of(losses, reference):
 
 def check_harms(data):
     """Harms follow from losses, and the answer from the harm where the harm decides."""
-    data["harm"] = harm_of(data["losses"], data["reference"])
+    data["harm"] = harm_of(data["losses"], data["reference"], data["negligible"])
     for remedy in data["remedies"]:
-        remedy["harm"] = harm_of(remedy["losses"], data["reference"])
+        remedy["harm"] = harm_of(remedy["losses"], data["reference"], data["negligible"])
         assert not (remedy["cures"] and remedy["harm"] > TOLD)
     if data["harm"] > TOLD:
         assert data["answer"] != "healthy"
@@ -84,7 +86,8 @@ def read_piece(text, data):
 
 def read_harm(reading, data):
     says_harms(reading, "Harm HARM:", data["harm"])
-    reading.says("of the losses of {} steps", data["steps"])
+    reading.skips(data["measure"])
+    reading.says("of {} steps", data["steps"])
     reading.says("{} runs from the same seeds, {} s", data["runs"], data["seconds"])
     reading.left = re.sub(r"Written .* UTC\.", "", reading.left)
 
@@ -95,7 +98,9 @@ def read_first_line(reading, data):
 
 def read_harm_line(reading, data):
     says_harms(reading, "harm HARM of what", data["harm"])
-    for name, losses in (("loss", data["losses"]), (data["beside"], data["reference"])):
+    reading.skips(data["measure"])
+    ours = "loss" if data["measure"] == "losses" else ";"
+    for name, losses in ((ours, data["losses"]), (data["beside"], data["reference"])):
         if losses:
             reading.says(f"{name} {{}} → {{}}", float(losses[0]), float(losses[-1]))
 
@@ -108,7 +113,7 @@ def read_sentence(reading, data):
     """The cause, from the report of the run."""
     if reading.text.strip() == data["sentence"]:
         read_evidence(reading, data["report"])
-        if data["sentence"].startswith("No backward pass began"):
+        if data["sentence"].startswith("No backward pass began in"):
             reading.says("began in {} steps", data["steps"])
 
 

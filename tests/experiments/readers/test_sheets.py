@@ -30,7 +30,7 @@ CASES = {
     "parts": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE),
     "loses digits": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE | {"shadow": {"operations": [
         {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "train.py:4",
-         "error": 0.4321, "amplification": 123.4}]}}),
+         "error": 0.4321, "amplification": 123.4, "born": 0.001}]}}),
     "stands still": (FALLS, FALLS, WIDE | {"shadow": {"motions": [
         {"name": "", "shape": [6, 20], "arrived": 0.123, "error": 0.9, "steps": 4,
          "line": "train.py:9", "operation": "lerp", "is_state": False}]}}),

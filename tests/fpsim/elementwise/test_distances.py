@@ -13,6 +13,8 @@ RNG = np.random.default_rng(6)
 OPERATIONS = {
     distances.ADD: np.add, distances.SUBTRACT: np.subtract, distances.MULTIPLY: np.multiply,
     distances.DIVIDE: np.divide,
+    distances.SQUARED_DIFFERENCE: lambda x, y: (x - y) * (x - y),
+    distances.ROOT: lambda x, y: np.sqrt(x + 0 * y),
 }
 
 
@@ -27,9 +29,10 @@ def near(x):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("n", "size_x", "size_y"), [
-    (1, 1, 1), (64, 64, 1), (65, 1, 65), (200, 200, 200)])
+    (1, 1, 1), (64, 64, 1), (65, 1, 65), (200, 200, 200), (256, 256, 256), (257, 1, 257),
+    (700, 700, 1)])
 def test_results_are_numpys_and_sums_are_of_them(operation, n, size_x, size_y):
-    x, y = operand(size_x), operand(size_y)
+    x, y = np.abs(operand(size_x)), operand(size_y)
     far_x, far_y = near(x), near(y)
     function = OPERATIONS[operation]
     result = np.broadcast_to(function(x, y), n).copy()
@@ -45,7 +48,7 @@ def test_results_are_numpys_and_sums_are_of_them(operation, n, size_x, size_y):
     np.testing.assert_allclose(sums, exact, rtol=1e-14)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", list(OPERATIONS)[:4])
 def test_zeros_keep_their_sign_and_what_is_not_finite_is_seen(operation):
     x, y = np.float32([-0.0, 1.0, np.inf]), np.float32([-0.0, 0.0, -np.inf])
     function, far, sums = OPERATIONS[operation], np.empty(3), np.empty(4)

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from ipu.run.advice import exceptions, find_advice
-from ipu.run.causes import find_cancellation
+from ipu.run.causes import find_causes
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born, make_report, quiet_report
 
@@ -324,16 +324,71 @@ def test_an_average_whose_factor_is_one_stands_still(report):
     assert texts(report) == []
 
 
+def harmed(*rows, births=()):
+    """A report of a run whose losses part, with these operations of its shadow and births."""
+    return {"losses": [1.0, 0.9], "births": list(births), "harm": 0.5,
+            "shadow": {"operations": list(rows), "motions": []}}
+
+
 def test_where_digits_are_lost():
     row = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
-           "error": 0.5, "amplification": 100.0}
-    sentence = find_cancellation({"shadow": {"operations": [row]}})
+           "error": 0.5, "amplification": 100.0, "born": 0.001}
+    (cause,) = find_causes(harmed(row))
+    sentence = cause.sentence
+    assert cause.kind == "cancellation"
     assert sentence.startswith("The sub of net loses the digits of its operands (forward, a.py:2)")
     assert "error of 0.5% is 50% of its results, 100 times" in sentence
     for other in ({"amplification": 8.0}, {"error": 0.01}, {"direction": "backward"},
                   {"amplification": None}):
-        assert not find_cancellation({"shadow": {"operations": [row | other]}})
-    assert not find_cancellation({})
+        assert not find_causes(harmed(row | other))
+    assert not find_causes(harmed(row) | {"harm": 0.01})
+    (cause,) = find_causes(harmed(row | {"amplification": None, "born": 0.4}))
+    assert "rounding them costs 40% of its results" in cause.sentence
+
+
+def lossy(kind, **about):
+    """A birth of more than half of a layer's results."""
+    return born(kind, **{"layer": "net", "operation": "aten.mul", "line": "a.py:2", "count": 60,
+                         "results": 100, **about})
+
+
+@pytest.mark.parametrize(("row", "kind", "words"), [
+    (lossy("data without digits", detail="1013 ± 0.2"), "data", "lose their digits in binary16"),
+    (lossy("data to zero", detail="down to 1e-9"), "data", "underflow in binary16: 60 of 100 numb"),
+    (lossy("flush to zero"), "underflow", "The mul of net underflows to zero in binary16"),
+    (lossy("absorption"), "sums", "60 of 100 terms of the mul of net left the sum unchanged"),
+    (lossy("constant", operation="1e-09", detail="zero"), "constant", "The constant 1e-09 is zero"),
+])
+def test_what_only_a_harmed_program_is_told(row, kind, words):
+    """The same births do no harm where the losses are binary32's."""
+    (cause,) = find_causes(harmed(births=[row]))
+    assert cause.kind == kind
+    assert words in cause.sentence
+    assert find_advice(harmed(births=[row]) | {"layers": {}}, HALF)[0].ways
+    assert not find_causes(harmed(births=[row]) | {"harm": 0.01})
+
+
+def test_data_beyond_the_range_are_told_where_they_are_computed_with():
+    row = lossy("data beyond", detail="up to 2.5e+05")
+    (cause,) = find_causes(harmed(births=[row]) | {"harm": 0.0})
+    assert cause.sentence.startswith(
+        "Data on entry of net leave the range of binary16: 60 of 100 numbers, up to 2.5e+05")
+    assert not find_causes(harmed(births=[row | {"harmless": True}]) | {"harm": 0.0})
+    (item, *_) = find_advice(harmed(births=[row]) | {"layers": {}}, HALF)
+    assert "normalise" in item.what
+    assert [str(way) for way in item.ways] == ["fp16+net=f32"]
+
+
+def test_updates_that_are_lost_do_no_harm_where_losses_and_most_of_the_way_are_binary32s():
+    report = harmed() | {"swallowed": {"net": {
+        "nonzero": 100, "swallowed": 40, "share": 0.4, "in_ulps": {}}}}
+    rows = [standing(name="a", is_parameter=True, is_state=True, arrived=share, shape=[8])
+            for share in (1.0, 0.6)]
+    report["shadow"]["motions"] = rows
+    assert [cause.kind for cause in find_causes(report)] == ["updates"]
+    assert not find_causes(report | {"harm": 0.01})
+    rows[0]["arrived"] = 0.5
+    assert [cause.kind for cause in find_causes(report | {"harm": 0.01})] == ["updates"]
 
 
 def test_unstable_statistics(report):

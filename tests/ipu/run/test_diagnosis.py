@@ -8,8 +8,9 @@ import pytest
 
 from ipu.learn.policy import FP32
 from ipu.run.advice import Advice
-from ipu.run.diagnosis import TriedRemedy, diagnose, harm_of, patch_of
+from ipu.run.diagnosis import TriedRemedy, diagnose, patch_of
 from ipu.run.endpoints import Outcome
+from ipu.run.harm import harm_of
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born

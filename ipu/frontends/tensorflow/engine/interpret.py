@@ -176,6 +176,7 @@ class FramePlan:
                 self._gradients,
                 narrow=policy.activations if is_wide and node.name in edges else None,
                 gradient_at=divided.get(node.name),
+                widens_halves=self.machine.widens_halves(layer, owner.layer),
             )
             tensors = (*node.outputs, *node.inputs)
             floating = next((t.dtype for t in tensors if t.dtype in FORMATS), None)
@@ -193,7 +194,7 @@ class FramePlan:
     def _enters_wide(self, node: Node) -> bool:
         """Whether data comes in here that each layer casts, as some are given back to binary32."""
         is_feed = node.marks.get("feed") or node.type.startswith("IteratorGetNext")
-        return bool(is_feed) and not self.machine.choices.restoring.is_empty
+        return bool(is_feed) and self.machine.has_wide_data
 
     def _metric_of(self, node: Node) -> str:
         return str(node.marks.get("metric", self._metric))
@@ -462,7 +463,8 @@ def _cast_operands(site: NodeSite, entry: KernelEntry) -> Run:
     """The kernel of a node; what computes gets its float32 operands in one format."""
     run = _altering(site, _narrowing(site, entry.build(site)), entry)
     positions = [i for i, t in enumerate(site.node.inputs) if t.dtype in FORMATS]
-    if site.machine.is_plain or entry.keeps or entry.is_joint or not positions:
+    is_plain = site.machine.is_plain and not site.machine.names_layers
+    if is_plain or entry.keeps or entry.is_joint or not positions:
         return run
     cast, is_update, fmt_of_node = site.device.cast, site.direction == "optimizer", site.fmt
     gradient_at = site.gradient_at

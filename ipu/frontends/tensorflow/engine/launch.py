@@ -129,7 +129,7 @@ def _format(machine: Machine, dtype: Any) -> Format | None:
     if not is_wide or machine.is_plain:
         return fmt
     # Where places are given back to binary32, each casts what it reads.
-    return machine.policy.default.activations if machine.choices.restoring.is_empty else BINARY32
+    return BINARY32 if machine.has_wide_data else machine.policy.default.activations
 
 
 def _variable(

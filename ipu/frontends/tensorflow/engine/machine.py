@@ -17,7 +17,7 @@ from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
-from ipu.learn.policy import Policy
+from ipu.learn.policy import LayerPolicies, Policy
 from ipu.machine.control import POWER_ON, FpCtl, FpSts
 from ipu.machine.device import Device
 from ipu.plan.plan import replica_count
@@ -174,11 +174,33 @@ class Machine:
         owners = (name for name in self.choices.layers if f"{layer}/".startswith(f"{name}/"))
         return max(owners, key=len, default=layer)
 
+    @property
+    def has_wide_data(self) -> bool:
+        """Whether data enter in binary32, and each layer casts what it reads."""
+        return self.choices.changes.wide_data or not self.choices.restoring.is_empty
+
+    @property
+    def names_layers(self) -> bool:
+        """Whether the policy has patterns of layers."""
+        return isinstance(self.policy, LayerPolicies)
+
+    def widens_halves(self, layer: str, scope: str) -> bool:
+        """Whether a layer computes what the program made tf.half in binary32.
+
+        So where the policy names the layer; one for all layers leaves halves what they are.
+        """
+        policy = self.policy
+        if not isinstance(policy, LayerPolicies):
+            return False
+        return any(
+            policy.names(name) and policy.of(name).compute == BINARY32 for name in (layer, scope))
+
     def format_of_variable(self, layer: str, *, is_state: bool) -> Format:
         """The format of a variable's layer.
 
         is_state    an optimiser keeps it beside a parameter, or only reads it.
         """
+        self.run.layer_names.add(layer)
         restoring, changes = self.choices.restoring, self.choices.changes
         is_restored = PrecisionSite(layer, PARAMETERS) in restoring.sites
         is_wide = changes.wide_states or restoring.widens_updates

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fpsim.array import Array
-from fpsim.records.formats import Format
+from fpsim.records.formats import BINARY16, BINARY32, Format
 from ipu.frontends.tensorflow.engine.errors import user_line
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
@@ -55,6 +55,7 @@ class NodeSite(Site):
     gradients  formats in which gradients of its program are computed, as far as it is planned.
     narrow     format into which its binary32 results are rounded; None: they stay.
     gradient_at  which input is the gradient that a loss scale divides; None: it is no such node.
+    widens_halves    what the program made tf.half is binary32 here.
     """
 
     node: Node
@@ -65,6 +66,7 @@ class NodeSite(Site):
     fmt: Format | None = None
     narrow: Format | None = None
     gradient_at: int | None = None
+    widens_halves: bool = False
 
     @property
     def line(self) -> str:
@@ -77,6 +79,8 @@ class NodeSite(Site):
     def format_of(self, dtype: Any) -> Format | None:
         """The format that tensors of a data type hold here; None for integers."""
         fmt = FORMATS.get(dtype)
+        if self.widens_halves and fmt == BINARY16:
+            return BINARY32
         if fmt is None or self.machine.is_plain or dtype.size != 4:
             return fmt
         return self.policy.param if self.is_update else self.activations

@@ -28,7 +28,7 @@ from ipu.frontends.tensorflow.engine.resources import Variable
 from ipu.frontends.tensorflow.engine.unread import Formula, formula_of
 from ipu.frontends.tensorflow.engine.values import FORMATS, numbers
 from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run
-from ipu.frontends.tensorflow.reports.layers import layer_of_variable
+from ipu.frontends.tensorflow.reports.layers import OPTIMIZER, layer_of_variable
 from ipu.run.account import counted_name, fit
 from ipu.run.recorder import Recorder
 
@@ -73,7 +73,15 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
     def line() -> str:
         return site.line
 
-    births = site.run.recorder.births
+    births, recorder = site.run.recorder.births, site.run.recorder
+
+    def wrote(values: tuple[Any, ...]) -> None:
+        """A variable that no step of an optimiser writes, as a counter, has a new value."""
+        variable = values[0]
+        if variable.watch is None and not name.startswith(OPTIMIZER):
+            where = variable.name, "other", site.machine.step
+            operands = [x for x in values[1:] if isinstance(x, Array)]
+            recorder.wrote(where, operation, variable.value, operands)
 
     def noted_run(*values: Any) -> Any:
         before = account.noted
@@ -88,6 +96,8 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
             written = values[0].value if not arrays and _is_array(values) else None
             size = sum([x.size for x in arrays]) if written is None else written.size
             account.add(kind, operation, size)
+        if _is_array(values) and not arrays:
+            wrote(values)
         if kind != "exact":
             operands = [x for x in values if isinstance(x, Array)]
             for x in arrays:

@@ -1,4 +1,4 @@
-"""Shadows of a program's values: every node runs once more in float64, by TensorFlow's own kernel.
+"""Shadows of a program's values: every node runs once more in float64 (`reports.twins`).
 
 A shadow belongs to the memory of a value, as births do; that of a variable outlives the launch, as
 each launch reads the variable anew. What is drawn at random, read from a data set, or computed by
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from tensorflow.python.eager import context
 
 from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
@@ -27,9 +26,9 @@ from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.twins import (
     ElementwiseTwin,
     NodeTwin,
-    numbers_of,
-    tensor_of,
+    reads_carriers,
     twin_of,
+    wide_copy,
 )
 from ipu.run.account import split_name
 from ipu.run.shadow import Shadow, motion
@@ -37,6 +36,8 @@ from ipu.run.shadow import Shadow, motion
 __all__ = ["GraphShadows"]
 
 Numbers = NDArray[np.float64]
+#: Layer, direction and operation.
+Key = tuple[str, str, str]
 #: Nodes that hand values on as they are.
 _PASSING = ("ReadVariableOp", "Identity", "IdentityN", "NoOp")
 #: Nodes that stand for arguments of functions.
@@ -47,7 +48,7 @@ class _Entry:
     """What is beside a value of the machine.
 
     carrier   the machine's numbers.
-    shadow    a tensor of float64; None: it is the machine's value.
+    shadow    numbers of float64; None: they are the machine's.
     error     relative, of the operation that wrote the value.
     forget    called when nobody holds the carrier any more.
     """
@@ -68,9 +69,9 @@ class _Entry:
 
     @property
     def machine(self) -> Any:
-        """The machine's numbers as a tensor of float64, which several nodes may take."""
+        """The machine's numbers in float64, which several nodes may take."""
         if self._machine is None:
-            self._machine = tensor_of(self.carrier)
+            self._machine = wide_copy(self.carrier)
         return self._machine
 
     @property
@@ -79,7 +80,7 @@ class _Entry:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the shadow is another tensor than the machine's value."""
+        """Whether the shadow has numbers of its own."""
         return self._shadow is not None
 
 
@@ -105,7 +106,8 @@ class GraphShadows:
         #: By key of a variable: before the first write, and the steps that wrote it.
         self._before: dict[Hashable, _VariableState] = {}
         self._steps: dict[Hashable, set[int]] = {}
-        self._about: dict[Hashable, dict[str, Any]] = {}
+        #: The site that wrote it last, and what is told of that.
+        self._about: dict[Hashable, tuple[NodeSite, dict[str, Any]]] = {}
 
     # Memory ---------------------------------------------------------------------------------
 
@@ -118,9 +120,8 @@ class GraphShadows:
         return self._find(array) or _Entry(array.carrier)
 
     def attach(self, array: Array, shadow: Any, error: float = 0.0) -> None:
-        """An array has this shadow, a tensor or numbers."""
-        if not tf.is_tensor(shadow):
-            shadow = tensor_of(shadow)
+        """An array has this shadow."""
+        shadow = np.asarray(shadow, np.float64)
         entries, key = self._entries, id(array.carrier)
         entries[key] = _Entry(array.carrier, shadow, error, lambda _: entries.pop(key, None))
 
@@ -146,6 +147,7 @@ class GraphShadows:
         kind = site.node.type
         fused = ElementwiseTwin(kind) if kind in ElementwiseTwin.OPERATIONS else None
         is_move = entry.rounding.startswith("none") and not site.node.is_update
+        key = (*split_name(site.name), _operation(site))
 
         @cache
         def line() -> str:
@@ -163,33 +165,65 @@ class GraphShadows:
             if twin is None:
                 self.account.rejoined(_operation(site), "a function of the host")
                 return run(*values)
-            if fused is None or not all(isinstance(x, Array) for x in values):
-                return self._run(site, twin, run, values, is_move=is_move)
-            result = run(*values)
-            if not self._take_fused(site, fused, values, result):
-                self._run(site, twin, lambda *_: result, values, is_move=is_move)
-            return result
+            return self._compute(site, key, fused, twin, run, values, is_move=is_move)
 
         return shadowed_run
 
+    def _compute(
+        self, site: NodeSite, key: Key, fused: ElementwiseTwin | None, twin: NodeTwin, run: Run,
+        values: Sequence[Any], *, is_move: bool,
+    ) -> Any:
+        """The node runs, and its shadow: in one pass where it is of arrays alone, and finite."""
+        if fused is not None and site.node.is_update:
+            return self._update_fused(site, key, fused, twin, run, values)
+        if fused is None or not all(isinstance(x, Array) for x in values):
+            return self._run(site, key, twin, run, values, is_move=is_move)
+        result = run(*values)
+        if not self._take_fused(key, fused, values, result):
+            self._run(site, key, twin, lambda *_: result, values, is_move=is_move)
+        return result
+
     def _take_fused(
-        self, site: NodeSite, fused: ElementwiseTwin, values: Sequence[Array], result: Any
+        self, key: Key, fused: ElementwiseTwin, values: Sequence[Array], result: Any
     ) -> bool:
-        """Whether the result of two arrays has its shadow now, computed in one pass."""
-        x, y = (self._entry(value) for value in values)
+        """Whether the result of arrays has its shadow now, computed in one pass."""
         if not isinstance(result, Array) or self._find(result) is not None:
             return False
-        row = fused.beside(
-            x.carrier, y.carrier, numbers_of(x.shadow), numbers_of(y.shadow), result.carrier)
+        entries = [self._entry(value) for value in values]
+        row = _in_one_pass(fused, entries, result)
         if row is not None:
             shadow, squares = row
-            key = (*split_name(site.name), _operation(site))
-            error = self.account.added(key, squares, result.size, max(x.error, y.error))
+            error = self.account.added(
+                key, squares, result.size, max([entry.error for entry in entries]))
             self.attach(result, shadow, error)
         return row is not None
 
+    def _update_fused(
+        self, site: NodeSite, key: Key, fused: ElementwiseTwin, twin: NodeTwin, run: Run,
+        values: Sequence[Any],
+    ) -> Any:
+        """A variable takes a step whose shadow is computed in one pass, where that is finite."""
+        variable, old = values[0], values[0].value
+        operands = [x.value if isinstance(x, Variable) else x for x in values]
+        if not all(isinstance(x, Array) for x in operands):
+            return self._run(site, key, twin, run, values, is_move=False)
+        entries = [self._entry(x) for x in operands]
+        result = run(*values)
+        row = _in_one_pass(fused, entries, variable.value)
+        if row is not None:
+            error = self.account.added(
+                key, row[1], variable.value.size, entries[0].error)
+            self._write(site, key, variable, old, entries[0], row[0], error)
+        else:
+            near, far = (
+                twin(x, [0])[1][0]
+                for x in ([e.machine for e in entries], [e.shadow for e in entries]))
+            self._wrote(site, key, variable, old, entries[0], near, far)
+        return result
+
     def _run(
-        self, site: NodeSite, twin: NodeTwin, run: Run, values: Sequence[Any], *, is_move: bool
+        self, site: NodeSite, key: Key, twin: NodeTwin, run: Run, values: Sequence[Any], *,
+        is_move: bool,
     ) -> Any:
         arrays = dict(_arrays(values))
         entries = {i: self._entry(x) for i, x in arrays.items()}
@@ -198,18 +232,18 @@ class GraphShadows:
         is_apart = any(entry.is_apart for entry in entries.values())
         near = None
         try:
-            with context.eager_mode():
-                far = twin(_with(operands, {i: e.shadow for i, e in entries.items()}), variables)
-                if not is_apart:
-                    near = far
-                elif not is_move:
-                    machines = {i: e.machine for i, e in entries.items()}
-                    near = twin(_with(operands, machines), variables)
+            far = twin(_with(operands, {i: e.shadow for i, e in entries.items()}), variables)
+            if not is_apart:
+                near = far
+            elif not is_move:
+                machines = {
+                    i: e.carrier if reads_carriers(site) else e.machine
+                    for i, e in entries.items()}
+                near = twin(_with(operands, machines), variables)
         except (tf.errors.OpError, TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(_operation(site), str(problem).partition("\n")[0][:80])
             return run(*values)
         result = run(*values)
-        key = (*split_name(site.name), _operation(site))
         if site.node.is_update:
             assert near is not None
             for i, local, shadow in zip(variables, near[1], far[1], strict=True):
@@ -221,7 +255,7 @@ class GraphShadows:
         return result
 
     def _take(
-        self, site: NodeSite, key: tuple[str, str, str], result: Any, local: Any, shadow: Any,
+        self, site: NodeSite, key: Key, result: Any, local: Any, shadow: Any,
         error: float,
     ) -> None:
         """Results have their shadows; without `local` nothing was rounded."""
@@ -229,32 +263,35 @@ class GraphShadows:
         for x, near, far in zip(results, local or [None] * len(results), shadow, strict=True):
             if isinstance(x, Array):
                 if self._find(x) is None:
-                    machine = x.carrier if near is None else numbers_of(near)
+                    machine = x.carrier if near is None else near
                     self.attach(x, far, self.account.compared(
-                        key, x.carrier, machine, numbers_of(far), error))
+                        key, x.carrier, machine, far, error))
             elif isinstance(x, np.ndarray) and x.dtype.kind in "biu" and x.shape == np.shape(far):
                 differing = int(np.count_nonzero(x != np.asarray(far)))
                 self.account.branched(key, site.machine.step, differing, x.size)
 
     def _wrote(
-        self, site: NodeSite, key: tuple[str, str, str], variable: Variable, old: Array,
+        self, site: NodeSite, key: Key, variable: Variable, old: Array,
         entry: _Entry, near: Any, far: Any,
     ) -> None:
-        """A variable was written: its value has the shadow."""
-        key_of, machine = variable.key, variable.value.carrier
+        """A variable was written: `near` is of the machine's operands, `far` of their shadows."""
         error = self.account.compared(
-            key, machine, numbers_of(near), numbers_of(far), entry.error)
+            key, variable.value.carrier, near, far, entry.error)
+        self._write(site, key, variable, old, entry, far, error)
+
+    def _write(
+        self, site: NodeSite, key: Key, variable: Variable, old: Array,
+        entry: _Entry, far: Any, error: float,
+    ) -> None:
+        key_of, machine = variable.key, variable.value.carrier
         self.attach(variable.value, far, error)
         self._held[key_of] = _VariableState(machine, far, error)
         self._before.setdefault(key_of, _VariableState(old.carrier, entry.shadow, entry.error))
         self._steps.setdefault(key_of, set()).add(site.machine.step)
-        self._about[key_of] = {
-            "line": site.line, "operation": _operation(site),
-            "is_state": variable.watch is None and key[1] == "optimizer"
-            and site.name.startswith("optimizer") and _has_gradient(site.node.op),
-            "name": layer_of_variable(variable.name) if variable.watch is not None else "",
-            "is_parameter": variable.watch is not None,
-        }
+        writer, about = self._about.get(key_of, (None, {}))
+        if writer is not site:
+            about = _about(site, key, variable)
+        self._about[key_of] = site, about
 
     def loss(self, machine: Machine, value: float, shadow: float) -> None:
         """A backward pass begins here."""
@@ -264,16 +301,16 @@ class GraphShadows:
     def of(self, value: Any) -> Any:
         """The shadow of a value, or its numbers."""
         is_array = isinstance(value, Array)
-        return numbers_of(self._entry(value).shadow) if is_array else np.asarray(value)
+        return self._entry(value).shadow if is_array else np.asarray(value)
 
     def finish(self) -> None:
         """What moved is told."""
         for key, before in self._before.items():
-            held, about = self._held[key], self._about[key]
+            held, about = self._held[key], dict(self._about[key][1])
             if len(self._steps[key]) < min(2, self.account.steps):
                 continue
             machine = [np.asarray(x.machine, np.float64).ravel() for x in (before, held)]
-            shadow = [numbers_of(x.shadow).ravel() for x in (before, held)]
+            shadow = [x.shadow.ravel() for x in (before, held)]
             how = motion(
                 (machine[0], machine[1]), (shadow[0], shadow[1]), len(self._steps[key]))
             if how is not None:
@@ -281,6 +318,32 @@ class GraphShadows:
                     about.pop("name"), held.machine.shape, how, steps=len(self._steps[key]),
                     **about)
         self._before.clear()
+
+
+def _in_one_pass(
+    fused: ElementwiseTwin, entries: Sequence[_Entry], result: Array
+) -> tuple[Any, list[float]] | None:
+    """The shadow of a result, and the sums of squares; None where a sum is not finite."""
+    x, y = entries[0], entries[-1]
+    machine, far = x.carrier, x.shadow
+    if len(entries) == 2:
+        return fused.beside(
+            machine, y.carrier, far, y.shadow, result.carrier)
+    return fused.beside(
+        machine, fused.partner(machine), far, fused.partner(far), result.carrier)
+
+
+def _about(
+    site: NodeSite, key: Key, variable: Variable
+) -> dict[str, Any]:
+    """What is told of the motion of a variable that a node writes."""
+    return {
+        "line": site.line, "operation": _operation(site),
+        "is_state": variable.watch is None and key[1] == "optimizer"
+        and site.name.startswith("optimizer") and _has_gradient(site.node.op),
+        "name": layer_of_variable(variable.name) if variable.watch is not None else "",
+        "is_parameter": variable.watch is not None,
+    }
 
 
 def _has_gradient(update: tf.Operation) -> bool:
@@ -305,9 +368,9 @@ def _has_gradient(update: tf.Operation) -> bool:
 # Values -------------------------------------------------------------------------------------------
 
 
-def _with(values: Sequence[Any], tensors: Mapping[int, Any]) -> list[Any]:
-    """Values with tensors in the places of arrays."""
-    return [tensors.get(i, x) for i, x in enumerate(values)]
+def _with(values: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
+    """Values with numbers in the places of arrays."""
+    return [numbers.get(i, x) for i, x in enumerate(values)]
 
 
 def _operation(site: NodeSite) -> str:

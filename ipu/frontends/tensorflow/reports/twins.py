@@ -1,9 +1,10 @@
-"""Nodes once more in float64, by TensorFlow's own kernels on tensors that stay in its memory."""
+"""Nodes once more in float64, by numpy or by TensorFlow's own kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import add, sub
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,15 +12,22 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import gen_math_ops
 
-from fpsim.kernels.elementwise.distances import ADD, DIVIDE, MULTIPLY, SUBTRACT, sum_squares_of
+from fpsim.kernels.elementwise.distances import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    ROOT,
+    SQUARED_DIFFERENCE,
+    SUBTRACT,
+    sum_squares_of,
+)
 from fpsim.state.memory import memory_address
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
 from ipu.frontends.tensorflow.kernels.table import NodeSite, several
 
-__all__ = ["ElementwiseTwin", "NodeTwin", "numbers_of", "tensor_of", "twin_of"]
+__all__ = ["ElementwiseTwin", "NodeTwin", "reads_carriers", "twin_of", "wide_copy"]
 
 Numbers = NDArray[np.floating]
 _WIDE = dict.fromkeys(FORMATS, tf.float64)
@@ -28,73 +36,95 @@ _FLOAT64 = tf.float64.as_datatype_enum
 _ALIGNMENT = 64
 #: Functions of Python.
 _FUNCTIONS = ("PyFunc", "EagerPyFunc")
+#: They hand their first operand on in the shape of the result.
+_RESHAPES = frozenset((
+    "EnsureShape", "ExpandDims", "PreventGradient", "Reshape", "Snapshot", "Squeeze",
+    "StopGradient",
+))
+_SUMS = "Sum", "Mean"
+#: Nodes that are functions of numpy, which begin sooner than TensorFlow's kernels.
+_BY_NUMPY: dict[str, Callable[..., Numbers]] = {
+    "Exp": np.exp, "Rsqrt": lambda x: 1.0 / np.sqrt(x), "Tile": np.tile,
+    "RsqrtGrad": lambda root, gradient: gradient * -0.5 * root * root * root,
+}
 #: Products of matrices: which attributes say that an operand is turned.
 _PRODUCTS = {
     "MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y"),
 }
 #: What a variable holds after a node, of what it held before and of the other operand.
 _WRITES: dict[str, Callable[[Any, Any], Any]] = {
-    "AssignVariableOp": lambda before, value: value,
-    "AssignAddVariableOp": gen_math_ops.add_v2,
-    "AssignSubVariableOp": gen_math_ops.sub,
+    "AssignVariableOp": lambda before, value: value, "AssignAddVariableOp": add,
+    "AssignSubVariableOp": sub,
 }
 
 
-def tensor_of(values: Any) -> Any:
-    """A tensor of float64 with these numbers, in memory of its own."""
+def wide_copy(values: Any) -> Numbers:
+    """These numbers in float64, in memory of their own."""
     values = np.asarray(values)
-    return _owned(lambda wide: np.copyto(wide, values), values.shape)
+    numbers = _room(values.shape)
+    np.copyto(numbers, values)
+    return numbers
 
 
-def _owned(fill: Callable[[Numbers], object], shape: tuple[int, ...]) -> Any:
-    """A tensor of numbers that `fill` writes, which TensorFlow takes as they lie in memory."""
+def _room(shape: tuple[int, ...]) -> Numbers:
+    """Room for numbers of float64, which TensorFlow takes as they lie in memory."""
     size = 8 * math.prod(shape)
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory_address(room) % _ALIGNMENT
     numbers: Numbers = room[start : start + size].view(np.float64).reshape(shape)
-    fill(numbers)
+    return numbers
+
+
+def _tensor_in(numbers: Numbers) -> Any:
+    """A tensor of float64 in memory as it is, or in a copy."""
     handle = context.context()
     handle.ensure_initialized()  # a program of graphs alone may not have used it yet
     return ops.EagerTensor(numbers, handle.device_name, _FLOAT64)
 
 
-def numbers_of(tensor: Any) -> Numbers:
+def _numbers_of(tensor: Any) -> Any:
     """The numbers of a tensor, which must not be written to: they are its memory."""
-    return np.asarray(memoryview(tensor))
+    return np.asarray(memoryview(tensor)) if tensor.dtype == tf.float64 else tensor
 
 
 class ElementwiseTwin:
-    """A node that combines two arrays element by element, whose shadow needs no local result.
+    """A node that computes element by element, whose shadow needs no local result.
+
+    Of one operand a square is its product with itself, and its negative that with -1.
 
     >>> twin, far = ElementwiseTwin("Mul"), np.array([1.0, 2.0])
     >>> x = np.float32(far + 0.5)
-    >>> tensor, squares = twin.beside(x, x, far, far, x * x)
-    >>> numbers_of(tensor).tolist(), squares[0]
+    >>> shadow, squares = twin.beside(x, x, far, far, x * x)
+    >>> shadow.tolist(), squares[0]
     ([1.0, 4.0], 17.0)
     """
 
     #: By type of node.
-    OPERATIONS: ClassVar = {"AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE}
+    OPERATIONS: ClassVar = {
+        "AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE,
+        "SquaredDifference": SQUARED_DIFFERENCE, "Sqrt": ROOT, "Square": MULTIPLY,
+        "Neg": MULTIPLY, "AssignAddVariableOp": ADD, "AssignSubVariableOp": SUBTRACT,
+    }
 
     def __init__(self, kind: str) -> None:
-        self._operation = self.OPERATIONS[kind]
+        self._operation, self._is_negative = self.OPERATIONS[kind], kind == "Neg"
+
+    def partner(self, x: Numbers) -> Numbers:
+        """What stands for the second operand where there is none."""
+        return np.full(1, -1, x.dtype) if self._is_negative else x
 
     def beside(
         self, x: Numbers, y: Numbers, far_x: Numbers, far_y: Numbers, result: Numbers
-    ) -> tuple[Any, list[float]] | None:
-        """The shadow of the result as a tensor, and the sums of squares (`Shadow.added`).
+    ) -> tuple[Numbers, list[float]] | None:
+        """The shadow of the result, and the sums of squares (`Shadow.added`).
 
         None where a sum is not finite.
         """
         flat = [_flat(z, result.shape) for z in (x, y, far_x, far_y, result)]
-        sums = np.empty(4)
-
-        def fill(far: Numbers) -> None:
-            sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
-
-        tensor = _owned(fill, result.shape)
+        sums, far = np.empty(4), _room(result.shape)
+        sum_squares_of(self._operation, *flat, far.reshape(-1), sums)
         squares: list[float] = sums.tolist()
-        return (tensor, squares) if math.isfinite(sum(squares)) else None
+        return (far, squares) if math.isfinite(sum(squares)) else None
 
 
 def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
@@ -104,13 +134,13 @@ def _flat(x: Numbers, shape: tuple[int, ...]) -> Numbers:
     return np.ascontiguousarray(x).reshape(-1)
 
 
-#: The outputs of a node, and what its variables hold afterwards, of its operands: tensors of
+#: The outputs of a node, and what its variables hold afterwards, of its operands: numbers of
 #: float64 for arrays and variables, other values as they are. `variables`: which are variables.
 NodeTwin = Callable[[Sequence[Any], Sequence[int]], tuple[Sequence[Any], list[Any]]]
 
 
 def twin_of(site: NodeSite) -> NodeTwin | None:
-    """A node in float64; it runs where TensorFlow is eager.
+    """A node in float64.
 
     None of what the user or the front end computes on the host, which is called once.
     """
@@ -119,11 +149,76 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
     if "kernel" in site.node.marks or site.node.type in _FUNCTIONS:
         return None
     if site.node.type in _WRITES:
-        write = _WRITES[site.node.type]
-        return lambda operands, variables: ((), [write(*operands)])
+        return _by_writing(_WRITES[site.node.type])
+    if site.node.type in _RESHAPES and site.node.outputs[0].shape.is_fully_defined():
+        return _reshaped(tuple(site.node.outputs[0].shape.as_list()))
+    if site.node.type in _SUMS:
+        return _by_sum(site)
+    if site.node.type == "AddN":
+        return _by_additions
+    if site.node.type in _BY_NUMPY:
+        return _by_numpy(_BY_NUMPY[site.node.type])
     if site.node.type in _PRODUCTS:
         return _by_blas(site)
     return _by_kernel(site)
+
+
+def reads_carriers(site: NodeSite) -> bool:
+    """Whether the twin of a node takes the machine's numbers as they are, in binary32 too."""
+    kind = site.node.type
+    return kind in _SUMS or kind in ("AddN", "AssignVariableOp")
+
+
+def _by_writing(write: Callable[[Any, Any], Any]) -> NodeTwin:
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        with np.errstate(all="ignore"):
+            return (), [write(*operands)]
+
+    return run
+
+
+def _reshaped(shape: tuple[int, ...]) -> NodeTwin:
+    """The same memory in another shape."""
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        return [operands[0].reshape(shape)], []
+
+    return run
+
+
+def _by_sum(site: NodeSite) -> NodeTwin:
+    """A sum or mean over axes, by numpy: TensorFlow shares even small ones among its threads."""
+    keeps, is_mean = bool(site.attr("keep_dims")), site.node.type == "Mean"
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        x, axes = operands[0], tuple(np.ravel(operands[1]).tolist())
+        with np.errstate(all="ignore"):
+            total = x.sum(axis=axes, keepdims=keeps, dtype=np.float64)
+            if is_mean:
+                total = total / math.prod([x.shape[axis] for axis in axes])
+        return [np.asarray(total)], []
+
+    return run
+
+
+def _by_numpy(function: Callable[..., Numbers]) -> NodeTwin:
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        with np.errstate(all="ignore"):
+            return [function(*map(np.asarray, operands))], []
+
+    return run
+
+
+def _by_additions(
+    operands: Sequence[Any], variables: Sequence[int]
+) -> tuple[Sequence[Any], list[Any]]:
+    """A sum of tensors, from the first to the last."""
+    first, *others = operands
+    total = wide_copy(first)
+    with np.errstate(all="ignore"):
+        for x in others:
+            total += x
+    return [total], []
 
 
 def _by_blas(site: NodeSite) -> NodeTwin:
@@ -132,10 +227,10 @@ def _by_blas(site: NodeSite) -> NodeTwin:
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
         x, y = (
-            np.swapaxes(numbers_of(x), -1, -2) if turn else numbers_of(x)
+            np.swapaxes(x, -1, -2) if turn else x
             for x, turn in zip(operands, turned, strict=True))
         with np.errstate(all="ignore"):
-            return [_owned(lambda out: np.matmul(x, y, out=out), _shape_of(x, y))], []
+            return [np.matmul(x, y, out=_room(_shape_of(x, y)))], []
 
     return run
 
@@ -149,10 +244,9 @@ def _by_rule(site: NodeSite) -> NodeTwin:
     function = host_function(site)
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        values = function(*(
-            numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
+        values = function(*(_numbers_of(x) if tf.is_tensor(x) else _plain(x) for x in operands))
         return [
-            tensor_of(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
+            wide_copy(x) if np.asarray(x).dtype.kind == "f" else x for x in several(values)], []
 
     return run
 
@@ -161,17 +255,28 @@ def _by_kernel(site: NodeSite) -> NodeTwin:
     kernel, rooms = eager_kernel(site, kinds=_WIDE), dict[int, tf.Variable]()
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
-        operands = list(map(_plain, operands))
+        operands = list(map(_as_tensor, operands))
         for i in variables:
             if i in rooms:
                 rooms[i].assign(operands[i])
             else:
                 rooms[i] = tf.Variable(operands[i])
             operands[i] = rooms[i].handle
-        outputs = kernel(operands)
-        return outputs, [tf.identity(rooms[i]) for i in variables]
+        outputs = [_numbers_of(x) for x in kernel(operands)]
+        return outputs, [_numbers_of(tf.identity(rooms[i])) for i in variables]
 
-    return run
+    def eagerly(
+        operands: Sequence[Any], variables: Sequence[int]
+    ) -> tuple[Sequence[Any], list[Any]]:
+        with context.eager_mode():
+            return run(operands, variables)
+
+    return eagerly
+
+
+def _as_tensor(value: Any) -> Any:
+    is_wide = isinstance(value, np.ndarray) and value.dtype == np.float64
+    return _tensor_in(value) if is_wide else _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ipu.learn.policy import FP32
 from ipu.run.changes import Changes
 from ipu.run.restoring import Restoring
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
@@ -140,7 +141,7 @@ def test_a_program_of_halves_is_judged_beside_binary64(rate, answer):
     if answer == "ill":
         assert "updates left their parameter as it was" in diagnosis.sentence
         assert str(diagnosis.cure.way) == "fp16+sr"
-        assert "no sites: they stay narrow in every way" in str(diagnosis)
+        assert "no sites; a layer that a way names computes them in binary32" in str(diagnosis)
 
 
 def test_halves_of_keras_mixed_precision_are_judged_beside_binary64():
@@ -165,3 +166,51 @@ def test_halves_of_keras_mixed_precision_are_judged_beside_binary64():
     diagnosis = machine("fp32", count=True).diagnose(program, steps=3, seconds=20)
     assert (diagnosis.answer, diagnosis.beside) == ("ill", "binary64")
     assert "Mul of square overflows binary16" in diagnosis.sentence
+
+
+def test_a_layer_that_a_policy_names_computes_halves_in_binary32():
+    """The square of 300 is no number of binary16, and its root is one."""
+    with machine(FP32.override({"norm": FP32}), unconfigured=True):
+        strategy = ipu.ipu_strategy.IPUStrategyV1()
+        x = tf.constant([300.0, -4.0], tf.half)
+
+        @tf.function
+        def size(x):
+            with tf.name_scope("norm"):
+                return tf.sqrt(tf.square(x))
+
+        assert strategy.run(size, args=(x,)).numpy().tolist() == [300.0, 4.0]
+    with machine("fp32", unconfigured=True):
+        assert ipu.ipu_strategy.IPUStrategyV1().run(size, args=(x,)).numpy().tolist()[0] < 256
+
+
+COUNTER = """
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 1
+config.configure_ipu_system()
+with ipu.ipu_strategy.IPUStrategyV1().scope() as strategy:
+    pass
+total = tf.Variable(tf.zeros(3), trainable=False, name="total")
+
+@tf.function
+def step(x):
+    total.assign_add(x)
+    return x
+
+for _ in range(3):
+    ipu.ipu_strategy.IPUStrategyV1().run(step, args=(tf.fill([3], 30000.0),))
+print("total", float(tf.reduce_sum(total)))
+"""
+
+
+def test_a_counter_that_overflows_is_told_by_its_name_and_line(tmp_path):
+    path = tmp_path / "count.py"
+    path.write_text(COUNTER)
+    result = diagnose_program(machine("fp16", count=True), path, [], 5, seconds=40.0)
+    assert result.answer == "ill"
+    assert result.sentence.startswith("The AssignAddVariableOp of total overflows binary16")
+    assert "count.py:13" in result.sentence
+    assert result.measure == "numbers in 'total #'"
+    assert str(result.cure.way) == "fp16+total=f32"

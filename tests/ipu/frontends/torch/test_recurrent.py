@@ -258,6 +258,39 @@ def test_derivatives_of_derivatives_behind_a_cell_in_one_call(cells):
     assert joined == slopes(False)
 
 
+_SOME = {
+    "weights": lambda net, start: list(net.parameters()),
+    "weight": lambda net, start: [net.weight_hh_l0],
+    "bias": lambda net, start: [net.bias_hh_l0],
+    "weight of input": lambda net, start: [net.weight_ih_l0],
+    "hidden state": lambda net, start: start[:1],
+    "cell": lambda net, start: start[1:],
+}
+
+
+@pytest.mark.parametrize("loss", ["all", "cell"])
+@pytest.mark.parametrize("names", _SOME)
+def test_gradients_of_some_tensors_ask_for_nothing_else(cells, names, loss):
+    """Others that could have a gradient draw no random bits, and cost no cycles."""
+
+    def slopes(in_one_call):
+        torch.manual_seed(0)
+        net, told = torch.nn.LSTM(6, _HIDDEN), []
+        with machine("fp16", sr=True) as run:
+            run.device.in_one_call = in_one_call
+            net(torch.randn(2, 3, 6))[0].square().mean().backward()
+            for _ in range(4):
+                start = [torch.randn(1, 3, _HIDDEN, requires_grad=True) for _ in range(2)]
+                y, (h, c) = net(torch.randn(3, 3, 6), start)
+                got = torch.autograd.grad(LOSSES[loss](y, h, c), _SOME[names](net, start))
+                told += [slope.numpy().tobytes() for slope in got]
+            return told, _calls(run), dict(run.device.ledger.rows)
+
+    joined = slopes(True)
+    assert cells["_forward"] > 0
+    assert joined == slopes(False)
+
+
 def test_names_of_torch_are_its_own_outside():
     before = torch.lstm
     with machine("fp16"):

@@ -108,11 +108,8 @@ def _cast(site: NodeSite) -> Run:
     if fmt is not None:
 
         def to_floats(x: Any) -> Array:
-            if isinstance(x, Array):
-                return ops.cast.value(device, x, dtype=fmt)
-            if site.run.is_counting:
-                site.run.recorder.births.integers(np.asarray(x, np.float64), fmt)
-            return enter(device, x, fmt)
+            return ops.cast.value(device, x, dtype=fmt) if isinstance(x, Array) else (
+                enter(device, x, fmt))
 
         return to_floats
     kind = target.as_numpy_dtype

@@ -12,7 +12,7 @@ from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.program import program_of  # isort: skip
 from ipu.frontends.tensorflow.reports.twins import (  # isort: skip
-    ElementwiseTwin, numbers_of, tensor_of, twin_of,
+    ElementwiseTwin, twin_of, wide_copy,
 )
 
 RNG = np.random.default_rng(5)
@@ -30,9 +30,18 @@ def twin_in(function, *values):
     graph = tf.function(function).get_concrete_function(
         *(tf.TensorSpec(x.shape, tf.float32) for x in values)).graph
     node = next(n for n in program_of(graph).nodes if n.type not in ("Identity", "Const"))
-    outputs, variables = twin_of(Site(node))([tensor_of(x) for x in values], [])
+    outputs, variables = twin_of(Site(node))([wide_copy(x) for x in values], [])
     assert variables == []
-    return numbers_of(outputs[0])
+    return outputs[0]
+
+
+def sum_in(function, x):
+    """The twin of a sum whose axes are a constant."""
+    graph = tf.function(function).get_concrete_function(tf.TensorSpec(x.shape, tf.float32)).graph
+    node = next(n for n in program_of(graph).nodes if n.type in ("Sum", "Mean"))
+    axes = tf.get_static_value(node.inputs[1])
+    (result,), _ = twin_of(Site(node))([x, axes], [])
+    return result
 
 
 @pytest.mark.parametrize(("turned_x", "turned_y"), list(product((False, True), repeat=2)))
@@ -55,17 +64,76 @@ def test_batches_of_products_broadcast():
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (0, 4)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_tensors_have_memory_of_their_own(shape, dtype):
+def test_copies_have_memory_of_their_own(shape, dtype):
     values = np.asarray(RNG.normal(size=shape), dtype)
-    before, tensor = values.copy(), tensor_of(values)
+    before, numbers = values.copy(), wide_copy(values)
     values[...] = 7.0
-    assert tensor.dtype == tf.float64
-    np.testing.assert_array_equal(tensor.numpy(), before)
-    np.testing.assert_array_equal(numbers_of(tensor), before)
-    assert numbers_of(tensor).shape == shape
+    assert numbers.dtype == np.float64
+    assert numbers.shape == shape
+    np.testing.assert_array_equal(numbers, before)
 
 
-KINDS = {"AddV2": tf.add, "Sub": tf.subtract, "Mul": tf.multiply, "RealDiv": tf.divide}
+UNARY = {
+    "Exp": tf.exp, "Neg": tf.negative, "Rsqrt": tf.math.rsqrt, "Sqrt": tf.sqrt,
+    "Square": tf.square,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(UNARY))
+@pytest.mark.parametrize("shape", [(), (5,), (3, 70)])
+def test_functions_of_one_operand_are_those_of_tensorflow(kind, shape):
+    """To the last digits of a function; by a pass over the elements to the bit."""
+    x = np.abs(np.asarray(RNG.normal(size=shape), np.float32)) + np.float32(0.1)
+    expected = UNARY[kind](tf.constant(x, tf.float64)).numpy()
+    np.testing.assert_allclose(twin_in(UNARY[kind], x), expected, rtol=1e-15)
+    if kind in ElementwiseTwin.OPERATIONS:
+        twin, far, result = ElementwiseTwin(kind), np.float64(x), UNARY[kind](x).numpy()
+        shadow, _ = twin.beside(x, twin.partner(x), far, twin.partner(far), result)
+        assert shadow.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("function", [tf.reduce_sum, tf.reduce_mean])
+@pytest.mark.parametrize("axes", [None, 0, -1, (0, 2), ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sums_and_means_are_those_of_tensorflow(function, axes, keepdims):
+    x = np.asarray(RNG.normal(size=(3, 4, 5)), np.float32)
+    expected = function(tf.constant(x, tf.float64), axes, keepdims).numpy()
+    result = sum_in(lambda a: function(a, axes, keepdims), x)
+    assert np.shape(result) == expected.shape
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("function", [
+    lambda a: tf.tile(a, [1, 3]), lambda a: tf.reshape(a, [5, 4]), lambda a: a[None] * 1.0,
+    lambda a: tf.add_n([a, a, a])])
+def test_moves_and_additions_are_those_of_tensorflow(function):
+    x = np.asarray(RNG.normal(size=(4, 5)), np.float32)
+    graph = tf.function(function).get_concrete_function(tf.TensorSpec(x.shape, tf.float32)).graph
+    node = next(n for n in program_of(graph).nodes if n.type not in ("Identity", "Const"))
+    operands = [
+        wide_copy(x) if t.dtype == tf.float32 else tf.get_static_value(t) for t in node.inputs]
+    (result,), _ = twin_of(Site(node))(operands, [])
+    raw = {
+        "Tile": lambda: np.tile(x, (1, 3)), "Reshape": lambda: x.reshape(5, 4),
+        "ExpandDims": lambda: x[None], "StridedSlice": lambda: x[None],
+        "AddN": lambda: np.float64(x) + x + x,
+    }
+    expected = raw[node.type]()
+    np.testing.assert_allclose(result, expected, rtol=1e-15)
+
+
+def test_the_gradient_of_a_reciprocal_root_is_that_of_tensorflow():
+    root, gradient = np.abs(RNG.normal(size=(2, 7))) + 0.1
+    expected = tf.raw_ops.RsqrtGrad(y=tf.constant(root), dy=tf.constant(gradient)).numpy()
+    result = twin_in(
+        lambda y, dy: tf.raw_ops.RsqrtGrad(y=y, dy=dy), root, gradient)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+KINDS = {
+    "AddV2": tf.add, "Sub": tf.subtract, "Mul": tf.multiply, "RealDiv": tf.divide,
+    "SquaredDifference": tf.math.squared_difference,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,11 +144,11 @@ def test_elementwise_nodes_in_one_pass_are_those_of_tensorflow(kind, shape_x, sh
     far_x, far_y = x + 1e-3, np.float64(y) * 1.5
     function = KINDS[kind]
     result = function(x, y).numpy()
-    tensor, squares = ElementwiseTwin(kind).beside(x, y, far_x, far_y, result)
+    shadow, squares = ElementwiseTwin(kind).beside(x, y, far_x, far_y, result)
     far = function(tf.constant(far_x, tf.float64), tf.constant(far_y, tf.float64)).numpy()
     local = function(tf.cast(x, tf.float64), tf.cast(y, tf.float64)).numpy()
-    assert tensor.numpy().tobytes() == far.tobytes()
-    assert tensor.shape == result.shape
+    assert shadow.tobytes() == far.tobytes()
+    assert shadow.shape == result.shape
     account = Shadow(1)
     by_results = account.compared(("", "", ""), result, local, far, 0.0)
     assert Shadow(1).added(("", "", ""), squares, result.size, 0.0) == by_results

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from fpsim.torch import machine  # noqa: E402
 from ipu.frontends.processes.diagnosing import diagnose_program  # noqa: E402
 from ipu.frontends.processes.programs import ProgramError, run_file  # noqa: E402
-from ipu.run.diagnosis import harm_of  # noqa: E402
+from ipu.run.harm import harm_of  # noqa: E402
 from ipu.run.replaying import replaying  # noqa: E402
 from ipu.run.restoring import NOTHING_RESTORED, Restoring  # noqa: E402
 from ipu.run.ways import Way  # noqa: E402

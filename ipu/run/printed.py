@@ -1,0 +1,67 @@
+"""Numbers that a program prints, as what two of its runs are compared by.
+
+A number is known again by the text of its line without the numbers, and by its place there; what
+lines of the same text print is a series.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ipu.run.harm import harm_of
+
+__all__ = ["PrintedNumber", "negligible", "printed_harm", "printed_series"]
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan\b|inf\b)", re.I)
+#: Of the largest number that a program prints, the part below which a difference is none.
+_SMALL = 0.05
+
+
+class PrintedNumber(NamedTuple):
+    """The text of a line, with # for its numbers, and which of them."""
+
+    line: str
+    place: int
+
+
+Series = Mapping[PrintedNumber, Sequence[float]]
+
+
+def printed_series(text: str) -> dict[PrintedNumber, list[float]]:
+    """The series of numbers in what a program printed.
+
+    >>> printed_series("step 1 loss 0.5\\nstep 2 loss nan\\n")
+    {PrintedNumber(line='step # loss #', place=0): [1.0, 2.0], \
+PrintedNumber(line='step # loss #', place=1): [0.5, nan]}
+    """
+    series: dict[PrintedNumber, list[float]] = {}
+    for line in text.splitlines():
+        shape = _NUMBER.sub("#", line).strip()
+        for index, number in enumerate(_NUMBER.findall(line)):
+            series.setdefault(PrintedNumber(shape, index), []).append(float(number))
+    return series
+
+
+def negligible(reference: Series) -> float:
+    """Differences that are small beside what a run prints: an error of 1e-7 that becomes 1e-4.
+
+    >>> negligible({PrintedNumber("x # by #", 0): [2.5], PrintedNumber("x # by #", 1): [1e-7]})
+    0.125
+    """
+    sizes = [abs(x) for row in reference.values() for x in row if math.isfinite(x) and x % 1]
+    return _SMALL * max(sizes, default=0.0)
+
+
+def printed_harm(row: Sequence[float], reference: Sequence[float], small: float) -> float:
+    """The harm of a series; none where all differences are small.
+
+    >>> printed_harm([1.5], [1.0], 0.1), printed_harm([1.05], [1.0], 0.1)
+    (0.5, 0.0)
+    """
+    pairs = list(zip(row, reference, strict=False))
+    if len(row) == len(reference) and all(abs(x - y) <= small for x, y in pairs):
+        return 0.0
+    return harm_of(row, reference)
