@@ -13,7 +13,7 @@ Evidence    ASSUMED: the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -34,7 +34,7 @@ from ipu.run.births import (
 from ipu.run.harm import HARM, harm_of
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "is_pass", "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -120,6 +120,15 @@ def find_causes(report: Report) -> list[Cause]:
     if not causes and _harm(report) > HARM:
         causes = [cause for rule in _OF_HARM for cause in rule(report, births)]
     return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
+
+
+def causes_forward(report: Report, layers: Collection[str]) -> list[Cause]:
+    """What the passes forward of these layers tell, as if nothing else had been seen."""
+    shadow = report.get("shadow", {})
+    operations = [row for row in shadow.get("operations", ()) if row["layer"] in layers]
+    births = [row for row in _births(report) if row["layer"] in layers]
+    alone = {**report, "shadow": {**shadow, "operations": operations}}
+    return [cause for rule in _OF_HARM for cause in rule(alone, births)]
 
 
 def harmless(report: Report) -> list[Row]:

@@ -37,7 +37,7 @@ import numpy as np
 
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, find_causes
+from ipu.run.causes import Cause, causes_forward, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
@@ -316,9 +316,9 @@ class _Experiments:
     def _compare_printed(self) -> None:
         """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
         reference = printed_series(self.reference.printed)
-        ours, self.negligible = printed_series(self.base.printed), negligible(reference)
+        ours = printed_series(self.base.printed)
         harms = {
-            key: printed_harm(ours.get(key, ()), row, self.negligible)
+            key: printed_harm(ours.get(key, ()), row, negligible(reference, key))
             for key, row in reference.items()
         }
         if max(harms.values(), default=0.0) > HARM:
@@ -328,6 +328,7 @@ class _Experiments:
         self.printed = max(harms, key=lambda key: harms[key], default=None)
         if self.printed is not None:
             self.losses = reference[self.printed]
+            self.negligible = negligible(reference, self.printed)
 
     @property
     def has_steps(self) -> bool:
@@ -470,11 +471,43 @@ def _treat(
     if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
         places = ", ".join(map(str, result.necessary[:_LISTED]))
         result.sentence += f" Precision is lost in {places}."
+    tested = _tested_cause(result, runs)
+    if tested is not None:
+        result.sentence = _sentence([tested], result.harm, runs.base)
     _try(_with_wide_layers(result, runs), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _find_responses(result, runs, has_windows=has_windows)
-    # Those that cure in the order of the advice, the others by the harm that they leave.
-    result.remedies.sort(key=lambda remedy: -1 if remedy.cures else remedy.harm)
+    _sort(result.remedies, runs.way)
+
+
+def _tested_cause(result: Diagnosis, runs: _Experiments) -> Cause | None:
+    """What goes wrong forward in the necessary sites, where updates were told first.
+
+    Updates are lost behind a layer that gives too small or too large results, too. If they are no
+    longer when that layer is given back, they are a symptom of its.
+    """
+    roles = {site.role for site in result.necessary}
+    if not runs.causes or runs.causes[0].kind != "updates" or roles != {FORWARD} or (
+            not result.is_smallest):
+        return None
+    layers = {site.layer for site in result.necessary}
+    return next(iter(causes_forward(runs.report, layers)), None)
+
+
+def _sort(remedies: list[TriedRemedy], base: Way) -> None:
+    """Those that cure in the order of the advice, the others by the harm that they leave.
+
+    One that does all of another, and more, comes behind those of which each part is needed.
+    """
+    pieces = [frozenset(_pieces(remedy.way, base)) for remedy in remedies if remedy.cures]
+
+    def rank(remedy: TriedRemedy) -> tuple[bool, float]:
+        if not remedy.cures:
+            return True, remedy.harm
+        parts = frozenset(_pieces(remedy.way, base))
+        return False, any(some and some < parts for some in pieces)
+
+    remedies.sort(key=rank)
 
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ipu.run.harm import harm_of
@@ -16,8 +16,9 @@ from ipu.run.harm import harm_of
 __all__ = ["PrintedNumber", "negligible", "printed_harm", "printed_series"]
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan\b|inf\b)", re.I)
-#: Of the largest number that a program prints, the part below which a difference is none.
-_SMALL = 0.05
+#: Of the largest number that a line prints, and of that of all lines, the part below which a
+#: difference is none.
+_SMALL, _TINY = 0.05, 0.005
 
 
 class PrintedNumber(NamedTuple):
@@ -45,14 +46,20 @@ PrintedNumber(line='step # loss #', place=1): [0.5, nan]}
     return series
 
 
-def negligible(reference: Series) -> float:
+def negligible(reference: Series, number: PrintedNumber) -> float:
     """Differences that are small beside what a run prints: an error of 1e-7 that becomes 1e-4.
 
-    >>> negligible({PrintedNumber("x # by #", 0): [2.5], PrintedNumber("x # by #", 1): [1e-7]})
-    0.125
+    >>> told = {PrintedNumber("x # by #", 0): [2.5], PrintedNumber("x # by #", 1): [1e-7],
+    ...         PrintedNumber("time #", 0): [100.5]}
+    >>> [round(negligible(told, PrintedNumber(line, 0)), 4) for line in ("x # by #", "time #")]
+    [0.5025, 5.025]
     """
-    sizes = [abs(x) for row in reference.values() for x in row if math.isfinite(x) and x % 1]
-    return _SMALL * max(sizes, default=0.0)
+    def largest(rows: Iterable[Sequence[float]]) -> float:
+        sizes = [abs(x) for row in rows for x in row if math.isfinite(x) and x % 1]
+        return max(sizes, default=0.0)
+
+    of_line = [row for key, row in reference.items() if key.line == number.line]
+    return max(_SMALL * largest(of_line), _TINY * largest(reference.values()))
 
 
 def printed_harm(row: Sequence[float], reference: Sequence[float], small: float) -> float:

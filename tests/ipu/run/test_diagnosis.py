@@ -249,6 +249,48 @@ def test_a_program_without_losses_is_not_called_healthy():
     assert "No backward pass began in 4 steps" in str(result)
 
 
+@pytest.mark.parametrize(("deviation", "answer"), [("5.6", "ill"), ("1.25", "healthy")])
+def test_a_line_of_small_numbers_counts_beside_one_of_large_ones(deviation, answer):
+    """What is small beside its own line and beside all lines is none: 0.25 of 150.5."""
+    def replay(way, restoring, has_shadow):
+        printed = f"mean 150.5 by 75.5\ndeviation {'1.0' if way.policy == FP32 else deviation}\n"
+        return Outcome([], report_of([]), printed=printed)
+
+    result = diagnose(replay, WAY, 4)
+    assert result.answer == answer
+    if answer == "ill":
+        assert result.measure == "numbers in 'deviation #'"
+
+
+@pytest.mark.parametrize(("direction", "sentence"), [
+    ("forward", "The Square of layer2 underflows to zero in binary16"),
+    ("backward", "50% of 4 updates left their parameter"),
+])
+def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentence):
+    """Where nothing is born forward in it, they are told themselves."""
+    is_harmed = program(lambda back, moved: at(2) not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["swallowed"] = {"layer5": {"nonzero": 4, "swallowed": 2, "share": 0.5}}
+            outcome.report["births"] = [
+                born("flush to zero", layer="layer2", operation="Square", count=6,
+                     direction=direction)]
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert result.necessary == [at(2)]
+    assert result.sentence.startswith(sentence)
+
+
+def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4,
+                      f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4")
+    cures = [str(remedy.way) for remedy in diagnose(replay, WAY, 4).remedies]
+    assert cures == ["mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
+
+
 def advising(monkeypatch, cures, *ways):
     """A program that is ill in every way but those, whose report advises some."""
     items = [Advice("try", "why", "", tuple(map(Way.parse, ways)))]
