@@ -505,7 +505,7 @@ def _sort(remedies: list[TriedRemedy], base: Way) -> None:
         if not remedy.cures:
             return True, remedy.harm
         parts = frozenset(_pieces(remedy.way, base))
-        return False, any(some and some < parts for some in pieces)
+        return False, any(fewer and fewer < parts for fewer in pieces)
 
     remedies.sort(key=rank)
 
