@@ -102,7 +102,8 @@ class UnitCall:
 
     def check_out(self, shape: Shape) -> None:
         """Refuse an `out` that does not take a result of this shape."""
-        self._memory = None if self.out is None else self.core.checked_target(self.out, shape)
+        if self.out is not None:
+            self._memory = self.core.checked_target(self.out, shape)
 
     def places(self, shape: Shape, places: range) -> Places:
         """Random words of the result's rounding places."""
@@ -202,7 +203,8 @@ def matmul(
     shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else start_of(call.unit, accumulator, shape)
     places = NO_PLACES
-    call.check_out(shape)
+    if out is not None:
+        call.check_out(shape)
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)

@@ -113,7 +113,7 @@ class TileTask:
     left: OperandTable
     right: OperandTable
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """What the terms of a product are a multiple of."""
         return self.variant.terms * self.variant.calls
