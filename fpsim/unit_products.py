@@ -202,15 +202,15 @@ def matmul(
     whole = x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]
     shape: Shape = (x.shape[0], y.shape[1]) if whole else result_shape(x.shape, y.shape)
     start = None if accumulator is None else start_of(call.unit, accumulator, shape)
-    places = NO_PLACES
     if out is not None:
         call.check_out(shape)
+    places = NO_PLACES
     if call.core.settings.rounding.stochastic:
         places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
-    factors = (x, y) if start is None else None
-    repeated = partial(RepeatedProduct, call.settings, x, y, values, flags)
-    return call.publish(values, flags, lambda at: row_and_column(x, y, at), factors, repeated)
+    repeated = None if start is not None else partial(
+        RepeatedProduct, call.settings, x, y, values, flags)
+    return call.publish(values, flags, lambda at: row_and_column(x, y, at), (x, y), repeated)
 
 
 @usual_arithmetic
