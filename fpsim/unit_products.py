@@ -204,9 +204,8 @@ def matmul(
     start = None if accumulator is None else start_of(call.unit, accumulator, shape)
     if out is not None:
         call.check_out(shape)
-    places = NO_PLACES
-    if call.core.settings.rounding.stochastic:
-        places = call.places(shape, call.settings.rounding_places(x.shape[-1]))
+    places = NO_PLACES if not call.core.settings.rounding.stochastic else call.places(
+        shape, call.settings.rounding_places(x.shape[-1]))
     values, flags = multiply(call.settings, x, y, start, shape, places)
     repeated = None if start is not None else partial(
         RepeatedProduct, call.settings, x, y, values, flags)
