@@ -5,15 +5,17 @@ Source    `ipu.run.changes` (what each is).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.observing import host_values
+from ipu.frontends.torch.observing import LossListener, first_gradients, host_values
 from ipu.frontends.torch.values import Memory, TensorMap
 from ipu.ops.updates.scales import unscaled
 from ipu.run.changes import Changes
@@ -22,6 +24,9 @@ __all__ = ["Changer", "Updated", "keep_counters", "undoing"]
 
 #: A parameter whose update ran in binary32: it, its format, and its values before.
 Updated = tuple[torch.Tensor, Format, Any]
+
+#: What stands in the place of `torch.autograd.grad`, and the function that it calls.
+_FOLLOWED: WeakKeyDictionary[Callable[..., Any], Callable[..., Any]] = WeakKeyDictionary()
 
 
 class Changer:
@@ -36,6 +41,7 @@ class Changer:
         self._hooks = TensorMap[Any]()
         self._epsilons: list[tuple[dict[str, Any], float]] = []
         self._narrow: list[Updated] = []
+        self._is_left = False
         #: Called with a gradient, the one in its place, and the factor between them.
         self.on_scaled: Callable[[torch.Tensor, torch.Tensor, float], None] | None = None
 
@@ -53,7 +59,61 @@ class Changer:
         if parameter not in self._hooks:
             self._hooks[parameter] = parameter.register_hook(self._unscaled)
 
+    @contextmanager
+    def following_grad(self, losses: LossListener) -> Iterator[None]:
+        """Inside, `torch.autograd.grad` begins with the loss scale and gives gradients without it.
+
+        Gradients that are differentiated again, and those of several roots at a time, have none.
+        """
+        if self.changes.loss_scale == 1:
+            yield
+            return
+        before = torch.autograd.grad
+        grad: Any = _FOLLOWED.get(before, before)  # of two sessions the inner one scales
+        is_inside = False
+
+        def followed(
+            outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
+            create_graph: bool = False, **options: Any,
+        ) -> Any:
+            nonlocal is_inside
+            choices = options | {"retain_graph": retain_graph, "create_graph": create_graph}
+            # Modes of functions call what stands in torch's module once more.
+            if is_inside or torch._C._current_graph_task_id() != -1:
+                return grad(outputs, inputs, grad_outputs, **choices)
+            is_left = create_graph or bool(options.get("is_grads_batched"))
+            is_inside, self._is_left = True, is_left
+            try:
+                if is_left:
+                    return grad(outputs, inputs, grad_outputs, **choices)
+                roots = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+                first = first_gradients(losses, roots, grad_outputs)
+                return self._unscaled_all(inputs, grad(roots, inputs, first, **choices))
+            finally:
+                is_inside = self._is_left = False
+
+        _FOLLOWED[followed] = grad
+        torch.autograd.grad = followed
+        try:
+            yield
+        finally:
+            torch.autograd.grad = before
+
+    def _unscaled_all(self, inputs: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """Gradients of tensors; those of parameters that are followed have no scale already."""
+        tensors = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+        results = tuple([
+            g if g is None or x in self._hooks else self._unscaled(g)
+            for x, g in zip(tensors, gradients, strict=True)
+        ])
+        for x in tensors:
+            if x.is_leaf:
+                self.follow(x)
+        return results
+
     def _unscaled(self, gradient: torch.Tensor) -> torch.Tensor:
+        if self._is_left:
+            return gradient
         call = self._call("aten.mul")
         held = self._memory.format_of(gradient) or BINARY32
         wide = unscaled(

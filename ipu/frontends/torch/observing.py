@@ -20,7 +20,9 @@ from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
 from ipu.run.run import Run
 
-__all__ = ["LossListener", "WeightObserver", "following_losses", "host_values", "term"]
+__all__ = [
+    "LossListener", "WeightObserver", "first_gradients", "following_losses", "host_values", "term",
+]
 
 
 def host_values(x: torch.Tensor) -> NDArray[Any]:
@@ -133,7 +135,7 @@ def following_losses(losses: LossListener) -> Iterator[None]:
         for root in roots:
             if isinstance(root, torch.Tensor) and root.numel() == 1:
                 losses.note_loss(root)
-        return backward(roots, _first(losses, roots, grad_tensors), *rest, **options)
+        return backward(roots, first_gradients(losses, roots, grad_tensors), *rest, **options)
 
     def scale_noted(self: Any, outputs: Any) -> Any:
         with losses.scaling():
@@ -148,7 +150,9 @@ def following_losses(losses: LossListener) -> Iterator[None]:
         torch.autograd.backward, scaler.scale = backward, scale
 
 
-def _first(losses: LossListener, roots: Sequence[torch.Tensor], gradients: Any) -> Any:
+def first_gradients(
+    losses: LossListener, roots: Sequence[torch.Tensor], gradients: Any
+) -> Any:
     """The first gradients of a backward pass; those that torch refuses are left to it."""
     single = gradients is None or isinstance(gradients, torch.Tensor)
     rows = [gradients] * len(roots) if single else list(gradients)

@@ -211,6 +211,7 @@ class Session(Run):
             stack.enter_context(self.outside.noting())
             stack.enter_context(repeating(self._mark, self._again, self.layers.region))
             stack.enter_context(following_losses(self.roots))
+            stack.enter_context(self.changer.following_grad(self.roots))
             stack.enter_context(self.gradients.following())
             stack.enter_context(self.layers.blocks.watching())
             stack.enter_context(scalers_unscale())

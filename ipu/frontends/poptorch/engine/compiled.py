@@ -259,7 +259,8 @@ class _Round:
             )
         machine, scaling = self.compiled.machine, self.compiled.scaling
         assert scaling is not None
-        machine.session.recorder.scale = scaling.value
+        changes = machine.session.changer.changes
+        machine.session.recorder.scale = scaling.value * changes.loss_scale
         if loss.numel() == 1:
             machine.session.recorder.loss(machine.session.step, float(loss.detach()))
         return machine.session.roots.gradient(loss, self._seed)

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ipu.frontends.poptorch.framework import poptorch, torch
+from tests.ipu.frontends.poptorch.framework import (
+    STRATEGIES,
+    bits,
+    options,
+    poptorch,
+    same,
+    session_of,
+    torch,
+    train,
+)
 
 from ipu.frontends.poptorch.losses import Losses  # isort: skip
+from ipu.run.changes import Changes  # isort: skip
 
 
 @pytest.mark.parametrize(("reduction", "value"), [("sum", 4.0), ("mean", 2.0), ("none", [1, 3])])
@@ -50,3 +60,18 @@ def test_bad_input_is_one_sentence():
         poptorch.identity_loss(torch.ones(1), "max")
     with pytest.raises(TypeError, match=r"takes a torch\.Tensor, got int"):
         poptorch.identity_loss(1, "sum")
+
+
+@pytest.mark.parametrize("strategy", ["unsplit", "two stages"])
+def test_a_scale_from_outside_is_taken_out_of_the_gradients(strategy):
+    """In binary32 no bit of a power of two is lost; the program has a scale too."""
+    def trained(changes):
+        with session_of(policy="f32", changes=changes) as session:
+            run_options = options(STRATEGIES[strategy](), 4, sr=False)
+            model, losses = train(run_options, half=False, steps=3, batch=4)
+            return bits(model), losses, session.recorder.scale
+
+    plain, scaled = trained(Changes()), trained(Changes(2.0**12))
+    assert same(scaled[0], plain[0])
+    assert torch.equal(scaled[1], plain[1])
+    assert (plain[2], scaled[2]) == (64, 64 * 2**12)

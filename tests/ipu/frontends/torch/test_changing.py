@@ -62,6 +62,43 @@ def test_a_loss_scale_saves_gradients_that_underflow():
     np.testing.assert_array_equal(gradient(Changes(2.0**12)).numpy(), np.full((2, 6), 2.0**-25))
 
 
+@pytest.mark.parametrize("is_module", [True, False])
+def test_a_loss_scale_holds_for_gradients_that_are_asked_for(is_module):
+    """Of parameters, of other tensors, and of gradients that are differentiated again."""
+    def asked(changes):
+        layer, x = torch.nn.Linear(2, 1), torch.ones(1, 2, requires_grad=True)
+        parameter = layer.weight if is_module else torch.ones(1, 2, requires_grad=True)
+        torch.nn.init.ones_(layer.weight)
+        told = []
+        with machine("f32", changes=changes):
+            optimiser = torch.optim.SGD([parameter], lr=0.25)
+            for _ in range(3):
+                y = layer(x).sum() if is_module else (parameter * x).sum()
+                h = y * y
+                penalty = torch.autograd.grad(h, x, create_graph=True)[0].sum()
+                parameter.grad, of_y = torch.autograd.grad(h + penalty, [parameter, y])
+                optimiser.step()
+                told += [penalty.item(), of_y.item(), *parameter.grad.flatten().tolist(),
+                         *parameter.flatten().tolist()]
+        return told
+
+    torch.manual_seed(0)
+    plain = asked(Changes())
+    torch.manual_seed(0)
+    assert asked(Changes(64.0)) == plain
+
+
+def test_a_loss_scale_saves_gradients_that_are_asked_for():
+    def gradient(changes):
+        x, layer = torch.full((4, 6), 1.0), torch.nn.Linear(6, 2)
+        with machine("p=f16,c=f16", changes=changes):
+            loss = layer(x).sum() * 2.0**-13 * 2.0**-14
+            return torch.autograd.grad(loss, layer.weight)[0]
+
+    assert not gradient(Changes()).any()
+    np.testing.assert_array_equal(gradient(Changes(2.0**12)).numpy(), np.full((2, 6), 2.0**-25))
+
+
 def test_a_loss_scale_holds_for_parameters_outside_of_modules():
     weight = torch.tensor([1.0], requires_grad=True)
     with machine("f32", changes=Changes(64.0)):
