@@ -65,6 +65,15 @@ class CallNotes:
             NotedCall(tuple(operands), tuple(results), tuple(numbers), again, tuple(fixed))
         )
 
+    def is_constant(self, x: NDArray[Any]) -> bool:
+        """Whether it is the carrier of a number of Python."""
+        return x.shape == () and any(x is number for number in self.constants)
+
+    def starts(self) -> set[int]:
+        """Where the memory begins that calls have written."""
+        return {
+            np.lib.array_utils.byte_bounds(x)[0] for call in self.calls for x in call.results}
+
     def refuse(self) -> None:
         """Something else has run."""
         self.is_whole = False

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.state.processor import usual_arithmetic
+from ipu.run.printed import DECIMAL
 
 __all__ = ["PROGRESS", "Endpoint", "Outcome", "final_loss", "find_endpoint", "start_loss"]
 
@@ -32,7 +33,7 @@ _LAST, _LEAST = 0.1, 3
 _HARDLY = 0.1
 #: Margins of endpoints that have one by themselves.
 _MARGINS = {"progress": 0.01, "log-loss": 0.005}
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)"
+_NUMBER = rf"{DECIMAL}|[-+]?(?:nan|inf)"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from ipu.run.harm import harm_of
 
-__all__ = ["PrintedNumber", "negligible", "printed_harm", "printed_series"]
+__all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_harm", "printed_series"]
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan\b|inf\b)", re.I)
+#: A finite number as programs print it.
+DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = re.compile(rf"(?<![\w.])(?:{DECIMAL}|[-+]?(?:nan|inf)\b)", re.I)
 #: Of the largest number that a line prints, and of that of all lines, the part below which a
 #: difference is none.
 _SMALL, _TINY = 0.05, 0.005

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -24,9 +23,6 @@ __all__ = ["Changer", "Updated", "keep_counters", "undoing"]
 
 #: A parameter whose update ran in binary32: it, its format, and its values before.
 Updated = tuple[torch.Tensor, Format, Any]
-
-#: What stands in the place of `torch.autograd.grad`, and the function that it calls.
-_FOLLOWED: WeakKeyDictionary[Callable[..., Any], Callable[..., Any]] = WeakKeyDictionary()
 
 
 class Changer:
@@ -68,9 +64,7 @@ class Changer:
         if self.changes.loss_scale == 1:
             yield
             return
-        before = torch.autograd.grad
-        grad: Any = _FOLLOWED.get(before, before)  # of two sessions the inner one scales
-        is_inside = False
+        grad, is_inside = torch.autograd.grad, False
 
         def followed(
             outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
@@ -92,12 +86,11 @@ class Changer:
             finally:
                 is_inside = self._is_left = False
 
-        _FOLLOWED[followed] = grad
         torch.autograd.grad = followed
         try:
             yield
         finally:
-            torch.autograd.grad = before
+            torch.autograd.grad = grad
 
     def _unscaled_all(self, inputs: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """Gradients of tensors; those of parameters that are followed have no scale already."""

@@ -14,25 +14,22 @@ Source    docs/semantics.md §2 (numbering).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fpsim.elementwise.notes import Again, CallNotes
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.capture.recording import replacing
+from ipu.frontends.torch.noted import KnownMemory, MachineSession, in_order, note_work
 from ipu.frontends.torch.values import Memory
 from ipu.machine.cost.ledger import LedgerRow
-from ipu.machine.device import Device
-from ipu.run.account import Account, AccountedWork
+from ipu.run.account import AccountedWork
 
-__all__ = ["RepeatedFunctions", "RepeatingSession", "Tensors", "repeated_on"]
+__all__ = ["RepeatedFunctions", "Tensors", "repeated_on"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -42,14 +39,6 @@ _FIRST_CALLS = 2
 _MOST_FALLS = 8
 #: Signatures that are kept.
 _MOST_KEPT = 64
-
-
-class RepeatingSession(Protocol):
-    """What repeated functions ask of a session."""
-
-    device: Device
-    memory: Memory
-    account: Account
 
 
 class _NotedFunction(NamedTuple):
@@ -92,7 +81,7 @@ class RepeatedFunctions:
         self._signatures: dict[tuple[Any, ...], _FunctionSignature] = {}
 
     def run(
-        self, session: RepeatingSession, call: Call, function: Callable[..., Tensors],
+        self, session: MachineSession, call: Call, function: Callable[..., Tensors],
         changing: Tensors, standing: Sequence[torch.Tensor | None], options: tuple[Any, ...] = (),
     ) -> Tensors:
         """What the function gives for the session, tensors that change, others, and options.
@@ -114,7 +103,7 @@ class RepeatedFunctions:
         return results
 
     def _signature(
-        self, session: RepeatingSession, call: Call, function: Callable[..., Tensors],
+        self, session: MachineSession, call: Call, function: Callable[..., Tensors],
         changing: Tensors, standing: Sequence[torch.Tensor | None], options: tuple[Any, ...],
     ) -> _FunctionSignature:
         device, format_of = session.device, session.memory.format_of
@@ -137,7 +126,7 @@ class RepeatedFunctions:
 
 
 def _again(
-    session: RepeatingSession, call: Call, noted: _NotedFunction, changing: Tensors
+    session: MachineSession, call: Call, noted: _NotedFunction, changing: Tensors
 ) -> Tensors | None:
     device = session.device
     for memory, x in zip(noted.inputs, changing, strict=True):
@@ -157,7 +146,7 @@ def _again(
 
 
 def _copied_out(
-    session: RepeatingSession, call: Call, memory: Carrier, fmt: Format
+    session: MachineSession, call: Call, memory: Carrier, fmt: Format
 ) -> torch.Tensor:
     result = torch.from_numpy(memory.copy())
     session.memory.mark(result, fmt, call.direction == "backward")
@@ -168,31 +157,19 @@ def _copied_out(
 
 
 def _noting(
-    session: RepeatingSession, function: Callable[..., Tensors], changing: Tensors,
+    session: MachineSession, function: Callable[..., Tensors], changing: Tensors,
     standing: Sequence[torch.Tensor | None], options: tuple[Any, ...],
 ) -> tuple[Tensors, _NotedFunction | None]:
     """What the function gives, and its native calls; None where they are not all of it."""
-    device, memory, clock = session.device, session.memory, session.device.clock
-    inputs = [_twin(memory, x) for x in changing]
-    rows: list[tuple[str, LedgerRow]] = []
-    formats, memory.of_passes = memory.of_passes, set()
-    before, cycles, k = session.account.work(), device.vector_cycles, clock.k
-    device.notes = notes = CallNotes()
-    try:
-        with ExitStack() as stack:
-            replacing(stack, device.ledger, "add", lambda add: _beside(add, rows))
-            results = function(session, *inputs, *standing, *options)
-    finally:
-        device.notes = None
-        used, memory.of_passes = memory.of_passes, formats | memory.of_passes
+    memory, clock = session.memory, session.device.clock
+    inputs, k = [_twin(memory, x) for x in changing], clock.k
+    results, ran = note_work(session, lambda: function(session, *inputs, *standing, *options))
     copies = tuple([_twin(memory, x) for x in results])
-    runs, numbers = _in_order(notes)
-    n_draws = clock.k - k
-    clock.give_back(n_draws)
-    drawn = list(clock.take(n_draws))
-    if not notes.is_whole or drawn != numbers or not _is_closed(
-        notes, (*inputs, *(x for x in standing if x is not None)), results
-    ):
+    runs, numbers = in_order(ran.notes)
+    clock.give_back(clock.k - k)
+    drawn = list(clock.take(len(numbers)))
+    read = (*inputs, *(x for x in standing if x is not None))
+    if not ran.notes.is_whole or drawn != numbers or not _is_closed(ran.notes, read, results):
         return copies, None
     held: list[tuple[Carrier, Format]] = []
     for x in results:
@@ -204,8 +181,7 @@ def _noting(
         return copies, None
     return copies, _NotedFunction(
         tuple([x.numpy() for x in inputs]), tuple(held), runs, len(numbers),
-        tuple([row for _, row in rows]), device.vector_cycles - cycles,
-        session.account.work() - before, frozenset(used),
+        tuple([row for _, row in ran.rows]), ran.cycles, ran.work, ran.formats,
     )
 
 
@@ -217,47 +193,14 @@ def _twin(memory: Memory, x: torch.Tensor) -> torch.Tensor:
     return copy
 
 
-def _beside(function: Callable[..., Any], rows: list[Any]) -> Callable[..., Any]:
-    """A function whose arguments are noted too."""
-    def noted(*arguments: Any) -> Any:
-        rows.append(arguments)
-        return function(*arguments)
-
-    return noted
-
-
-def _in_order(notes: CallNotes) -> tuple[tuple[tuple[Again, int], ...], list[int]]:
-    """Calls, and where the numbers of each begin; all numbers."""
-    runs: list[tuple[Again, int]] = []
-    numbers: list[int] = []
-    for call in notes.calls:
-        runs.append((call.again, len(numbers)))
-        numbers += call.numbers
-    return tuple(runs), numbers
-
-
 def _is_closed(notes: CallNotes, tensors: Sequence[torch.Tensor], results: Tensors) -> bool:
     """Whether calls read tensors, what calls before them wrote, and constants; and make results."""
-    ranges = [_bounds(x.detach().numpy()) for x in tensors]
-    for call in notes.calls:
-        fixed = {id(x) for x in call.fixed}
-        for x in call.operands:
-            is_constant = x.shape == () and any(x is number for number in notes.constants)
-            if not is_constant and (id(x) in fixed or not _lies_in(x, ranges)):
-                return False
-        ranges += map(_bounds, call.results)
-    written = [_bounds(x)[0] for call in notes.calls for x in call.results]
-    return all(x.data_ptr() in written for x in results)
-
-
-def _bounds(x: NDArray[Any]) -> tuple[int, int]:
-    low, high = np.lib.array_utils.byte_bounds(x)
-    return low, high
-
-
-def _lies_in(x: NDArray[Any], ranges: Sequence[tuple[int, int]]) -> bool:
-    low, high = _bounds(x)
-    return any(start <= low and high <= end for start, end in ranges)
+    known = KnownMemory()
+    for x in tensors:
+        known.add(*np.lib.array_utils.byte_bounds(x.detach().numpy()))
+    written = notes.starts()
+    return all(known.takes(call, notes.is_constant) for call in notes.calls) and all(
+        x.data_ptr() in written for x in results)
 
 
 def _repeats(
@@ -273,7 +216,7 @@ def _repeats(
 _OF_SESSIONS: WeakKeyDictionary[Any, RepeatedFunctions] = WeakKeyDictionary()
 
 
-def repeated_on(session: RepeatingSession) -> RepeatedFunctions:
+def repeated_on(session: MachineSession) -> RepeatedFunctions:
     """Those of a session, which outlive its openings."""
     functions = _OF_SESSIONS.get(session)
     if functions is None:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise.notes import Again, CallNotes, NotedCall
+from fpsim.elementwise.notes import Again, CallNotes
 from fpsim.records.formats import Format
 from ipu.frontends.torch.capture.recording import replacing
 from ipu.frontends.torch.capture.tape import (
@@ -29,10 +29,17 @@ from ipu.frontends.torch.capture.tape import (
     slots_of,
 )
 from ipu.frontends.torch.gradients import Gradients
-from ipu.frontends.torch.values import FORMATS, Memory
+from ipu.frontends.torch.noted import (
+    KnownMemory,
+    MachineSession,
+    NotedWork,
+    arguments_noted,
+    in_order,
+    note_work,
+)
+from ipu.frontends.torch.values import FORMATS
 from ipu.machine.cost.ledger import LedgerRow
-from ipu.machine.device import Device
-from ipu.run.account import NO_WORK, Account, AccountedWork
+from ipu.run.account import NO_WORK, AccountedWork
 from ipu.run.places import Place, number
 
 __all__ = ["EntryNoting", "NativeEntry", "NotedSession", "filling", "is_constant_gradient"]
@@ -70,12 +77,9 @@ _MOVING = {"exact", "integer"}
 _NO_NUMBERS = np.zeros(0, np.uint64)
 
 
-class NotedSession(Protocol):
+class NotedSession(MachineSession, Protocol):
     """What noting asks of a session."""
 
-    account: Account
-    device: Device
-    memory: Memory
     gradients: Gradients
     step: int
     replica: int
@@ -103,14 +107,15 @@ class NativeEntry(NamedTuple):
 
 
 class _HandlerRun(NamedTuple):
-    """What a handler has done."""
+    """What a handler has done.
 
-    notes: CallNotes
+    asked     of the machine.
+    places    of its stochastic operations.
+    saved     for a backward pass.
+    """
+
+    asked: NotedWork
     places: Sequence[tuple[Place, int]]
-    work: AccountedWork
-    rows: Sequence[tuple[str, LedgerRow]]
-    cycles: int
-    formats: frozenset[Format]
     saved: Sequence[Any]
 
 
@@ -118,39 +123,21 @@ class EntryNoting:
     """The memory that a tape knows, and how its entries ran."""
 
     def __init__(self, session: NotedSession) -> None:
-        self._session = session
-        #: First address of memory, and the first behind it; all of it is kept alive.
-        self._ranges: dict[int, int] = {}
+        self._session, self._known = session, KnownMemory()
         self._alive: list[Any] = []
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all memory that is known."""
-        return sum([end - start for start, end in self._ranges.items()])
+        return self._known.n_bytes
 
     # Memory ---------------------------------------------------------------------------------
 
     def know(self, x: torch.Tensor) -> None:
         """All memory of a tensor, which the tape keeps."""
         storage = x.untyped_storage()
-        self._add(storage.data_ptr(), storage.nbytes())
+        self._known.add(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
         self._alive.append(x)
-
-    def _add(self, start: int, n_bytes: int) -> None:
-        self._ranges[start] = max(self._ranges.get(start, 0), start + n_bytes)
-
-    def _is_known(self, x: NDArray[Any]) -> bool:
-        """Whether an array lies in memory of the tape; one without elements lies nowhere."""
-        low, high = np.lib.array_utils.byte_bounds(x)
-        return not x.size or any(
-            start <= low and high <= end for start, end in self._ranges.items()
-        )
-
-    def _is_constant(self, x: NDArray[Any], notes: CallNotes) -> bool:
-        """Whether it is a number that the session keeps for a number of Python."""
-        return x.shape == () and (
-            self._session.memory.is_constant(x) or any(x is number for number in notes.constants)
-        )
 
     # An entry -------------------------------------------------------------------------------
 
@@ -168,7 +155,7 @@ class EntryNoting:
         results = [value_of(slot) for slot in slots_of(entry.result)]
         native = None
         if not (entry.is_update or (entry.is_copied and self._copies_parameter(operands))):
-            if not ran.places and not ran.notes.calls:
+            if not ran.places and not ran.asked.notes.calls:
                 native = self._moving(entry, ran, operands, results, value_of)
             elif _name_of(entry) in NATIVE:
                 native = self._computing(ran, results, before)
@@ -184,28 +171,15 @@ class EntryNoting:
     def _run_noted(
         self, action: Callable[[], None], calls: Callable[[], int], places: Sequence[CalledPlace]
     ) -> _HandlerRun:
-        session, device, memory = self._session, self._session.device, self._session.memory
-        rows: list[tuple[str, LedgerRow]] = []
-        saved: list[Any] = []
-        formats, memory.of_passes = memory.of_passes, set()
-        before, cycles, first = session.account.work(), device.vector_cycles, calls()
-        device.notes = notes = CallNotes()
-        try:
-            with ExitStack() as stack:
-                replacing(stack, device.ledger, "add", lambda add: _beside(add, rows))
-                replacing(stack, memory, "save", lambda save: _beside(save, saved))
-                action()
-        finally:
-            device.notes = None
-            used, memory.of_passes = memory.of_passes, formats | memory.of_passes
+        session, saved, first = self._session, list[Any](), calls()
+        with ExitStack() as stack:
+            replacing(stack, session.memory, "save", lambda save: arguments_noted(save, saved))
+            _, work = note_work(session, action)
         asked = [
             (Place(session.step, w.micro_batch, session.replica, w.layer, w.direction), k)
             for _, w, _, k in places[first : calls()]
         ]
-        return _HandlerRun(
-            notes, asked, session.account.work() - before, rows, device.vector_cycles - cycles,
-            frozenset(used), saved,
-        )
+        return _HandlerRun(work, asked, saved)
 
     # Moves ----------------------------------------------------------------------------------
 
@@ -214,14 +188,15 @@ class EntryNoting:
         results: Sequence[Any], value_of: Callable[[Slot], Any],
     ) -> NativeEntry | None:
         """A view of known memory, or what torch moves as the session does."""
-        if not {kind for kind, _ in ran.work.calls} <= _MOVING or ran.rows or ran.saved:
+        asked = ran.asked
+        if not {kind for kind, _ in asked.work.calls} <= _MOVING or asked.rows or ran.saved:
             return None
         if _is_written(entry):
             return None
         storages = {x.untyped_storage()._cdata for x in operands if isinstance(x, torch.Tensor)}
         if results and all(x.untyped_storage()._cdata in storages for x in results):
             return _native(ran, (), is_new=False)
-        if _name_of(entry) not in MOVES or len(results) != 1 or ran.cycles:
+        if _name_of(entry) not in MOVES or len(results) != 1 or asked.cycles:
             return None
         move, before = _move(entry, results[0], value_of), results[0].clone()
         move(_NO_NUMBERS, 0)
@@ -237,32 +212,28 @@ class EntryNoting:
 
         operands    of an operation in place, and copies of what they were.
         """
-        if not ran.notes.is_whole or any(w.direction == "optimizer" for w, _ in ran.places):
+        notes = ran.asked.notes
+        if not notes.is_whole or any(w.direction == "optimizer" for w, _ in ran.places):
             return None
-        for call in ran.notes.calls:
-            if not self._takes(call, ran.notes):
+        for call in notes.calls:
+            if not self._known.takes(call, lambda x: self._is_constant(x, notes)):
                 return None
-            for x in call.results:
-                self._add(*_bounds(x))
-                self._alive.append(x)
-        written = {x for call in ran.notes.calls for x in map(_start, call.results)}
+            self._alive += call.results
+        written = notes.starts()
         if not all(x.data_ptr() in written for x in results):
             return None
         if not all(map(self._may_save, ran.saved)):
             return None
         return self._checked(ran, results, operands)
 
-    def _takes(self, call: NotedCall, notes: CallNotes) -> bool:
-        fixed = {id(x) for x in call.fixed}
-        return all(
-            self._is_constant(x, notes) or (id(x) not in fixed and self._is_known(x))
-            for x in call.operands
-        )
+    def _is_constant(self, x: NDArray[Any], notes: CallNotes) -> bool:
+        """Whether it is a number that the session keeps for a number of Python."""
+        return notes.is_constant(x) or (x.shape == () and self._session.memory.is_constant(x))
 
     def _may_save(self, saved: Any) -> bool:
         """Whether what waits for a backward pass is memory of the tape, or no number."""
         if isinstance(saved, Array):
-            return self._is_known(saved.carrier)
+            return self._known.holds(saved.carrier)
         if isinstance(saved, (list, tuple)):
             return all(map(self._may_save, saved))
         return isinstance(saved, (int, float, str, bool, Format, torch.Tensor, type(None)))
@@ -272,18 +243,13 @@ class EntryNoting:
         operands: Sequence[tuple[torch.Tensor, torch.Tensor]],
     ) -> NativeEntry | None:
         """The entry, if its calls give the same results once more."""
-        n = sum(len(call.numbers) for call in ran.notes.calls)
+        runs, numbers = in_order(ran.asked.notes)
+        n = len(numbers)
         drawn_at = {
             number(place, k + i): (place, k + i) for place, k in ran.places for i in range(n)
         }
-        numbers = [x for call in ran.notes.calls for x in call.numbers]
         if any(x not in drawn_at for x in numbers):
             return None
-        runs: list[tuple[Again, int]] = []
-        first = 0
-        for call in ran.notes.calls:
-            runs.append((call.again, first))
-            first += len(call.numbers)
         after, drawn = [x.clone() for x in results], np.array(numbers, np.uint64)
         for x, before in operands:
             x.copy_(before)
@@ -298,9 +264,9 @@ def _native(
     ran: _HandlerRun, runs: Sequence[tuple[Again, int]], places: Iterable[tuple[Place, int]] = (),
     *, is_new: bool = True,
 ) -> NativeEntry:
-    texts = tuple([(place.text.partition("/")[2], k) for place, k in places])
+    asked, texts = ran.asked, tuple([(place.text.partition("/")[2], k) for place, k in places])
     return NativeEntry(
-        tuple(runs), texts, ran.work, tuple(ran.rows), ran.cycles, ran.formats, is_new
+        tuple(runs), texts, asked.work, tuple(asked.rows), asked.cycles, asked.formats, is_new
     )
 
 
@@ -341,23 +307,5 @@ def _move(
     return lambda *_: result.copy_(overload(*args, **kwargs)) is result
 
 
-def _beside(function: Callable[..., Any], rows: list[Any]) -> Callable[..., Any]:
-    """A function whose arguments are noted too."""
-    def noted(*args: Any) -> Any:
-        rows.append(args)
-        return function(*args)
-
-    return noted
-
-
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(one.contiguous().numpy().tobytes() == other.contiguous().numpy().tobytes())
-
-
-def _bounds(x: NDArray[Any]) -> tuple[int, int]:
-    low, high = np.lib.array_utils.byte_bounds(x)
-    return low, high - low
-
-
-def _start(x: NDArray[Any]) -> int:
-    return _bounds(x)[0]
