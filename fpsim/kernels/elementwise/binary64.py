@@ -10,9 +10,19 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.special import ADD, DIVIDE, MULTIPLY, SQRT, SUBTRACT
+from fpsim.kernels.elementwise.special import (
+    ADD,
+    DIVIDE,
+    MULTIPLY,
+    OPERATIONS,
+    SQRT,
+    SUBTRACT,
+)
 
-__all__ = ["operate", "unify_nans"]
+__all__ = ["SQUARED_DIFFERENCE", "combine", "operand", "operate", "repeated", "unify_nans"]
+
+#: Beside the operations of arithmetic.
+SQUARED_DIFFERENCE = len(OPERATIONS)
 
 
 @njit(**INLINE)
@@ -27,26 +37,45 @@ def _unify(out):
 
 
 @njit(**INLINE)
-def _combine(operation, x, y, out):
+def combine(operation, x, y, out):
+    """out = an operation in binary64 of numbers of any kind; any other one copies x."""
     n = out.shape[0]
     if operation == ADD:
         for i in range(n):
-            out[i] = x[i] + y[i]
+            out[i] = np.float64(x[i]) + np.float64(y[i])
     elif operation == SUBTRACT:
         for i in range(n):
-            out[i] = x[i] - y[i]
+            out[i] = np.float64(x[i]) - np.float64(y[i])
     elif operation == MULTIPLY:
         for i in range(n):
-            out[i] = x[i] * y[i]
+            out[i] = np.float64(x[i]) * np.float64(y[i])
     elif operation == DIVIDE:
         for i in range(n):
-            out[i] = x[i] / y[i]
+            out[i] = np.float64(x[i]) / np.float64(y[i])
+    elif operation == SQUARED_DIFFERENCE:
+        for i in range(n):
+            difference = np.float64(x[i]) - np.float64(y[i])
+            out[i] = difference * difference
     elif operation == SQRT:
         for i in range(n):
-            out[i] = np.sqrt(x[i])
+            out[i] = np.sqrt(np.float64(x[i]))
     else:
         for i in range(n):
             out[i] = x[i]
+
+
+@njit(**INLINE)
+def repeated(x, n):
+    """n times the only element of an operand; empty for one that has others."""
+    room = np.empty(n if x.shape[0] == 1 else 0, x.dtype)
+    room[:] = x[0]
+    return room
+
+
+@njit(**INLINE)
+def operand(x, only, start, end):
+    """Elements of an operand, or of its only one (`repeated`)."""
+    return only[: end - start] if only.shape[0] else x[start:end]
 
 
 @compiled
@@ -59,19 +88,6 @@ def unify_nans(out):
 _BLOCK = 1024
 
 
-@njit(**INLINE)
-def _repeated(x, n):
-    """A block of the only element of an operand, where the result has more; else empty."""
-    room = np.empty(_BLOCK if x.shape[0] == 1 and n > 1 else 0)
-    room[:] = x[0]
-    return room
-
-
-@njit(**INLINE)
-def _operand(x, repeated, start, end):
-    return repeated[: end - start] if repeated.shape[0] else x[start:end]
-
-
 @compiled
 def operate(operation, x, y, out):
     """out = an operation of x and y, flat arrays of binary64; any other one copies x.
@@ -79,10 +95,10 @@ def operate(operation, x, y, out):
     An operand of one element goes with every one of the other; a root is that of x.
     """
     n = out.shape[0]
-    all_x, all_y = _repeated(x, n), _repeated(y, n)
+    few = min(n, _BLOCK)
+    only_x, only_y = repeated(x, few), repeated(y, few)
     for start in range(0, n, _BLOCK):
         end = min(start + _BLOCK, n)
         block = out[start:end]
-        _combine(
-            operation, _operand(x, all_x, start, end), _operand(y, all_y, start, end), block)
+        combine(operation, operand(x, only_x, start, end), operand(y, only_y, start, end), block)
         _unify(block)

@@ -10,14 +10,9 @@ import numpy as np
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
+from fpsim.kernels.elementwise.binary64 import combine, operand, repeated
 
-__all__ = [
-    "ADD", "DIVIDE", "MULTIPLY", "ROOT", "SQUARED_DIFFERENCE", "SUBTRACT", "sum_squares",
-    "sum_squares_of",
-]
-
-#: Operations that are computed in the same pass; a root is that of the first operand.
-ADD, SUBTRACT, MULTIPLY, DIVIDE, SQUARED_DIFFERENCE, ROOT = range(6)
+__all__ = ["sum_squares", "sum_squares_of"]
 
 #: Partial sums of each total, a number of its own so that bits do not depend on the vectors.
 _LANES = 64
@@ -88,61 +83,23 @@ def sum_squares(x, y, z, sums):
     _add_lanes(lanes, sums)
 
 
-@njit(**INLINE)
-def _repeated(x):
-    """A block of the only element of an operand; empty for one that has others."""
-    room = np.empty(_BLOCK if x.shape[0] == 1 else 0, x.dtype)
-    room[:] = x[0]
-    return room
-
-
-@njit(**INLINE)
-def _operand(x, repeated, start, end):
-    return repeated[: end - start] if repeated.shape[0] else x[start:end]
-
-
-@njit(**INLINE)
-def _combine(operation, x, y, out):
-    """In binary64, whatever the operands are."""
-    n = out.shape[0]
-    if operation == ADD:
-        for i in range(n):
-            out[i] = np.float64(x[i]) + np.float64(y[i])
-    elif operation == SUBTRACT:
-        for i in range(n):
-            out[i] = np.float64(x[i]) - np.float64(y[i])
-    elif operation == MULTIPLY:
-        for i in range(n):
-            out[i] = np.float64(x[i]) * np.float64(y[i])
-    elif operation == DIVIDE:
-        for i in range(n):
-            out[i] = np.float64(x[i]) / np.float64(y[i])
-    elif operation == SQUARED_DIFFERENCE:
-        for i in range(n):
-            difference = np.float64(x[i]) - np.float64(y[i])
-            out[i] = difference * difference
-    else:
-        for i in range(n):
-            out[i] = np.sqrt(np.float64(x[i]))
-
-
 @compiled
 def sum_squares_of(operation, x, y, far_x, far_y, result, far, sums):
-    """far = the operation of far_x and far_y; sums as of `sum_squares`, of flat arrays.
+    """far = an operation of far_x and far_y (`combine`); sums as of `sum_squares`, of flat arrays.
 
     They are of the result, the operation of x and y, and far. Operands of one element go with every
     other; all but `result`, x and y are binary64.
     """
     lanes, room = np.zeros((4, _LANES)), np.empty(_BLOCK)
-    all_x, all_y, all_far_x, all_far_y = (
-        _repeated(x), _repeated(y), _repeated(far_x), _repeated(far_y))
+    few = min(result.shape[0], _BLOCK)
+    only_x, only_y = repeated(x, few), repeated(y, few)
+    only_far_x, only_far_y = repeated(far_x, few), repeated(far_y, few)
     for start in range(0, result.shape[0], _BLOCK):
         end = min(start + _BLOCK, result.shape[0])
         near, there = room[: end - start], far[start:end]
-        _combine(
-            operation, _operand(x, all_x, start, end), _operand(y, all_y, start, end), near)
-        _combine(
-            operation, _operand(far_x, all_far_x, start, end),
-            _operand(far_y, all_far_y, start, end), there)
+        combine(operation, operand(x, only_x, start, end), operand(y, only_y, start, end), near)
+        combine(
+            operation, operand(far_x, only_far_x, start, end),
+            operand(far_y, only_far_y, start, end), there)
         _add_block(result[start:end], near, there, lanes)
     _add_lanes(lanes, sums)

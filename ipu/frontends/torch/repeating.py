@@ -195,11 +195,11 @@ def _twin(memory: Memory, x: torch.Tensor) -> torch.Tensor:
 
 def _is_closed(notes: CallNotes, tensors: Sequence[torch.Tensor], results: Tensors) -> bool:
     """Whether calls read tensors, what calls before them wrote, and constants; and make results."""
-    known = KnownMemory()
+    readable = KnownMemory()
     for x in tensors:
-        known.add(*np.lib.array_utils.byte_bounds(x.detach().numpy()))
+        readable.add(*np.lib.array_utils.byte_bounds(x.detach().numpy()))
     written = notes.starts()
-    return all(known.takes(call, notes.is_constant) for call in notes.calls) and all(
+    return all(readable.takes(call, notes.is_constant) for call in notes.calls) and all(
         x.data_ptr() in written for x in results)
 
 

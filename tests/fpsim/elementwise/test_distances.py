@@ -7,14 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fpsim.kernels.elementwise import distances
+from fpsim.kernels.elementwise import distances, special
+from fpsim.kernels.elementwise.binary64 import SQUARED_DIFFERENCE
 
 RNG = np.random.default_rng(6)
 OPERATIONS = {
-    distances.ADD: np.add, distances.SUBTRACT: np.subtract, distances.MULTIPLY: np.multiply,
-    distances.DIVIDE: np.divide,
-    distances.SQUARED_DIFFERENCE: lambda x, y: (x - y) * (x - y),
-    distances.ROOT: lambda x, y: np.sqrt(x + 0 * y),
+    special.ADD: np.add, special.SUBTRACT: np.subtract, special.MULTIPLY: np.multiply,
+    special.DIVIDE: np.divide,
+    SQUARED_DIFFERENCE: lambda x, y: (x - y) * (x - y),
+    special.SQRT: lambda x, y: np.sqrt(x + 0 * y),
 }
 
 

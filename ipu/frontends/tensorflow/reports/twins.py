@@ -13,15 +13,9 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from fpsim.kernels.elementwise.distances import (
-    ADD,
-    DIVIDE,
-    MULTIPLY,
-    ROOT,
-    SQUARED_DIFFERENCE,
-    SUBTRACT,
-    sum_squares_of,
-)
+from fpsim.kernels.elementwise.binary64 import SQUARED_DIFFERENCE
+from fpsim.kernels.elementwise.distances import sum_squares_of
+from fpsim.kernels.elementwise.special import ADD, DIVIDE, MULTIPLY, SQRT, SUBTRACT
 from fpsim.state.memory import memory_address
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
@@ -102,7 +96,7 @@ class ElementwiseTwin:
     #: By type of node.
     OPERATIONS: ClassVar = {
         "AddV2": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "RealDiv": DIVIDE,
-        "SquaredDifference": SQUARED_DIFFERENCE, "Sqrt": ROOT, "Square": MULTIPLY,
+        "SquaredDifference": SQUARED_DIFFERENCE, "Sqrt": SQRT, "Square": MULTIPLY,
         "Neg": MULTIPLY, "AssignAddVariableOp": ADD, "AssignSubVariableOp": SUBTRACT,
     }
 

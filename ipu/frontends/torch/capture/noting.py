@@ -123,20 +123,20 @@ class EntryNoting:
     """The memory that a tape knows, and how its entries ran."""
 
     def __init__(self, session: NotedSession) -> None:
-        self._session, self._known = session, KnownMemory()
+        self._session, self._readable = session, KnownMemory()
         self._alive: list[Any] = []
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all memory that is known."""
-        return self._known.n_bytes
+        return self._readable.n_bytes
 
     # Memory ---------------------------------------------------------------------------------
 
     def know(self, x: torch.Tensor) -> None:
         """All memory of a tensor, which the tape keeps."""
         storage = x.untyped_storage()
-        self._known.add(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
+        self._readable.add(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
         self._alive.append(x)
 
     # An entry -------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class EntryNoting:
         if not notes.is_whole or any(w.direction == "optimizer" for w, _ in ran.places):
             return None
         for call in notes.calls:
-            if not self._known.takes(call, lambda x: self._is_constant(x, notes)):
+            if not self._readable.takes(call, lambda x: self._is_constant(x, notes)):
                 return None
             self._alive += call.results
         written = notes.starts()
@@ -233,7 +233,7 @@ class EntryNoting:
     def _may_save(self, saved: Any) -> bool:
         """Whether what waits for a backward pass is memory of the tape, or no number."""
         if isinstance(saved, Array):
-            return self._known.holds(saved.carrier)
+            return self._readable.holds(saved.carrier)
         if isinstance(saved, (list, tuple)):
             return all(map(self._may_save, saved))
         return isinstance(saved, (int, float, str, bool, Format, torch.Tensor, type(None)))
