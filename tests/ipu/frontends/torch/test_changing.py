@@ -75,7 +75,8 @@ def test_a_loss_scale_holds_for_gradients_that_are_asked_for(is_module):
             for _ in range(3):
                 y = layer(x).sum() if is_module else (parameter * x).sum()
                 h = y * y
-                penalty = torch.autograd.grad(h, x, create_graph=True)[0].sum()
+                slopes = torch.autograd.grad(h, [x, parameter], create_graph=True)
+                penalty = slopes[0].sum() + slopes[1].sum()
                 parameter.grad, of_y = torch.autograd.grad(h + penalty, [parameter, y])
                 optimiser.step()
                 told += [penalty.item(), of_y.item(), *parameter.grad.flatten().tolist(),
