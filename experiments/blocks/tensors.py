@@ -53,4 +53,5 @@ def bars(axes: Axes, names: Sequence[str], groups: dict[str, Sequence[float]]) -
         places = np.arange(len(names)) + (i - (len(groups) - 1) / 2) * width
         axes.bar(places, heights, width, label=label, color=colors[i % len(colors)])
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axes.margins(y=0.25)  # above the bars, for the legend
     axes.legend(fontsize=8)
