@@ -53,6 +53,8 @@ _JOINT = (
     "mm", "matmul", "conv", "dot", "linear", "einsum", "softmax", "norm", "cum", "pool", "loss",
     "lstm", "gru", "fft", "attention",
 )
+#: The operation in which numbers from outside are born.
+_ENTERING = "convert"
 #: Numbers of a sum by which it is known again.
 _SAMPLE = 512
 #: Rows of data by which a column is judged, at least; its deviation is lost where the rounding's is
@@ -260,7 +262,7 @@ class Births:
         self, kind: str, fmt: Format, n: int, values: NDArray[Any], detail: str
     ) -> Birth:
         return self._born(
-            kind, self.where(), "convert", fmt, n, int(values.size), (), detail)
+            kind, self.where(), _ENTERING, fmt, n, int(values.size), (), detail)
 
     def _integers(self, sizes: NDArray[Any], fmt: Format) -> Birth | None:
         """Whole numbers that the format rounds to others are no positions any more."""
@@ -315,7 +317,8 @@ class Births:
         if not flags and not is_sum and not any(inherited):
             return
         for birth in (birth for origins in inherited for birth in origins.values()):
-            birth.reader = birth.reader or where[0]
+            if birth.operation == _ENTERING:
+                birth.reader = birth.reader or where[0]
         if not is_sum or where[1] == "backward":
             origins = self._origins_of_usual(
                 operation, where, array, operands, inherited, flags, tally

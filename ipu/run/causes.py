@@ -13,7 +13,7 @@ Evidence    ASSUMED: the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -34,7 +34,9 @@ from ipu.run.births import (
 from ipu.run.harm import HARM, harm_of
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = [
+    "Cause", "causes_forward", "find_causes", "harmless", "is_pass", "name_of", "of_same_line",
+]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -327,12 +329,16 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
 def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Numbers beyond the largest one that the program computes on with."""
     is_training = bool(report.get("losses"))
-    rows = [r for r in births if r["kind"] in _EXCURSIONS and not r["harmless"] and not (
-        is_training and _ends_forward(r, births))]
+    rows = [r for r in births if (r["kind"] in _EXCURSIONS or r.get("alone", 0.0) > HARM)
+            and not r["harmless"] and not (is_training and _ends_forward(r, births))]
     if not rows:
         return
-    first = min(rows, key=lambda row: (row["step"], row["number"]))
+    first = _worst_of_line(min(rows, key=lambda row: (row["step"], row["number"])),
+                           [row for row in births if not row["harmless"]])
     clause = _clause(first)
+    if first["kind"] == CONSTANT:
+        yield Cause("constant", capital(f"{clause} ({_where(first)})"), first)
+        return
     if first["kind"] == DATA_BEYOND:
         yield Cause("data", capital(clause), first)
         return
@@ -364,6 +370,35 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     f"{clause}, {n}", first)
     else:
         yield Cause("overflow", capital(f"{clause}: {n}"), first)
+
+
+def _worst_of_line(first: Row, rows: Sequence[Row]) -> Row:
+    """Of what leaves the range as the first birth does, in its step and line, what does most harm.
+
+    A term of a sum may leave it in few elements and the sum in all. The harm is that of a run in
+    which only this operation is low, where there was one; the elements decide between alike ones.
+    """
+    alike = of_same_line(first, rows)
+    worst = max(float(row.get("alone", 0.0)) for row in alike)
+    return max((row for row in alike if not row.get("alone", worst) < worst - HARM), key=lambda row:
+               math.inf if row["kind"] == CONSTANT else row["count"])
+
+
+def of_same_line(first: Row, rows: Iterable[Row]) -> list[Row]:
+    """The first of births, and those in its step, layer and line that leave the range as it does.
+
+    Outside of modules an operation is a layer. A constant beyond the range takes all elements of
+    its operation with it.
+    """
+    def key(row: Row) -> tuple[object, ...]:
+        is_beyond = row["kind"] == CONSTANT and row["detail"] == "overflow"
+        kind = SATURATED if is_beyond or row["kind"] == INFINITY else row["kind"]
+        outside = row["kind"] == CONSTANT or row["layer"] == row["operation"]
+        layer = "" if outside else row["layer"]
+        return kind, row["step"], row["direction"], row["line"], layer
+
+    others = [row for row in rows if row["number"] != first["number"] and key(row) == key(first)]
+    return [first, *others] if first["line"] else [first]
 
 
 def _ends_forward(row: Row, births: Sequence[Row]) -> bool:

@@ -35,9 +35,10 @@ from typing import Any
 
 import numpy as np
 
+from fpsim.records.formats import BINARY32
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, causes_forward, find_causes
+from ipu.run.causes import Cause, causes_forward, find_causes, of_same_line
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
@@ -55,6 +56,7 @@ from ipu.run.restoring import (
     FORWARD,
     LAYER,
     NOTHING_RESTORED,
+    PARAMETERS,
     SUMS,
     UPDATE,
     PrecisionSite,
@@ -219,7 +221,7 @@ class Diagnosis:
             yield f"necessary: the harm goes if these are given back to binary32{partly}:"
             yield from self._listed(self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
-                yield "  they interact: with any one of them left low it stays"
+                yield "  they interact: with any one of them left low the harm, or its symptom, stays"
             yield from self._responses()
         elif self.beside != "binary32":
             yield ("the program's own narrow tensors are no sites; a layer that a way names "
@@ -289,6 +291,8 @@ class _Experiments:
         if not (self.losses or self.base.losses):
             self._compare_printed()
         self._of_binary32: dict[Place, int] = {}
+        #: The harm of a run in which only the site of a birth is low.
+        self._alone: dict[Place, float] = {}
         of_reference: set[str] = set()
         if self.is_narrow:
             self.losses = _losses_of_shadow(self.base.report)
@@ -297,15 +301,52 @@ class _Experiments:
                 place = _place(row)
                 self._of_binary32[place] = self._of_binary32.get(place, 0) + row["count"]
             of_reference = _kinds(self.reference.report)
-        self.causes = [
-            cause for cause in find_causes(self.report) if cause.kind not in of_reference
-        ] if self.base.report else []
+        self._kinds_of_reference = of_reference
+        self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
         if any(_is_of_average(cause) for cause in self.causes):  # which may still stand still
             self.symptoms.add("drift")
         self._has_shadow = bool(_BY_SHADOW & self.symptoms)
+
+    def _find_causes(self) -> list[Cause]:
+        """Those of the run as it is that binary32's does not show."""
+        return [
+            cause for cause in find_causes(self.report)
+            if cause.kind not in self._kinds_of_reference
+        ] if self.base.report else []
+
+    def weigh(self) -> None:
+        """Of operations of one line that leave their range together, find the harm of each alone.
+
+        One that does none, beside another one that does, is no cause.
+        """
+        first = self.causes[0].row if self.causes else {}
+        births = [row for row in self.report.get("births", ()) if not row["harmless"]]
+        if not any(row["number"] == first.get("number") for row in births):
+            return
+        sites = self.all_sites
+        by_site: dict[PrecisionSite, list[Mapping[str, Any]]] = {}
+        for row in of_same_line(first, births):
+            by_site.setdefault(
+                PrecisionSite(row["layer"], role_of(row["direction"])), []).append(row)
+        if len(by_site) < 2 or not by_site.keys() <= set(sites):
+            return
+        harms = {}
+        for site, rows in by_site.items():
+            if not self.has_time():
+                return
+            low = Restoring(frozenset(sites) - {site})
+            harms |= dict.fromkeys(map(_place, rows), self.harm(self.outcome(self.way, low)))
+        if max(harms.values()) > HARM:
+            self._alone = harms
+            self.causes = self._find_causes()
+
+    @property
+    def all_sites(self) -> Sequence[PrecisionSite]:
+        """What runs can give back."""
+        return self.sites(_with_all_layers(self.base.report, self.reference.report))
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
@@ -366,10 +407,15 @@ class _Experiments:
         """
         report = outcome.report
         return {**report, "harm": self.harm(outcome), "births": [
-            {**row, "harmless": row["harmless"]
-             or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
-            for row in report.get("births", ())
-        ]}
+            self._judged(row) for row in report.get("births", ())]}
+
+    def _judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A birth with the harm that it does alone, where that was tried."""
+        of_binary32 = self._of_binary32.get(_place(row), 0) > _SAME * row["count"]
+        alone = self._alone.get(_place(row))
+        if alone is None:
+            return {**row, "harmless": row["harmless"] or of_binary32}
+        return {**row, "harmless": row["harmless"] or alone <= HARM, "alone": alone}
 
     def is_harmed(self, outcome: Outcome) -> bool:
         """Whether it is ill of the first cause."""
@@ -462,6 +508,9 @@ def _treat(
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
+    runs.weigh()
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
+    result.report = runs.report
     # Before sites are searched: a remedy takes one run, sites take many.
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
@@ -566,7 +615,7 @@ def _binary32(way: Way) -> Way:
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     """The necessary and the sufficient sites, and those that chance cures."""
-    sites = runs.sites(_with_all_layers(runs.base.report, runs.reference.report))
+    sites = runs.all_sites
     result.n_sites = len(sites)
     if not sites or runs.is_ill_with(sites):
         return
@@ -577,9 +626,11 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     def harms(low: Sequence[PrecisionSite]) -> bool:
         return runs.is_ill_with([site for site in sites if site not in low])
 
-    suspects = _one_role(_suspects(runs, sites) or sites, cures)
-    result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
-    result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
+    suspects = next(_few_that_cure(result, runs, sites), sites)
+    result.necessary, is_smallest = smallest(_one_role(suspects, cures), cures, runs.has_time)
+    likely = _named(runs, sites), result.necessary
+    enough = next((few for few in likely if few and harms(few)), None) or _one_role(sites, harms)
+    result.sufficient, is_tried = smallest(enough, harms, runs.has_time)
     result.is_smallest = is_smallest and is_tried
     if runs.stands_still:  # a unit in the last place moves what stands still
         return
@@ -587,6 +638,42 @@ def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
     ]
+
+
+def _named(runs: _Experiments, sites: Sequence[PrecisionSite]) -> list[PrecisionSite]:
+    """The site that the first cause names, if there is one."""
+    row = runs.causes[0].row if runs.causes else {}
+    role = role_of(row.get("direction", FORWARD))
+    layer = "optimizer" if role == UPDATE else row.get("layer", "")
+    places = PrecisionSite(layer, role), PrecisionSite(layer, LAYER)
+    return [site for site in sites if site in places]
+
+
+def _few_that_cure(
+    result: Diagnosis, runs: _Experiments, sites: Sequence[PrecisionSite]
+) -> Iterator[Sequence[PrecisionSite]]:
+    """Few sites that cure together, from which the search may begin; the fewest first."""
+    cures = [_restored_by(remedy.way, runs.way, sites) for remedy in result.remedies if remedy.cures]
+    for few in (_named(runs, sites), *sorted(cures, key=len)):
+        if few and runs.has_time() and not runs.is_ill_with(few):
+            yield few
+    suspects = _suspects(runs, sites)
+    if suspects:
+        yield suspects
+
+
+def _restored_by(
+    way: Way, base: Way, sites: Sequence[PrecisionSite]
+) -> list[PrecisionSite]:
+    """The sites that a way computes in binary32 and its base does not."""
+    def is_wide(site: PrecisionSite, way: Way) -> bool:
+        policy = way.policy.of(site.layer)
+        if site.role == UPDATE:
+            return way.changes.wide_states
+        return BINARY32 == {PARAMETERS: policy.param, SUMS: policy.partials}.get(
+            site.role, policy.compute)
+
+    return [site for site in sites if is_wide(site, way) and not is_wide(site, base)]
 
 
 def _with_all_layers(report: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,6 +100,42 @@ def test_overflow_forward(report):
     assert tried(report, narrow)[0] == "fp16"
 
 
+def test_of_operations_that_overflow_in_one_line_the_one_with_most_births_is_named(report):
+    """As of 90 000 + 25 000 g: few products, and all sums. Other lines and steps are later."""
+    outside = [dict(layer=f"aten.{verb}", operation=f"aten.{verb}") for verb in ("mul", "add")]
+    report["births"] = [
+        born("saturation", line="a.py:9", count=1, **outside[0]),
+        born("saturation", number=1, line="a.py:9", count=7, **outside[1]),
+        born("saturation", number=2, line="a.py:10", count=8),
+        born("saturation", number=3, line="a.py:9", count=8, step=1),
+    ]
+    (item,) = find_advice(report, HALF)
+    assert item.evidence == (
+        "The add overflows binary16 (forward, step 0, a.py:9): 7 of 8 results")
+    assert str(item.ways[0]) == "fp16+aten.add=f32"
+    report["births"][0]["alone"], report["births"][1]["alone"] = 0.3, 0.1
+    assert find_causes(report)[0].layer == "aten.mul"  # tested harm comes before births
+    report["births"][0]["alone"] = 0.101
+    assert find_causes(report)[0].layer == "aten.add"
+    report["births"][1]["line"] = "a.py:8"
+    assert find_causes(report)[0].layer == "aten.mul"
+
+
+def test_a_constant_beyond_the_range_counts_beside_what_overflows_in_its_line(report):
+    add = dict(layer="aten.add", line="a.py:9")
+    report["births"] = [
+        born("saturation", layer="aten.mul", line="a.py:9", alone=0.0, harmless=True),
+        born("constant", number=1, operation="90000.0", detail="overflow", count=1, results=1,
+             alone=0.2, **add),
+    ]
+    (item,) = find_advice(report, HALF)
+    assert item.evidence == (
+        "The constant 90000.0 is beyond the largest number in binary16 (forward, step 0, a.py:9)")
+    assert "fp16+aten.add=f32" in map(str, item.ways)
+    del report["births"][1]["alone"]
+    assert find_causes(report) == []  # as a mask
+
+
 def test_overflow_that_dies_is_no_cause(report):
     report["births"] = [born("saturation", harmless=True, deaths={"aten._softmax": 1})]
     assert texts(report) == []

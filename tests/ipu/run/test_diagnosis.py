@@ -209,6 +209,73 @@ def test_the_search_begins_where_numbers_left_their_range():
     assert [len(sites) for sites in tried[first - 1 : first + 2]] == [14, 1, 2]
 
 
+OUTSIDE = [f"aten.{verb}" for verb in ("mul", "add", "sqrt")]
+
+
+def overflowing(harm_alone, *, counts):
+    """A program two of whose operations overflow in one line, outside of modules.
+
+    harm_alone    of the losses where only that operation is low.
+    """
+    sites = [PrecisionSite(name, "forward") for name in OUTSIDE]
+
+    def replay(way, restoring, has_shadow):
+        low = [] if way.policy == FP32 else [
+            i for i, site in enumerate(sites)
+            if site not in restoring.sites and way.policy.of(site.layer) != FP32]
+        losses = [x + 2.5 * max([0.0, *(harm_alone[i] for i in low)]) for x in GOOD]
+        report = report_of(losses)
+        report["layers"] = {
+            name: {"forward": report["layers"]["layer0"]["forward"]} for name in OUTSIDE}
+        report["births"] = [
+            born("saturation", number=i, operation=OUTSIDE[i], layer=OUTSIDE[i], line="a.py:9",
+                 count=counts[i]) for i in low if counts[i]]
+        return Outcome(losses, report)
+
+    return diagnose(replay, WAY, 4)
+
+
+@pytest.mark.parametrize(("harms", "counts", "named"), [
+    ((0.01, 0.5, 0.0), (9, 3, 0), 1), ((0.5, 0.01, 0.0), (3, 9, 0), 0),
+    ((0.3, 0.31, 0.0), (9, 3, 0), 0), ((0.31, 0.3, 0.0), (3, 9, 0), 1),
+])
+def test_of_two_operations_of_a_line_the_one_that_does_the_harm_is_named(harms, counts, named):
+    """Of two that do as much, the one with more births."""
+    result = overflowing(harms, counts=counts)
+    verb = OUTSIDE[named].removeprefix("aten.")
+    assert result.sentence.startswith(f"The {verb} overflows binary16")
+    assert result.sufficient == [PrecisionSite(OUTSIDE[named], "forward")]
+    assert f"mixed+{OUTSIDE[named]}=f32" in [str(remedy.way) for remedy in result.remedies]
+
+
+def test_sites_that_suffice_begin_with_the_one_that_is_named():
+    """Any low site of these brings the harm on."""
+    either = program(lambda back, moved: not {at(1), at(5)} <= back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = either(way, restoring, has_shadow)
+        if outcome.losses != GOOD and at(1) not in restoring.sites:
+            outcome.report["births"] = [born("saturation", layer="layer1")]
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.necessary, result.sufficient) == ([at(1), at(5)], [at(1)])
+
+
+def test_sites_of_a_remedy_that_cures_are_tried_before_all_others(monkeypatch):
+    items = [Advice("try", "why", "", (Way.parse(f"{WAY}+layer3=f32"),))]
+    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, way: items)
+    whole, tried = program(lambda back, moved: at(3) not in back), []
+
+    def replay(way, restoring, has_shadow):
+        tried.append(restoring.sites)
+        return whole(way, restoring, has_shadow)
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.necessary, result.sufficient) == ([at(3)], [at(3)])
+    assert [len(sites) for sites in tried if at(3) in sites][:2] == [14, 2]
+
+
 def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
     """A constant is zero, and once it is replaced another one is."""
 
