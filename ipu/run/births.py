@@ -80,6 +80,7 @@ class Birth:
                is lost adds up. A term that is lost once is an error of half a unit at most.
     is_trained_with    a backward pass or an optimiser computed with it.
     reader     of data, the layer that read them first.
+    phase      what a reader calls the direction; "": by its name.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class Birth:
     repeated: int = 0
     is_trained_with: bool = False
     reader: str = ""
+    phase: str = ""
 
     @property
     def is_harmless(self) -> bool:
@@ -117,7 +119,7 @@ class Birth:
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
             "repeated": self.repeated, "trained_with": self.is_trained_with,
-            "reader": self.reader,
+            "reader": self.reader, "phase": self.phase,
         }
 
 
@@ -144,6 +146,8 @@ class Births:
         self.carried: Counter[str] = Counter()
         #: Of the first loss that is not finite, and its step.
         self.symptom: tuple[int, Origins] | None = None
+        #: What is told of the direction now; "": its name.
+        self.phase = ""
         #: The line of the user's program now, and its layer, direction and step.
         self.line: Callable[[], str] = str
         self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "forward", 0)
@@ -390,6 +394,7 @@ class Births:
             birth = self._births[key] = Birth(
                 kind, step, layer, direction, operation, name,
                 line or self.line(), detail, number=len(self._births), causes=causes,
+                phase=self.phase,
             )
         birth.count += n
         birth.results += results

@@ -283,7 +283,7 @@ def name_of(row: Row) -> str:
 
 def _where(row: Row) -> str:
     line = f", {row['line']}" if row.get("line") else ""
-    return f"{row['direction']}, step {row['step']}{line}"
+    return f"{row.get('phase') or row['direction']}, step {row['step']}{line}"
 
 
 def _place_of(row: Row) -> str:
@@ -544,17 +544,29 @@ def _drifts(report: Report) -> Iterator[Cause]:
     if others:
         worst = others[0]
         shape = " × ".join(map(str, worst["shape"])) or "one number"
-        what = f"{worst['name']}, which" if worst["name"] else f"a tensor of {shape} that"
+        name = worst["name"] or worst.get("variable")
+        what = f"{name}, which" if name else f"a tensor of {shape} that"
         writer = f"{worst['operation']} writes ({worst['line']})"
         factor = factors.get(worst["line"])
         begin = "Sums" if factor is None else (
             f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
-        if worst["name"]:
+        if name:
             writer += ","
         yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
                     f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                    "binary64", {**worst, "layer": worst["name"].rpartition(".")[0],
+                    f"binary64{'' if worst['shape'] else _follows(report)}", {**worst, "layer": worst["name"].rpartition(".")[0],
                                  "direction": "forward"}, 1 - worst["arrived"])
+
+
+def _follows(report: Report) -> str:
+    """What magnifies the error of a counter, as a remainder of it does; "" where nothing does."""
+    rows = [row for row in report.get("shadow", {}).get("operations", ())
+            if row["error"] > _BORN and (row["amplification"] or 0.0) > _MAGNIFIED]
+    if not rows:
+        return ""
+    worst = max(rows, key=lambda row: float(row["amplification"]))
+    return f"; the {worst['operation'].removeprefix('aten.')} ({worst['line']}) is wrong by " \
+           f"{worst['error']:.0%}"
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

@@ -250,6 +250,20 @@ def test_a_tensor_that_stands_still(report, about, ways):
         assert what in item.evidence
 
 
+def test_a_variable_that_is_no_layers_has_its_name_and_what_follows(report):
+    """A counter of steps whose remainder is the rate."""
+    rows = [{"operation": "Mul", "line": "train.py:4", "error": 0.9, "amplification": 1.0},
+            {"operation": "FloorMod", "line": "train.py:3", "error": 0.9, "amplification": 800.0}]
+    report["shadow"] = {
+        "motions": [still(shape=[], variable="counter")], "operations": rows}
+    (cause,) = find_causes(report)
+    assert cause.sentence.endswith(
+        "counter, which add_ writes (train.py:9), moves by 0% of its way in binary64; the FloorMod "
+        "(train.py:3) is wrong by 90%")
+    report["shadow"]["operations"] = rows[:1]
+    assert find_causes(report)[0].sentence.endswith("of its way in binary64")
+
+
 def test_digits_that_gradients_lose_without_harm(report):
     report["loss_scale"] = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
                             "lost": (0.13, 0.0), "limited_by": ""}

@@ -342,7 +342,7 @@ def _about(
         "is_state": variable.watch is None and key[1] == "optimizer"
         and site.name.startswith("optimizer") and _has_gradient(site.node.op),
         "name": layer_of_variable(variable.name) if variable.watch is not None else "",
-        "is_parameter": variable.watch is not None,
+        "is_parameter": variable.watch is not None, "variable": variable.name,
     }
 
 
