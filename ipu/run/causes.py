@@ -67,6 +67,9 @@ _OVERSHOT, _FLUSHED = 2.0, 0.1
 _MAGNIFIED, _WRONG = 16.0, 0.1
 #: Error that is born in one operation, at least, where its operands have lost their digits.
 _BORN = 0.2
+#: Sums whose roundings add up: calls and mean error at least, how many times as large it is as
+#: what one of them rounds away, and the most that they magnify errors of others.
+_SUMS, _CALLS, _OF_SUM, _ADDED_UP, _ADDS = ("add", "sub", "assignadd"), 32, 0.02, 16.0, 1.25
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
@@ -274,9 +277,9 @@ def _clause_of_data(row: Row, fmt: str) -> str:
 
 def name_of(row: Row) -> str:
     """The operation of a birth, and its layer."""
-    operation = str(row["operation"]).removeprefix("aten.").lstrip("_")
-    layer = row["layer"]
-    if layer in ("", "optimizer", row["operation"]):
+    whole = str(row["operation"]).rstrip("_")  # in place or not
+    operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
+    if layer in ("", "optimizer", row["operation"], whole):
         return f"the {operation}"
     return f"the {operation} of {layer}"
 
@@ -617,9 +620,30 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         what = f"rounding them costs {worst['born']:.0%} of its results"
     else:
         return
+    constant = next((row for row in births if row["kind"] == CONSTANT and not row["harmless"]
+                     and row["line"] and row["line"] == worst["line"]), None)
+    if constant is not None:  # the digits go with the number that the program writes there
+        yield Cause("constant", capital(f"{_clause(constant)} ({_where(constant)})"), constant)
+        return
     yield Cause("cancellation", capital(
         f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): {what}, as where "
         "nearly equal numbers are subtracted"), worst, worst["error"])
+
+
+def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """The sum that is rounded most often: no error of it is large, and they add up."""
+    rows = [
+        row for row in report.get("shadow", {}).get("operations", ())
+        if row["direction"] in _FORWARD and str(row["operation"]).lower().removeprefix("aten.")
+        .startswith(_SUMS) and row["calls"] >= _CALLS and row["error"] > _ADDED_UP * row["born"] > 0
+        and row["error"] > _OF_SUM and (row["amplification"] or 0.0) < _ADDS
+    ]
+    if rows:
+        worst = max(rows, key=lambda row: float(row["error"]))
+        yield Cause("sums", capital(
+            f"rounding adds up in {name_of(worst)} ({_place_of(worst)}): {worst['calls']:,} sums "
+            f"are rounded, each by {worst['born']:.2%}, and they are wrong by "
+            f"{worst['error']:.1%} in the mean"), worst, worst["error"])
 
 
 def _underflowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -639,7 +663,7 @@ def _changed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 #: Rules for programs whose losses part, where no other one says why.
-_OF_HARM = (_lost_data, _underflowed, _lost_terms, _cancelled, _changed)
+_OF_HARM = (_lost_data, _underflowed, _lost_terms, _cancelled, _rounded_sums, _changed)
 
 
 def _harm(report: Report) -> float:

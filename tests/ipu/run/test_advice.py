@@ -382,7 +382,7 @@ def harmed(*rows, births=()):
 
 def test_where_digits_are_lost():
     row = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
-           "error": 0.5, "amplification": 100.0, "born": 0.001}
+           "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 1}
     (cause,) = find_causes(harmed(row))
     sentence = cause.sentence
     assert cause.kind == "cancellation"
@@ -394,6 +394,31 @@ def test_where_digits_are_lost():
     assert not find_causes(harmed(row) | {"harm": 0.01})
     (cause,) = find_causes(harmed(row | {"amplification": None, "born": 0.4}))
     assert "rounding them costs 40% of its results" in cause.sentence
+
+
+def test_a_constant_of_the_line_whose_digits_are_lost_is_told():
+    """As of x * 1e-9: what is lost is the number that stands there, and not a difference."""
+    row = {"layer": "aten.mul", "direction": "forward", "operation": "aten.mul", "line": "a.py:2",
+           "error": 0.7, "amplification": None, "born": 0.7, "calls": 1}
+    constant = born("constant", operation="1e-09", detail="zero", line="a.py:2")
+    cause = find_causes(harmed(row, births=[constant]))[0]
+    assert cause.sentence == "The constant 1e-09 is zero in binary16 (forward, step 0, a.py:2)"
+    for other in ({"line": "a.py:3"}, {"harmless": True}, {"line": ""}):
+        assert find_causes(harmed(row, births=[constant | other]))[0].kind == "cancellation"
+
+
+def test_roundings_of_a_sum_add_up():
+    """None of them is large, and no term is absorbed."""
+    row = {"layer": "aten.add", "direction": "evaluation", "operation": "aten.add_", "calls": 2000,
+           "line": "a.py:2", "error": 0.2, "amplification": 1.0, "born": 0.0002}
+    (cause,) = find_causes(harmed(row))
+    assert cause.sentence == (
+        "Rounding adds up in the add (evaluation, a.py:2): 2,000 sums are rounded, each by 0.02%, "
+        "and they are wrong by 20.0% in the mean")
+    assert tried(harmed(row) | {"layers": {}}) == ["fp16+aten.add=f32", "fp16+aten.*=f32"]
+    for other in ({"calls": 9}, {"error": 0.002}, {"born": 0.0}, {"direction": "backward"},
+                  {"amplification": 1.8}, {"operation": "aten.mul"}):
+        assert not find_causes(harmed(row | other))
 
 
 def lossy(kind, **about):
