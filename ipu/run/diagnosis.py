@@ -26,9 +26,9 @@ import difflib
 import io
 import math
 import re
-import time
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ import numpy as np
 from fpsim.records.formats import BINARY32
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
+from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes import Cause, causes_forward, find_causes, of_same_line
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
@@ -223,6 +224,8 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low the harm, or its symptom, stays"
             yield from self._responses()
+        elif self.n_sites and not self.is_smallest:
+            yield f"no time was left to search {self.n_sites} sites; give more --seconds"
         elif self.beside != "binary32":
             yield ("the program's own narrow tensors are no sites; a layer that a way names "
                    "computes them in binary32")
@@ -271,13 +274,12 @@ class _Experiments:
     """Runs of one program, each made once."""
 
     def __init__(
-        self, replay: Replay, way: Way, seconds: float, sites: Sites | None,
+        self, replay: Replay, way: Way, budget: Budget, sites: Sites | None,
         check: Callable[[Way], object],
     ) -> None:
         self.way, self._check = way, check
         self.sites = sites or partial(sites_of, policy=way.policy)
-        self._replay = replay
-        self._begin, self._seconds = time.monotonic(), seconds
+        self._replay, self.budget = replay, budget
         self._outcomes: dict[tuple[Way, Restoring], Outcome] = {}
         self._has_shadow = True
         self.reference = self.outcome(_binary32(way))
@@ -335,8 +337,6 @@ class _Experiments:
             return
         harms = {}
         for site, rows in by_site.items():
-            if not self.has_time():
-                return
             low = Restoring(frozenset(sites) - {site})
             harms |= dict.fromkeys(map(_place, rows), self.harm(self.outcome(self.way, low)))
         if max(harms.values()) > HARM:
@@ -351,7 +351,15 @@ class _Experiments:
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
         if key not in self._outcomes:
-            self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
+            if self.budget.is_over:
+                raise TimeOverError
+            begin = self.budget.spent
+            try:
+                self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
+            except TimeOverError:
+                self.budget.is_over = True
+                raise
+            self.budget.note(self.budget.spent - begin)
         return self._outcomes[key]
 
     def _compare_printed(self) -> None:
@@ -434,7 +442,10 @@ class _Experiments:
         return bool(self.causes) and self.causes[0].kind in _STANDING
 
     def has_time(self) -> bool:
-        return self.seconds < self._seconds
+        return self.budget.has_time()
+
+    def has_time_to_search(self) -> bool:
+        return self.budget.has_time_to_search()
 
     def can_run(self, way: Way) -> bool:
         try:
@@ -444,30 +455,26 @@ class _Experiments:
         return True
 
     @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._begin
-
-    @property
     def runs(self) -> int:
         return len(self._outcomes)
 
 
 def diagnose(
-    replay: Replay, way: Way, steps: int, seconds: float = 60.0, sites: Sites | None = None,
-    check: Callable[[Way], object] = str, *, has_windows: bool = False,
+    replay: Replay, way: Way, steps: int, budget: Budget | None = None,
+    sites: Sites | None = None, check: Callable[[Way], object] = str, *, has_windows: bool = False,
     tell: Callable[[Diagnosis], object] = id,
 ) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
     replay     runs the program, for so many steps and from the same seeds; its report has counted.
-    seconds    after which no further run begins.
+    budget     of the runs; None: as much as they take.
     sites      that a run with a report can give back; None: `sites_of` of the way's policy.
     check      raises ValueError for a way in which the program cannot be run.
     has_windows    sites may be given back in some of the steps alone.
     tell       is called with what an ill program's diagnosis is so far: after the first two runs,
                and when the advice has been tried.
     """
-    runs = _Experiments(replay, way, seconds, sites, check)
+    runs = _Experiments(replay, way, budget or Budget(), sites, check)
     result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
     result.negligible = runs.negligible
     if runs.printed is not None:
@@ -481,7 +488,7 @@ def diagnose(
     result.report = runs.report if runs.base.report else {}
 
     def tell_so_far() -> None:
-        result.runs, result.seconds = runs.runs, runs.seconds
+        result.runs, result.seconds = runs.runs, runs.budget.spent
         tell(result)
 
     if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference.report):
@@ -499,7 +506,7 @@ def diagnose(
         within = "" if result.left_out else f" in {steps} steps"
         result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
                            "to compare.")
-    result.runs, result.seconds = runs.runs, runs.seconds
+    result.runs, result.seconds = runs.runs, runs.budget.spent
     return result
 
 
@@ -508,15 +515,18 @@ def _treat(
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
-    runs.weigh()
+    if runs.has_time():
+        with suppress(TimeOverError):
+            runs.weigh()
     result.sentence = _sentence(runs.causes, result.harm, runs.base)
-    result.report = runs.report
+    result.report = runs.report if runs.base.report else {}
     # Before sites are searched: a remedy takes one run, sites take many.
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
     tell_so_far()
-    _find_sites(result, runs)
+    with suppress(TimeOverError):
+        _find_sites(result, runs)
     if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
         places = ", ".join(map(str, result.necessary[:_LISTED]))
         result.sentence += f" Precision is lost in {places}."
@@ -525,7 +535,8 @@ def _treat(
         result.sentence = _sentence([tested], result.harm, runs.base)
     _try(_with_wide_layers(result, runs), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
-    _find_responses(result, runs, has_windows=has_windows)
+    with suppress(TimeOverError):
+        _find_responses(result, runs, has_windows=has_windows)
     _sort(result.remedies, runs.way)
 
 
@@ -616,22 +627,31 @@ def _binary32(way: Way) -> Way:
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     """The necessary and the sufficient sites, and those that chance cures."""
     sites = runs.all_sites
-    result.n_sites = len(sites)
-    if not sites or runs.is_ill_with(sites):
+    result.n_sites, result.is_smallest = len(sites), not sites
+    if not sites or not runs.has_time():
+        return
+    result.is_smallest = runs.is_ill_with(sites)
+    if result.is_smallest:
         return
 
     def cures(back: Sequence[PrecisionSite]) -> bool:
-        return not runs.is_ill_with(back)
+        with suppress(TimeOverError):
+            return not runs.is_ill_with(back)
+        return False
 
     def harms(low: Sequence[PrecisionSite]) -> bool:
-        return runs.is_ill_with([site for site in sites if site not in low])
+        with suppress(TimeOverError):
+            return runs.is_ill_with([site for site in sites if site not in low])
+        return False
 
+    result.necessary = list(sites)
     suspects = next(_few_that_cure(result, runs, sites), sites)
-    result.necessary, is_smallest = smallest(_one_role(suspects, cures), cures, runs.has_time)
+    result.necessary, is_smallest = smallest(
+        _one_role(suspects, cures), cures, runs.has_time_to_search)
     likely = _named(runs, sites), result.necessary
     enough = next((few for few in likely if few and harms(few)), None) or _one_role(sites, harms)
-    result.sufficient, is_tried = smallest(enough, harms, runs.has_time)
-    result.is_smallest = is_smallest and is_tried
+    result.sufficient, is_tried = smallest(enough, harms, runs.has_time_to_search)
+    result.is_smallest = is_smallest and is_tried and not runs.budget.is_over
     if runs.stands_still:  # a unit in the last place moves what stands still
         return
     result.chance = [
@@ -655,7 +675,7 @@ def _few_that_cure(
     """Few sites that cure together, from which the search may begin; the fewest first."""
     cures = [_restored_by(remedy.way, runs.way, sites) for remedy in result.remedies if remedy.cures]
     for few in (_named(runs, sites), *sorted(cures, key=len)):
-        if few and runs.has_time() and not runs.is_ill_with(few):
+        if few and runs.has_time_to_search() and not runs.is_ill_with(few):
             yield few
     suspects = _suspects(runs, sites)
     if suspects:
@@ -697,7 +717,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
         result.window = smallest_window(
             result.steps, lambda steps: not runs.is_harmed(restored(steps=steps)))
     if len(sites) <= _PAIRED:
-        result.pairs = list(pair_responses(
+        result.pairs.extend(pair_responses(
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
             runs.has_time))
     low = runs.way.policy.default.activations
@@ -720,7 +740,7 @@ def _suspects(
     for _ in range(_ROUNDS):
         places = _sites_of_births(runs.beside_binary32(outcome))
         new = [site for site in sites if site in places and site not in suspects]
-        if not new or not runs.has_time():
+        if not new or not runs.has_time_to_search():
             return ()
         suspects += new
         outcome = runs.outcome(runs.way, Restoring(frozenset(suspects)))
@@ -800,7 +820,9 @@ def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, 
 
     def cures(parts: Sequence[_Piece]) -> bool:
         way = _joined(runs.way, parts)
-        return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+        with suppress(TimeOverError):
+            return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+        return False
 
     if not (runs.has_time() and cures(list(pieces))):
         return {}
@@ -858,7 +880,10 @@ def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRe
     tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
     for way, what in proposed.items():
         if str(way) not in tried and runs.can_run(way) and runs.has_time():
-            outcome = runs.outcome(way)
+            try:
+                outcome = runs.outcome(way)
+            except TimeOverError:
+                return
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
                 remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))

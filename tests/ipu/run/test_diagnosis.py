@@ -8,6 +8,7 @@ import pytest
 
 from ipu.learn.policy import FP32
 from ipu.run.advice import Advice
+from ipu.run.budget import Budget, TimeOverError
 from ipu.run.diagnosis import TriedRemedy, diagnose, patch_of
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of
@@ -94,10 +95,35 @@ def test_harm_that_no_site_brings_has_no_site():
 
 
 def test_without_time_sites_are_told_as_not_tried():
-    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, seconds=0.0)
+    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, Budget(0.0))
     assert not result.is_smallest
-    assert at(3) in result.necessary
-    assert result.remedies == []
+    assert (result.runs, result.necessary, result.remedies) == (2, [], [])
+    assert "no time was left to search 14 sites; give more --seconds" in str(result)
+
+
+@pytest.mark.parametrize("trials", range(12))
+def test_a_trial_that_is_cut_tells_nothing_and_the_page_is_written(trials):
+    """What is told was run: the sites that are told cure, though more than are needed."""
+    whole, runs, cut = program(lambda back, moved: at(3) not in back), [], []
+
+    def replay(way, restoring, has_shadow):
+        if len(runs) == trials + 2:
+            cut.append(restoring)
+            raise TimeOverError
+        runs.append(restoring)
+        return whole(way, restoring, has_shadow)
+
+    result = diagnose(replay, WAY, 4, has_windows=True)
+    assert result.answer == "ill"
+    assert result.runs == len(runs)
+    assert len(cut) <= 1
+    if result.is_smallest:
+        assert (result.necessary, result.sufficient) == ([at(3)], [at(3)])
+    assert result.is_smallest or cut
+    assert at(3) in result.necessary or not result.necessary
+    assert all(remedy.way.policy.of("layer3") == FP32 for remedy in result.remedies
+               if remedy.cures)
+    assert "binary32 the harm stays" not in str(result)
 
 
 @pytest.mark.parametrize(("losses", "reference", "harm"), [
