@@ -46,8 +46,9 @@ class EnoughError(BaseException):
 class RunBound:
     """Where a run ends that has not made the steps that were asked for.
 
-    seconds    since its first operation, whose kernel may be compiled, or since its last step
-               ended. When all steps took longer together, the step that ends is the last.
+    seconds    since its first operation, or since its last step ended. When the steps after the
+               first, in which libraries are imported and kernels compiled, took longer together,
+               the step that ends is the last.
     calls      operations, where an earlier run ended.
     is_over    whether a run that tells nothing any more ends now.
     """
@@ -61,7 +62,7 @@ class RunBound:
         self.why, self.took = "", 0.0
         self.is_cut = False
         self._is_over = is_over
-        self._begin = self._since = math.inf
+        self._begin = self._since = self._second = math.inf
 
     def _now(self) -> float:
         """Seconds on the wall's clock; of a run without a bound in time it stands still."""
@@ -93,8 +94,8 @@ class RunBound:
         Raises    EnoughError where there is no time for more.
         """
         now = self._now()
-        self.steps, self._since = steps, now
-        if now - self._begin > self.seconds:
+        self.steps, self._since, self._second = steps, now, min(self._second, now)
+        if now - self._second > self.seconds:
             self.took = now - self._begin
             self.why = (
                 f"{steps} steps took {self.took:.0f} s, so each run stops after them; more "
