@@ -555,10 +555,11 @@ def _drifts(report: Report) -> Iterator[Cause]:
             f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
         if name:
             writer += ","
+        follows = "" if worst["shape"] else _follows(report)
+        row = {**worst, "layer": worst["name"].rpartition(".")[0], "direction": "forward"}
         yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
                     f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                    f"binary64{'' if worst['shape'] else _follows(report)}", {**worst, "layer": worst["name"].rpartition(".")[0],
-                                 "direction": "forward"}, 1 - worst["arrived"])
+                    f"binary64{follows}", row, 1 - worst["arrived"])
 
 
 def _follows(report: Report) -> str:

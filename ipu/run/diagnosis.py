@@ -222,7 +222,8 @@ class Diagnosis:
             yield f"necessary: the harm goes if these are given back to binary32{partly}:"
             yield from self._listed(self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
-                yield "  they interact: with any one of them left low the harm, or its symptom, stays"
+                yield ("  they interact: with any one of them left low the harm, or its symptom, "
+                       "stays")
             yield from self._responses()
         elif self.n_sites and not self.is_smallest:
             yield f"no time was left to search {self.n_sites} sites; give more --seconds"
@@ -335,7 +336,7 @@ class _Experiments:
                 PrecisionSite(row["layer"], role_of(row["direction"])), []).append(row)
         if len(by_site) < 2 or not by_site.keys() <= set(sites):
             return
-        harms = {}
+        harms: dict[Place, float] = {}
         for site, rows in by_site.items():
             low = Restoring(frozenset(sites) - {site})
             harms |= dict.fromkeys(map(_place, rows), self.harm(self.outcome(self.way, low)))
@@ -673,7 +674,8 @@ def _few_that_cure(
     result: Diagnosis, runs: _Experiments, sites: Sequence[PrecisionSite]
 ) -> Iterator[Sequence[PrecisionSite]]:
     """Few sites that cure together, from which the search may begin; the fewest first."""
-    cures = [_restored_by(remedy.way, runs.way, sites) for remedy in result.remedies if remedy.cures]
+    cures = [_restored_by(remedy.way, runs.way, sites)
+             for remedy in result.remedies if remedy.cures]
     for few in (_named(runs, sites), *sorted(cures, key=len)):
         if few and runs.has_time_to_search() and not runs.is_ill_with(few):
             yield few
@@ -690,8 +692,8 @@ def _restored_by(
         policy = way.policy.of(site.layer)
         if site.role == UPDATE:
             return way.changes.wide_states
-        return BINARY32 == {PARAMETERS: policy.param, SUMS: policy.partials}.get(
-            site.role, policy.compute)
+        return {PARAMETERS: policy.param, SUMS: policy.partials}.get(
+            site.role, policy.compute) == BINARY32
 
     return [site for site in sites if is_wide(site, way) and not is_wide(site, base)]
 

@@ -315,7 +315,8 @@ CLAUSES = {
     "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
     "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
     "is 1 in": read_factor, "loses the digits of its operands": read_magnified,
-    "left nearly unchanged": read_drift, "Rounding adds up": read_roundings, "The training diverges": read_divergence,
+    "left nearly unchanged": read_drift, "Rounding adds up": read_roundings,
+    "The training diverges": read_divergence,
 }
 LINES = {
     r"\d+ steps": read_title, r"\d+ elements": read_elements, "loss .* →": read_losses,

@@ -102,7 +102,7 @@ def test_overflow_forward(report):
 
 def test_of_operations_that_overflow_in_one_line_the_one_with_most_births_is_named(report):
     """As of 90 000 + 25 000 g: few products, and all sums. Other lines and steps are later."""
-    outside = [dict(layer=f"aten.{verb}", operation=f"aten.{verb}") for verb in ("mul", "add")]
+    outside = [{"layer": f"aten.{verb}", "operation": f"aten.{verb}"} for verb in ("mul", "add")]
     report["births"] = [
         born("saturation", line="a.py:9", count=1, **outside[0]),
         born("saturation", number=1, line="a.py:9", count=7, **outside[1]),
@@ -122,7 +122,7 @@ def test_of_operations_that_overflow_in_one_line_the_one_with_most_births_is_nam
 
 
 def test_a_constant_beyond_the_range_counts_beside_what_overflows_in_its_line(report):
-    add = dict(layer="aten.add", line="a.py:9")
+    add = {"layer": "aten.add", "line": "a.py:9"}
     report["births"] = [
         born("saturation", layer="aten.mul", line="a.py:9", alone=0.0, harmless=True),
         born("constant", number=1, operation="90000.0", detail="overflow", count=1, results=1,
