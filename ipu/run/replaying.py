@@ -37,6 +37,8 @@ __all__ = ["EnoughError", "replaying"]
 _FIRST = 0.25
 #: Runs that are made whatever they take: without them there is no page.
 _NEEDED = 2
+#: Seconds of the wall's clock that count as one of the processor.
+_WAITING = 3.0
 
 
 class EnoughError(BaseException):
@@ -63,10 +65,18 @@ class RunBound:
         self.is_cut = False
         self._is_over = is_over
         self._begin = self._since = self._second = math.inf
+        self._processor, self._wall = time.process_time(), time.monotonic()
 
     def _now(self) -> float:
-        """Seconds on the wall's clock; of a run without a bound in time it stands still."""
-        return 0.0 if self.seconds == math.inf else time.monotonic()
+        """Seconds on a clock; of a run without a bound in time it stands still.
+
+        They are the processor's, so that where other programs run too this one is followed nearly
+        as far; of one that waits more, the wall's, divided.
+        """
+        if self.seconds == math.inf:
+            return 0.0
+        waited = time.monotonic() - self._wall
+        return max(time.process_time() - self._processor, waited / _WAITING)
 
     def check(self, calls: int) -> None:
         """So many operations have run.

@@ -1,6 +1,6 @@
 """Runs of a diagnosis are bound: by steps, by time, and where an earlier one ended (law).
 
-Time is a counter: it passes by one with each look at the clock.
+Time is a counter: the processor's passes by one with each look at the clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LABELS = np.arange(8) % 3
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     seconds = itertools.count()
-    monkeypatch.setattr("ipu.run.replaying.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("ipu.run.replaying.time.process_time", lambda: float(next(seconds)))
+    monkeypatch.setattr("ipu.run.replaying.time.monotonic", lambda: 0.0)
 
 
 class FixedBudget(Budget):
@@ -93,6 +94,17 @@ def test_a_bound_holds_for_a_step():
     with pytest.raises(EnoughError):
         bound.check(7)
     assert bound.why == ""
+
+
+def test_a_program_that_only_waits_is_stopped_too(monkeypatch):
+    seconds = itertools.count(0, 6)
+    monkeypatch.setattr("ipu.run.replaying.time.process_time", lambda: 0.0)
+    monkeypatch.setattr("ipu.run.replaying.time.monotonic", lambda: float(next(seconds)))
+    bound = RunBound(25.0)
+    for calls in range(13):  # each look takes two of the seconds that are allowed
+        bound.check(calls)
+    with pytest.raises(EnoughError):
+        bound.check(13)
 
 
 def test_trials_are_cut_where_no_time_is_left_and_the_first_two_runs_are_not(monkeypatch):
