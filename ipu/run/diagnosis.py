@@ -84,6 +84,9 @@ _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 #: Kinds of causes by which a number stands still, so that any other one moves it again.
 _STANDING = frozenset(("drift", "sums", "updates"))
 
+#: Kinds of causes that wrong results of a pass forward have behind them, too.
+_SYMPTOMS = frozenset(("updates", "gradients vanish"))
+
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Formats of weights with which a run in binary32 is one.
@@ -542,13 +545,13 @@ def _treat(
 
 
 def _tested_cause(result: Diagnosis, runs: _Experiments) -> Cause | None:
-    """What goes wrong forward in the necessary sites, where updates were told first.
+    """What goes wrong forward in the necessary sites, where updates or gradients were told first.
 
-    Updates are lost behind a layer that gives too small or too large results, too. If they are no
+    They are lost behind a layer that gives too small or too large results, too. If they are no
     longer when that layer is given back, they are a symptom of its.
     """
     roles = {site.role for site in result.necessary}
-    if not runs.causes or runs.causes[0].kind != "updates" or roles != {FORWARD} or (
+    if not runs.causes or runs.causes[0].kind not in _SYMPTOMS or roles != {FORWARD} or (
             not result.is_smallest):
         return None
     layers = {site.layer for site in result.necessary}

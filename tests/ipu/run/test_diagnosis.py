@@ -377,6 +377,25 @@ def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentenc
     assert result.sentence.startswith(sentence)
 
 
+def test_gradients_that_underflow_behind_a_layer_are_its_symptom():
+    is_harmed = program(lambda back, moved: at(2) not in back)
+    scales = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
+              "lost": (0.13, 0.0), "limited_by": ""}
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["loss_scale"] = scales
+            outcome.report["shadow"] = {"operations": [
+                {"layer": "layer2", "direction": "forward", "operation": "Sub", "line": "a.py:2",
+                 "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 4}]}
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert result.necessary == [at(2)]
+    assert result.sentence.startswith("The Sub of layer2 loses the digits of its operands")
+
+
 def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
     replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4,
                       f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4")
