@@ -614,8 +614,9 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if magnified:
         worst = max(magnified, key=lambda row: float(row["amplification"]))
         times = float(worst["amplification"])
-        what = (f"their error of {worst['error'] / times:.1%} is {worst['error']:.0%} of its "
-                f"results, {times:.0f} times as much")
+        before = 100 * worst["error"] / times
+        what = (f"their error of {before:.2g}% is {worst['error']:.0%} of its results, "
+                f"{times:.0f} times as much")
     elif rounded:
         worst = max(rounded, key=lambda row: float(row["born"]))
         what = f"rounding them costs {worst['born']:.0%} of its results"

@@ -388,6 +388,8 @@ def test_where_digits_are_lost():
     assert cause.kind == "cancellation"
     assert sentence.startswith("The sub of net loses the digits of its operands (forward, a.py:2)")
     assert "error of 0.5% is 50% of its results, 100 times" in sentence
+    (cause,) = find_causes(harmed(row | {"amplification": 1234.0}))
+    assert "error of 0.041% is 50% of its results, 1234 times" in cause.sentence
     for other in ({"amplification": 8.0}, {"error": 0.01}, {"direction": "backward"},
                   {"amplification": None}):
         assert not find_causes(harmed(row | other))
