@@ -68,7 +68,9 @@ def _step_in_torch(sizes: Decoder) -> Call:
 def _decoder(nn: Any, sizes: Decoder) -> Any:
     d = sizes.width
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class AllToAll(nn.Module):  # type: ignore[misc]
+        """A block in which each row attends to all."""
+
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
@@ -81,5 +83,5 @@ def _decoder(nn: Any, sizes: Decoder) -> Any:
             x = x + self.mix(attended)
             return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
 
-    blocks = [Block() for _ in range(sizes.layers)]
+    blocks = [AllToAll() for _ in range(sizes.layers)]
     return nn.Sequential(*blocks, nn.LayerNorm(d), nn.Linear(d, sizes.vocabulary))

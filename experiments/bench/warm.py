@@ -101,8 +101,8 @@ def _functions(context: Context) -> None:
 def _products(context: Context, unit: str | None) -> None:
     """Operands of many kinds: kernels differ by what they meet.
 
-    Near 1, from 0 to 1, small, large, larger, few; and long rows of ones, and of numbers whose sums are
-    small, cancel or overflow.
+    Near 1, from 0 to 1, small, large, larger, few; and long rows of ones, and of numbers whose sums
+    are small, cancel or overflow.
     """
     rng = np.random.default_rng(0)
     normal, rows = rng.standard_normal((32, 32)), rng.standard_normal((32, 512))

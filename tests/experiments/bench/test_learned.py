@@ -2,7 +2,6 @@
 
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 from ipu.experiments.bench import learned
