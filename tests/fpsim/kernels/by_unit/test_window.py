@@ -151,6 +151,19 @@ def test_pairs_of_floats_hold_sums_of_the_largest_addends(terms, window, sign):
         check(run_window, unit, left, [[x]] * terms, sign * start)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("x", "y", "place"), [(1401, 1403, 2), (1401, 1419, 3), (1401, 1427, 4)])
+def test_integers_of_more_than_24_digits_are_not_rounded_before_their_sum(x, y, place, sign):
+    """21 odd products below 2**21 units of the window make 26 digits, beside 2**27 units and more.
+
+    Rounded to 24 digits first, they would move the sum to a midpoint, and it to the other number.
+    """
+    factors = (sign * x * 2.0**-16, y * 2.0**-15)
+    terms = [(1.0, 1.0), (-1.0, 1.0)] + [factors] * 21 + [(0.0, 0.0)] * 9
+    left, right = zip(*terms, strict=True)
+    check(run_window, paired(32, 31), [left], [[v] for v in right], sign * 2.0**-place)
+
+
 def test_sums_that_pairs_of_floats_do_not_hold_take_wider_lanes():
     """Sums of 32 terms in a window of 38 digits are below 2**46, half of what a float begins as."""
     unit = replace(find_unit("AMP_F16_F32"), terms=32)
