@@ -250,7 +250,8 @@ def _is_carried(settings: UnitSettings) -> bool:
 
     The accumulator leaves 2**23 there at most, and each term half a last place of the float.
     """
-    return settings.unit.terms * 2 ** (_middle(settings) - 24) > 2**23
+    most: int = settings.unit.terms * 2 ** (_middle(settings) - 24)
+    return most > 2**23
 
 
 def _narrow(settings: UnitSettings, reach: Reach, low: int, top: int) -> bool:
