@@ -16,6 +16,7 @@ from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.block_advice import find_block_advice
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import scale_text
+from ipu.run.motions import is_parameter
 from ipu.run.report import totals
 from ipu.run.ways import Way
 
@@ -117,7 +118,7 @@ def _is_of_program(line: str, report: Report) -> bool:
     """Whether a line writes tensors of the program that are no states of an optimiser's."""
     rows = report.get("shadow", {}).get("motions", ())
     return bool(line) and any(
-        row["line"] == line and not row["is_state"] and not row.get("is_parameter", row["name"])
+        row["line"] == line and not row["is_state"] and not is_parameter(row)
         for row in rows)
 
 

@@ -41,6 +41,7 @@ from ipu.run.causes import Cause, causes_forward, find_causes
 from ipu.run.changes import number_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
+from ipu.run.motions import astray, motion_key
 from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
 from ipu.run.responses import (
     Dose,
@@ -75,8 +76,9 @@ Replay = Callable[[Way, Restoring, bool], Outcome]
 _LISTED = 6
 #: Kind, layer, direction and operation of a birth.
 Place = tuple[str, str, str, str]
-#: Kinds of causes for which a shadow is asked.
+#: Kinds of causes for which a shadow is asked; where the losses show no harm, one more.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
+_BY_WAY = _BY_SHADOW | {"updates"}
 
 #: Kinds of causes by which a number stands still, so that any other one moves it again.
 _STANDING = frozenset(("drift", "sums", "updates"))
@@ -303,9 +305,14 @@ class _Experiments:
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
-        if any(_is_of_average(cause) for cause in self.causes):  # which may still stand still
+        #: Tensors that went astray, which a cure must bring back.
+        self._astray: frozenset[tuple[Any, ...]] = frozenset()
+        if any(_is_of_average(cause) for cause in self.causes):
+            self._astray = frozenset(map(motion_key, astray(self.base.report)))
             self.symptoms.add("drift")
-        self._has_shadow = bool(_BY_SHADOW & self.symptoms)
+            self._first.add("drift")
+        by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
+        self._has_shadow = bool(by_shadow & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
@@ -357,7 +364,9 @@ class _Experiments:
         return self.beside_binary32(self.base)
 
     def _kinds(self, outcome: Outcome) -> set[str]:
-        return _kinds(self.beside_binary32(outcome))
+        kinds = _kinds(self.beside_binary32(outcome))
+        rows = astray(outcome.report, is_mended=True) if self._astray else ()
+        return kinds | {"drift"} if any(motion_key(row) in self._astray for row in rows) else kinds
 
     def beside_binary32(self, outcome: Outcome) -> dict[str, Any]:
         """A report with its harm, in which births that binary32 has in the same place do none.
@@ -546,8 +555,8 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
 
 def _is_of_average(cause: Cause) -> bool:
     """Whether an average of an optimiser's, or of the program's weights, loses its terms."""
-    return cause.kind in ("constant", "sums") and cause.row.get("direction", "optimizer") == (
-        "optimizer") and cause.row.get("detail") in ("one", "", None)
+    return cause.kind == "drift" or cause.kind in ("constant", "sums") and cause.row.get(
+        "direction", "optimizer") == "optimizer" and cause.row.get("detail") in ("one", "", None)
 
 
 def _kinds(report: Mapping[str, Any]) -> set[str]:
