@@ -41,7 +41,7 @@ from ipu.run.motions import (
 )
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass", "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -144,6 +144,26 @@ def _is_of_sums(cause: Cause) -> bool:
 def harmless(report: Report) -> list[Row]:
     """Births that died in operations whose results they did not change."""
     return [row for row in report.get("births", ()) if row["harmless"]]
+
+
+def harmless_losses(report: Report) -> Iterator[str]:
+    """Digits that the run loses without harm, in words: no cause says them, and they need nothing.
+
+    As updates that leave their parameter as it was, where the losses are binary32's and the
+    parameters go nearly all of their way.
+    """
+    if not _trains_well(report):
+        return
+    clauses = []
+    lost, scales = lost_updates(report), report.get("loss_scale") or {}
+    if lost is not None:
+        clauses.append(lost.clause)
+    if scales and scales["best"] is not None and scales["lost"][0] - scales["lost"][1] > _DIGITS:
+        clauses.append(f"gradients lose {scales['lost'][0]:.0%} of their digits to subnormal "
+                       "numbers and zero")
+    far = 1 - way_lost(report)
+    effect = "" if math.isnan(far) else f"; parameters go {far:.0%} of their way in binary64"
+    yield from (f"{clause}{effect}" for clause in clauses)
 
 
 def is_of_gradients(row: Row) -> bool:

@@ -37,8 +37,8 @@ import numpy as np
 
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, causes_forward, find_causes
-from ipu.run.changes import number_text
+from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses
+from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
 from ipu.run.motions import astray, motion_key
@@ -48,6 +48,7 @@ from ipu.run.responses import (
     SitePair,
     doses_above,
     harm_text,
+    last_that_holds,
     pair_responses,
     smallest_window,
 )
@@ -91,6 +92,8 @@ _WIDE = ("binary32", "binary64")
 _SAME = 0.1
 #: Remedies that are tried, at most.
 _REMEDIES = 8
+#: Powers of two of a loss scale above the smallest that cures.
+_FREE = 2
 #: Times that one looks for what shows behind a cause once that is mended.
 _ROUNDS = 4
 #: Layers of necessary sites that are offered as a policy, and sites that are paired, at most.
@@ -145,6 +148,7 @@ class Diagnosis:
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
+    harmless    what the run loses without harm, in words.
     measure     by which runs are compared: losses, or numbers that the program prints, whose
                 differences are none where they are negligible.
     """
@@ -169,6 +173,7 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    harmless: list[str] = field(default_factory=list)
     measure: str = "losses"
     negligible: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -212,6 +217,7 @@ class Diagnosis:
                 f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
+        yield from (f"  without harm: {text}" for text in self.harmless)
         if self.left_out:
             yield f"  {self.left_out}"
 
@@ -223,16 +229,8 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
-        elif self.beside != "binary32":
-            yield ("the program's own narrow tensors are no sites; a layer that a way names "
-                   "computes them in binary32")
-        elif self.cure is not None:
-            yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
-                   "that belongs to no layer")
         else:
-            yield (
-                f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
-            )
+            yield self.without_sites
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
             yield from self._listed(self.sufficient)
@@ -242,6 +240,19 @@ class Diagnosis:
             yield f"remedy {remedy}"
         if not self.remedies:
             yield "no remedy is known that could be tried"
+
+    @property
+    def without_sites(self) -> str:
+        """Why no sites are necessary."""
+        if self.beside != "binary32":
+            return ("the program's own narrow tensors are no sites; a layer that a way names "
+                    "computes them in binary32")
+        if not self.n_sites:
+            return "the program's own narrow tensors are no sites"
+        within = f"with all {self.n_sites} sites in binary32 the harm stays: "
+        if self.cure is not None:
+            return f"{within}it is in a tensor that belongs to no layer"
+        return f"{within}no format is its cause"
 
     def _listed(self, sites: Sequence[PrecisionSite]) -> Iterator[str]:
         n = len(sites) if self.is_smallest else _LISTED
@@ -411,6 +422,10 @@ class _Experiments:
         return time.monotonic() - self._begin
 
     @property
+    def seconds_left(self) -> float:
+        return self._seconds - self.seconds
+
+    @property
     def runs(self) -> int:
         return len(self._outcomes)
 
@@ -442,6 +457,7 @@ def diagnose(
     result.harm = runs.harm(runs.base)
     result.sentence = _sentence(runs.causes, result.harm, runs.base)
     result.report = runs.report if runs.base.report else {}
+    result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
 
     def tell_so_far() -> None:
         result.runs, result.seconds = runs.runs, runs.seconds
@@ -475,6 +491,7 @@ def _treat(
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
+    _try_smallest_scale(runs, result.remedies)
     tell_so_far()
     _find_sites(result, runs)
     if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
@@ -570,7 +587,8 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 
 def _binary32(way: Way) -> Way:
-    return replace(way, policy=FP32, sr=False)
+    """All in binary32, also what the program itself makes narrower, where a front end can."""
+    return replace(way, policy=FP32, sr=False).with_policies
 
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
@@ -705,6 +723,35 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
                  runs, remedies)
 
 
+def _try_smallest_scale(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
+    """In place of a loss scale that cures, a few times the smallest power of two that does.
+
+    It is sought by halving between the present scale and the one that cures, where these runs take
+    no more than half of the time that is left.
+    """
+    cure = next((remedy for remedy in remedies if remedy.cures), None)
+    changes = runs.way.changes
+    if cure is None or cure.way != replace(runs.way, changes=replace(
+            changes, loss_scale=cure.way.changes.loss_scale)):
+        return
+    power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
+    trials = math.ceil(math.log2(power)) if power > 1 else 0
+    if not trials or trials * runs.seconds / runs.runs > runs.seconds_left / 2:
+        return
+
+    def scaled(exponent: int) -> Way:
+        return replace(runs.way, changes=replace(
+            changes, loss_scale=changes.loss_scale * 2.0**exponent))
+
+    smallest = 1 + last_that_holds(
+        lambda exponent: runs.is_ill(runs.outcome(scaled(exponent))), power)
+    if smallest + _FREE < power:
+        text = scale_text(changes.loss_scale * 2.0**smallest)
+        what = (f"{text} is the smallest loss scale that cures; {2**_FREE} times as much is room "
+                "for smaller gradients")
+        _try({scaled(smallest + _FREE): what}, runs, remedies, first=True)
+
+
 def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
     """By which the first of causes is told from that of another run."""
     if not causes:
@@ -775,15 +822,19 @@ def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
     return {way: f"Compute {', '.join(layers)} in binary32"}
 
 
-def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy]) -> None:
-    """Append each way that is new and that there is time for, as it comes out."""
+def _try(
+    proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy], *,
+    first: bool = False,
+) -> None:
+    """Append each way that is new and that there is time for, as it comes out; or put it first."""
     tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
     for way, what in proposed.items():
         if str(way) not in tried and runs.can_run(way) and runs.has_time():
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))
+                remedy = TriedRemedy(what, way, harm, cures, runs.losses_of(outcome))
+                remedies.insert(0 if first else len(remedies), remedy)
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -850,7 +901,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
         "negligible": diagnosis.negligible,
-        "harm": diagnosis.harm, "losses": list(diagnosis.losses),
+        "harm": diagnosis.harm, "harmless": diagnosis.harmless,
+        "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],

@@ -336,13 +336,17 @@ def _in_one_pass(
 def _about(
     site: NodeSite, key: Key, variable: Variable
 ) -> dict[str, Any]:
-    """What is told of the motion of a variable that a node writes."""
+    """What is told of the motion of a variable that a node writes.
+
+    name    of a parameter that of its layer; of a state of an optimiser none.
+    """
+    is_parameter, layer = variable.watch is not None, layer_of_variable(variable.name)
+    is_state = not is_parameter and key[1] == "optimizer" and (
+        site.name.startswith("optimizer") and _has_gradient(site.node.op))
     return {
-        "line": site.line, "operation": _operation(site),
-        "is_state": variable.watch is None and key[1] == "optimizer"
-        and site.name.startswith("optimizer") and _has_gradient(site.node.op),
-        "name": layer_of_variable(variable.name) if variable.watch is not None else "",
-        "is_parameter": variable.watch is not None,
+        "line": site.line, "operation": _operation(site), "is_state": is_state,
+        "name": layer if is_parameter else "" if is_state else variable.name,
+        "layer": "" if is_state else layer, "is_parameter": is_parameter,
     }
 
 
