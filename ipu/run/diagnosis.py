@@ -6,7 +6,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
     harm         the mean distance of the losses from binary32's, step by step, beside what
                  binary32's losses go through (their fall, or their deviation where that is more).
     ill          the harm is above 5 %, or the run still shows a symptom of the first one's
-                 (`ipu.run.causes`): what never reaches the loss counts too.
+                 (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
+                 astray beside its shadow must be brought back.
     necessary    sites that must be given back together for the harm to go: none can be left out.
     sufficient   sites that bring it on by themselves, everything else in binary32.
     responses    in which steps the necessary sites must be given back, which of them interact, and
@@ -572,8 +573,8 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
 
 def _is_of_average(cause: Cause) -> bool:
     """Whether an average of an optimiser's, or of the program's weights, loses its terms."""
-    return cause.kind == "drift" or cause.kind in ("constant", "sums") and cause.row.get(
-        "direction", "optimizer") == "optimizer" and cause.row.get("detail") in ("one", "", None)
+    return cause.kind == "drift" or (cause.kind in ("constant", "sums") and cause.row.get(
+        "direction", "optimizer") == "optimizer" and cause.row.get("detail") in ("one", "", None))
 
 
 def _kinds(report: Mapping[str, Any]) -> set[str]:

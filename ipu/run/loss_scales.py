@@ -2,9 +2,9 @@
 
 A loss scale 2**k multiplies every gradient by 2**k, so it moves their exponents by k. The highest
 safe scale is the largest power of two with which no gradient result of the run overflows. The best
-one is, of the powers of two up to a quarter of that, as other batches differ, and the scale that the
-program has, the one at which the gradients lose the fewest significant digits to subnormal numbers
-and zero; of several the nearest to the scale that the program has.
+one is, of the powers of two up to a quarter of that, as other batches differ, and the present
+scale, the one at which the gradients lose the fewest significant digits to subnormal numbers and
+zero; of several the nearest to the present one.
 
 Results that underflowed to zero were not seen. There are at least as many as the underflow flags
 exceed the subnormal results; they are taken for the largest values that underflow. Matrix units

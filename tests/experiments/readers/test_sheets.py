@@ -47,7 +47,8 @@ CASES = {
                                      make_report() | {"exponents": {}}),
     "cannot tell": ([], [], WIDE),
 }
-ANSWERS = {"loses without harm": "healthy", "without a number": "ill", "parts": "ill", "loses digits": "ill", "stands still": "ill"}
+ANSWERS = {"loses without harm": "healthy", "without a number": "ill", "parts": "ill",
+           "loses digits": "ill", "stands still": "ill"}
 
 
 def written(folder, diagnosis, patch=""):

@@ -28,10 +28,10 @@ from ipu.machine.control import FpSts
 from ipu.machine.target import Target
 from ipu.plan.switching import switch_cost
 from ipu.run.changes import NONE, Changes
+from ipu.run.motions import astray
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
-from ipu.run.motions import astray
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.run import OperationEvent, Run, Step
 from ipu.run.shadow import Shadow
