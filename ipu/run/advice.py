@@ -191,7 +191,8 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
     return (
         f"Multiply the loss by {scale_text(best)}, up to {scale_text(scales['highest_safe'])} no "
         f"gradient overflows{of_unknown}",
-        tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in dict.fromkeys(factors)),
+        tuple(_with(base, loss_scale=base.changes.loss_scale * scale / present)
+              for scale in dict.fromkeys(factors)),
     )
 
 

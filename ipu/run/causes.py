@@ -41,7 +41,8 @@ from ipu.run.motions import (
 )
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass", "name_of"]
+__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass",
+           "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
