@@ -392,6 +392,15 @@ class _Experiments:
             for row in report.get("births", ())
         ]}
 
+    def explained(self, way: Way) -> dict[str, Any]:
+        """The report of a way; with a shadow where its harm has no other cause."""
+        report = self.beside_binary32(self.outcome(way))
+        is_dark = report["harm"] > HARM and not report.get("shadow") and self.has_time()
+        if is_dark and "losses" in report and not find_causes(report):
+            self._outcomes[way, NOTHING_RESTORED] = self._replay(way, NOTHING_RESTORED, True)
+            report = self.beside_binary32(self.outcome(way))
+        return report
+
     def is_harmed(self, outcome: Outcome) -> bool:
         """Whether it is ill of the first cause."""
         return self.harm(outcome) > HARM or bool(
@@ -713,7 +722,7 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
             return
         latest, tried = remedies[tried:], len(remedies)
         for remedy in latest:
-            report = runs.beside_binary32(runs.outcome(remedy.way))
+            report = runs.explained(remedy.way)
             causes = find_causes(report)
             place = _first_place(causes)
             if place in told or not causes:

@@ -306,6 +306,28 @@ def test_a_cure_brings_the_tensor_back_that_went_astray():
     assert (result.necessary, result.harm) == ([at(2, "parameters")], 0.0)
 
 
+def test_what_a_remedy_leaves_is_explained_by_a_shadow():
+    """Behind lost updates a difference loses its digits, which no birth tells."""
+    lossy = {"layer": "layer2", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
+             "error": 0.5, "amplification": 100.0, "born": 0.001}
+
+    def replay(way, restoring, has_shadow):
+        wide = {pattern for pattern, _ in getattr(way.policy, "layers", ())}
+        is_stored = way.policy.default.param == FP32.param
+        harm = 0.0 if way.policy == FP32 else 0.4 * ("layer2" not in wide) + 0.5 * (not is_stored)
+        losses = [loss + harm for loss in GOOD]
+        report = report_of(losses)
+        if not is_stored:
+            report["swallowed"] = SWALLOWED
+        if has_shadow and "layer2" not in wide and way.policy != FP32:
+            report["shadow"] = {"operations": [lossy], "motions": []}
+        return Outcome(losses, report)
+
+    result = diagnose(replay, Way.parse("fp16"), 4)
+    assert result.sentence.startswith("77% of 100 updates")
+    assert str(result.cure.way) == "mixed+layer2=f32"
+
+
 def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():
     """As of a difference that is made anew in each step; of another line one stands still."""
     still = moving("variance", 0.0, is_parameter=False, line="train.py:10", error=1.0)

@@ -338,14 +338,16 @@ def _about(
 ) -> dict[str, Any]:
     """What is told of the motion of a variable that a node writes.
 
-    name    of a parameter that of its layer; of a state of an optimiser none.
+    name    of a parameter that of its layer; "" of a state of an optimiser, and of a variable that
+            the program gave none.
     """
     is_parameter, layer = variable.watch is not None, layer_of_variable(variable.name)
+    is_unnamed = variable.name.partition("_")[0] == "Variable"
     is_state = not is_parameter and key[1] == "optimizer" and (
         site.name.startswith("optimizer") and _has_gradient(site.node.op))
     return {
         "line": site.line, "operation": _operation(site), "is_state": is_state,
-        "name": layer if is_parameter else "" if is_state else variable.name,
+        "name": layer if is_parameter else "" if is_state or is_unnamed else variable.name,
         "layer": "" if is_state else layer, "is_parameter": is_parameter,
     }
 
