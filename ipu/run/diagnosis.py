@@ -497,8 +497,9 @@ def _treat(
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
-    # Before sites are searched: a remedy takes one run, sites take many.
-    _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
+    # Before sites are searched: a remedy takes one run, sites take many. The first one always has
+    # time, as what is told of a program without one is of little use.
+    _try(_advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
     _try_smallest_scale(runs, result.remedies)
@@ -759,7 +760,8 @@ def _try_smallest_scale(runs: _Experiments, remedies: list[TriedRemedy]) -> None
         text = scale_text(changes.loss_scale * 2.0**smallest)
         what = (f"{text} is the smallest loss scale that cures; {2**_FREE} times as much is room "
                 "for smaller gradients")
-        _try({scaled(smallest + _FREE): what}, runs, remedies, first=True)
+        _try({scaled(smallest + _FREE): what}, runs, remedies)
+        remedies.sort(key=lambda remedy: remedy.what != what)
 
 
 def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
@@ -836,15 +838,18 @@ def _try(
     proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy], *,
     first: bool = False,
 ) -> None:
-    """Append each way that is new and that there is time for, as it comes out; or put it first."""
+    """Append each way that is new and that there is time for, as it comes out.
+
+    first    one is run without time, too.
+    """
     tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
     for way, what in proposed.items():
-        if str(way) not in tried and runs.can_run(way) and runs.has_time():
+        if str(way) not in tried and runs.can_run(way) and (
+                runs.has_time() or (first and not remedies)):
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedy = TriedRemedy(what, way, harm, cures, runs.losses_of(outcome))
-                remedies.insert(0 if first else len(remedies), remedy)
+                remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))
 
 
 # Patch ------------------------------------------------------------------------------------------

@@ -406,6 +406,13 @@ def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
     assert cures == ["mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
 
 
+def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+eps=1e-4",
+                      f"{WAY}+states=f32")
+    result = diagnose(replay, WAY, 4, seconds=0.0)
+    assert [str(remedy.way) for remedy in result.remedies] == ["mixed+eps=0.0001"]
+
+
 def advising(monkeypatch, cures, *ways):
     """A program that is ill in every way but those, whose report advises some."""
     items = [Advice("try", "why", "", tuple(map(Way.parse, ways)))]
