@@ -77,6 +77,7 @@ def astray(report: Report, *, is_mended: bool = False) -> list[Row]:
     """Tensors of the program that do not go where their shadows go, by steps that binary32 holds.
 
     They are no parameters and no states of an optimiser: what those do shows in the parameters.
+    Nor are they computed anew in each step, as a rate by its schedule, whose error does not add up.
     Stochastic rounding arrives in the mean of many steps, but for a factor that is 1 itself.
 
     is_mended    by the bound of those that went astray in another run.
@@ -85,7 +86,8 @@ def astray(report: Report, *, is_mended: bool = False) -> list[Row]:
     is_random = bool(report.get("stochastic_rounding"))
     return [
         row for row in _motions(report)
-        if not (is_parameter(row) or row["is_state"]) and row.get("in_wide", 1.0) > _IN_WIDE
+        if not (is_parameter(row) or row["is_state"]) and row.get("is_sum", True)
+        and row.get("in_wide", 1.0) > _IN_WIDE
         and (row["arrived"] < STILL or (row["error"] > bound and not is_random))
         and (row["line"] in factors or not is_random)
     ]

@@ -250,7 +250,8 @@ class Shadow:
 
         name    "" of one that belongs to no layer.
         about   line, operation and number of steps that wrote it, whether it is_state of an
-                optimiser, and whether it is_parameter: an optimiser's step moves it.
+                optimiser, whether it is_parameter: an optimiser's step moves it, and, where a front
+                end knows it, whether it is_sum: of what it was before.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 
