@@ -35,8 +35,8 @@ __all__ = ["EnoughError", "replaying"]
 #: Share of a diagnosis' seconds that the first run may take. The second takes up to twice as long,
 #: and what is left are the trials.
 _FIRST = 0.25
-#: Runs that are made whatever they take: without them there is no page.
-_NEEDED = 2
+#: Runs that are made whatever they take: without them there is no page, and no remedy on it.
+_NEEDED = 3
 #: Seconds of the wall's clock that count as one of the processor.
 _WAITING = 3.0
 

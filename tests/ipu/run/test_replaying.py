@@ -107,11 +107,11 @@ def test_a_program_that_only_waits_is_stopped_too(monkeypatch):
         bound.check(13)
 
 
-def test_trials_are_cut_where_no_time_is_left_and_the_first_two_runs_are_not(monkeypatch):
+def test_trials_are_cut_where_no_time_is_left_and_the_first_three_runs_are_not(monkeypatch):
     budget = FixedBudget(1e6)
     replay = replaying(machine("fp16", count=True), 3, trains_for_ever, (), budget)
     monkeypatch.setattr(FixedBudget, "left", -1.0)
-    for way in (FP32, FP16):
+    for way in (FP32, FP16, FP16):
         assert len(replay(way, NOTHING_RESTORED, True).losses) == 3
     with pytest.raises(TimeOverError):
         replay(FP16, NOTHING_RESTORED, False)
