@@ -175,9 +175,10 @@ class DigestFile:
 
 
 @cache
-def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, int]:
+def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, np.uint64]:
     """A shape as it is written, and the digest of it and the format."""
-    return "x".join(map(str, shape)) or "1", xxh64(np.frombuffer(f"{fmt} {shape}".encode(), "u1"))
+    digest = xxh64(np.frombuffer(f"{fmt} {shape}".encode(), np.uint8))
+    return "x".join(map(str, shape)) or "1", np.uint64(digest)
 
 
 def values_path(path: Path, operation: int, number: int = 0) -> Path:
