@@ -53,7 +53,7 @@ _HEAD = (
 #: With sketches at the end of each line.
 _SKETCHED = f"{_HEAD}, sketch"
 #: Operations whose lines wait to be written, at most.
-_MOST_ROWS = 4096
+_MOST_ROWS = 512
 #: Place, layer, direction, name, format, shape, digest, line and sketch of an operation.
 _Row = tuple[Place, str, str, str, str, str, int, str, str]
 #: Of a run whose results are moved by units of this format.

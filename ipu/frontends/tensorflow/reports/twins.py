@@ -235,7 +235,7 @@ def _by_additions(
 
 
 def _by_parts(n: int) -> NodeTwin:
-    """Equal parts along an axis, each in memory of its own."""
+    """Equal parts along an axis, the numbers of each side by side."""
 
     def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
         axis, x = operands
