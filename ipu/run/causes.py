@@ -681,8 +681,9 @@ def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = [
         row for row in report.get("shadow", {}).get("operations", ())
         if row["direction"] in _FORWARD and str(row["operation"]).lower().removeprefix("aten.")
-        .startswith(_SUMS) and row.get("calls", 0) >= _CALLS and row["error"] > _ADDED_UP * row["born"] > 0
-        and row["error"] > _OF_SUM and (row["amplification"] or 0.0) < _ADDS
+        .startswith(_SUMS) and row.get("calls", 0) >= _CALLS and row["born"] > 0
+        and row["error"] > max(_OF_SUM, _ADDED_UP * row["born"])
+        and (row["amplification"] or 0.0) < _ADDS
     ]
     if rows:
         worst = max(rows, key=lambda row: float(row["error"]))
