@@ -108,9 +108,7 @@ def _tally(o, out, marks, t, b, counting):
     add_tally(out, marks, smallest[o], few, tallies[t, o])
     w = slots[o]
     if w >= 0:
-        _, _, most, number = tally_values(
-            out.view(np.uint32), np.uint32(0), b, strides[t], fields[t, w]
-        )
+        _, most, number = tally_values(out.view(np.uint32), b, strides[t], fields[t, w])
         largest[t, w, 0] = max(largest[t, w, 0], most)
         largest[t, w, 1] = max(largest[t, w, 1], number)
 

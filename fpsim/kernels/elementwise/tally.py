@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from fpsim.kernels.compiling import compiled
+from numba import njit
 
-__all__ = ["TALLIED", "add_tally", "tally_flags", "tally_moves", "tally_numbers", "tally_values"]
+from fpsim.kernels.compiling import INLINE, compiled
+
+__all__ = [
+    "SUM", "PRODUCT", "QUOTIENT", "TALLIED", "add_tally", "tally_flags", "tally_moves",
+    "tally_numbers", "tally_values",
+]
+
+#: What terms of sums are: numbers, products or quotients.
+SUM, PRODUCT, QUOTIENT = range(3)
 
 #: Elements that are counted in bytes.
 _BYTES = 128
+#: Elements whose moves are counted in the first-level cache.
+_MOVES = 2048
+#: Rows of counters.
+_ROWS = 4
 #: Flags of IEEE 754.
 _FLAGS = 5
 #: Numbers of a tally: zeros, subnormals, and each flag.
@@ -66,21 +78,29 @@ def add_tally(values, marks, smallest, few, tally):
         tally[2 + f] += few[f]
 
 
+@njit(**INLINE)
+def _largest(bits):
+    """The bits of the largest magnitude."""
+    most = np.uint32(0)
+    for word in bits:
+        magnitude = word & _MAGNITUDE
+        most = magnitude if magnitude > most else most
+    return most
+
+
 @compiled
-def tally_values(bits, smallest, first, stride, fields):
-    """Zeros, other magnitudes below the bits `smallest`, and the bits of the largest magnitude.
+def tally_values(bits, first, stride, fields):
+    """Zeros, and the bits of the largest magnitude: of all, and of those that are no NaN.
 
     fields[e] += 1 for each element i with exponent field e of those where first + i is a multiple
-    of the stride. The bits are of binary32 numbers; the largest magnitude is returned twice, of all
-    and of those that are no NaN.
+    of the stride. The bits are of binary32 numbers.
     """
-    zeros = small = most = np.uint32(0)
+    zeros = most = np.uint32(0)
     n = bits.shape[0]
     for i in range(n):
         magnitude = bits[i] & _MAGNITUDE
         zeros = np.uint32(zeros + np.uint32(magnitude == np.uint32(0)))
-        small = np.uint32(small + np.uint32(magnitude < smallest))
-        most = max(most, magnitude)
+        most = magnitude if magnitude > most else most
     number = most
     if most > _INFINITY:
         number = np.uint32(0)
@@ -89,33 +109,96 @@ def tally_values(bits, smallest, first, stride, fields):
             number = max(number, np.uint32(0) if magnitude > _INFINITY else magnitude)
     for i in range((stride - first % stride) % stride, n, stride):
         fields[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
-    return np.int64(zeros), np.int64(small) - np.int64(zeros), np.int64(most), np.int64(number)
+    return np.int64(zeros), np.int64(most), np.int64(number)
+
+
+@njit(**INLINE)
+def _terms(verb, x, y, factor, out):
+    """factor · x, or · x y, or · x / y."""
+    for i in range(out.shape[0]):
+        term = x[i]
+        if verb == PRODUCT:
+            term *= y[i]
+        elif verb == QUOTIENT:
+            term /= y[i]
+        out[i] = term * factor
+
+
+@njit(**INLINE)
+def _sizes(before, terms, after, least, digits, reach, bins):
+    """Terms that are numbers other than zero, and those that leave what they are added to.
+
+    bins    of each term its size in units in the last place of what was before, with `reach` in the
+            middle; behind the others where it is not finite and normal.
+    """
+    moves = swallowed = np.uint32(0)
+    for i in range(bins.shape[0]):
+        x, y, term = before[i], after[i], terms[i] & _MAGNITUDE
+        # One below zero is the largest of all.
+        is_move = np.uint32(np.uint32(term - np.uint32(1)) < _INFINITY)
+        is_number = (x & _MAGNITUDE) <= _INFINITY
+        is_zero = ((x | y) & _MAGNITUDE) == np.uint32(0)  # zeros of both signs are equal
+        moves = np.uint32(moves + is_move)
+        same = np.uint32(((x == y) & is_number) | is_zero)
+        swallowed = np.uint32(swallowed + (is_move & same))
+        field = np.int32(term >> _FRACTION)
+        size = field - max(np.int32((x & _MAGNITUDE) >> _FRACTION), least) + digits
+        place = min(max(size, np.int32(-reach)), reach) + reach
+        is_normal = (field > 0) & (field < 255)
+        bins[i] = np.uint8(place if is_normal else np.int32(2 * reach + 1))
+    return np.int64(moves), np.int64(swallowed)
+
+
+@njit(**INLINE)
+def _add_bins(bins, room):
+    """Each bin counts in a row of the room, neighbours in other ones: most bins are alike, and a
+    counter that has just been written is read again late.
+    """
+    whole = bins.shape[0] // _ROWS * _ROWS
+    for i in range(0, whole, _ROWS):
+        for row in range(_ROWS):
+            room[row, bins[i + row]] += 1
+    for i in range(whole, bins.shape[0]):
+        room[0, bins[i]] += 1
 
 
 @compiled
-def tally_moves(before, terms, after, least, digits, sizes):
-    """Terms that are numbers other than zero, and those that leave what they are added to.
+def tally_moves(verb, before, x, y, factor, after, least, digits, stride, counted):
+    """Terms that are added to numbers: moves, swallowed, and the bits of the largest magnitudes.
 
-    The arrays are bits of binary32 numbers. sizes[r + e] += 1 for each finite normal term of
-    2**e units in the last place of what was before, with r in the middle; others count at the ends.
+    A term is factor times what the verb makes of x and y. A move is a number other than zero; it is
+    swallowed where it leaves what it is added to. Magnitudes are those before, and twice those of
+    terms and those after, as `tally_values` has them.
 
     least     exponent field of the format's smallest normal number.
     digits    of the format after the first one.
+    stride    of the samples whose exponents are counted.
+    counted   sizes: += 1 at r + e for each finite normal term of 2**e units in the last place of
+              what was before, with r in the middle; others count at the ends. Exponent fields of
+              terms and those after.
     """
-    moves = swallowed = 0
-    reach = (sizes.shape[0] - 1) // 2
-    for i in range(terms.shape[0]):
-        term = terms[i] & _MAGNITUDE
-        if term == 0 or term > _INFINITY:
-            continue
-        moves += 1
-        x, y = before[i], after[i]
-        if x == y:
-            swallowed += (x & _MAGNITUDE) <= _INFINITY
-        else:
-            swallowed += (x | y) & _MAGNITUDE == 0  # zeros of both signs
-        if term >= np.uint32(1) << _FRACTION and term < _INFINITY:
-            unit = max(np.int64((x & _MAGNITUDE) >> _FRACTION), least)
-            size = np.int64(term >> _FRACTION) - unit + digits
-            sizes[reach + min(max(size, -reach), reach)] += 1
-    return moves, swallowed
+    sizes, of_terms, of_after = counted
+    reach, least, digits = np.int32((sizes.shape[0] - 1) // 2), np.int32(least), np.int32(digits)
+    all_terms, all_bins = np.empty(_MOVES, np.float32), np.empty(_MOVES, np.uint8)
+    room = np.zeros((_ROWS, sizes.shape[0] + 1), np.int64)
+    moves = swallowed = most_before = np.int64(0)
+    most_term = number_term = most_after = number_after = np.int64(0)
+    for b in range(0, before.shape[0], _MOVES):
+        m = min(_MOVES, before.shape[0] - b)
+        terms, bins = all_terms[:m], all_bins[:m]
+        _terms(verb, x[b : b + m], y[b : b + m], factor, terms)
+        old, new = before[b : b + m].view(np.uint32), after[b : b + m].view(np.uint32)
+        n, same = _sizes(old, terms.view(np.uint32), new, least, digits, reach, bins)
+        moves, swallowed = moves + n, swallowed + same
+        _add_bins(bins, room)
+        _, most, number = tally_values(terms.view(np.uint32), b, stride, of_terms)
+        most_term, number_term = max(most_term, most), max(number_term, number)
+        _, most, number = tally_values(new, b, stride, of_after)
+        most_after, number_after = max(most_after, most), max(number_after, number)
+        most_before = max(most_before, np.int64(_largest(old)))
+    for row in room:
+        for e in range(sizes.shape[0]):
+            sizes[e] += row[e]
+    return (
+        moves, swallowed, most_before, (most_term, number_term), (most_after, number_after)
+    )

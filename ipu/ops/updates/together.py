@@ -25,7 +25,7 @@ import numpy as np
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import (
-    JobTally,
+    JobTallies,
     RecordedJob,
     RecordedProgram,
     Recording,
@@ -133,10 +133,9 @@ class UpdateRequest(NamedTuple):
         return tuple(key)
 
 
-def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
+def _flags_of(tallies: JobTallies) -> list[int]:
     """The flags of each operation of a program's jobs."""
-    numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
-    return [raised_in(row) for row in numbers.tolist()]
+    return [raised_in(row) for row in tallies.numbers[:, :, 2:].sum(axis=0).tolist()]
 
 
 def _memories(
@@ -352,13 +351,11 @@ class Together:
         self.run()
 
     def _tell(
-        self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]
+        self, device: Device, counts: Counts, tallies: Sequence[JobTallies]
     ) -> bool:
         """Count what ran, and tell the observers; False where one has to see it as it runs."""
         of_programs = dict(zip(self._waiting, tallies, strict=True))
-        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._observed]
-        if all(update.is_plain(tally) for update, tally in updates):
-            tell_all(device, counts, updates)
+        if tell_all(device, counts, self._observed, of_programs):
             return True
         if counts.raised is not None:
             for update in self._observed:
