@@ -9,7 +9,7 @@ from numba import njit
 from fpsim.kernels.compiling import INLINE, compiled
 
 __all__ = [
-    "SUM", "PRODUCT", "QUOTIENT", "TALLIED", "add_tally", "tally_flags", "tally_moves",
+    "PRODUCT", "QUOTIENT", "SUM", "TALLIED", "add_look", "add_tally", "tally_flags", "tally_moves",
     "tally_numbers", "tally_values",
 ]
 
@@ -36,7 +36,7 @@ def tally_flags(marks, numbers):
     """numbers[f] = how many marks have bit f."""
     joined = np.uint8(0)
     for mark in marks:
-        joined |= mark
+        joined = np.uint8(joined | mark)
     n = marks.shape[0]
     for f in range(_FLAGS):
         total = 0
@@ -64,28 +64,42 @@ def tally_numbers(values, smallest):
     return zeros, small - zeros
 
 
-@compiled
-def add_tally(values, marks, smallest, few, tally):
-    """Add to a tally: zeros, other numbers below the smallest, and how many marks have each flag.
-
-    few    room for a number of each flag.
-    """
-    zeros, subnormals = tally_numbers(values, smallest)
-    tally_flags(marks, few)
-    tally[0] += zeros
-    tally[1] += subnormals
-    for f in range(_FLAGS):
-        tally[2 + f] += few[f]
+@njit(**INLINE)
+def _magnitude(word):
+    """A number without its sign: numba makes 64 bits of the and, which are half as many lanes."""
+    return np.uint32(word & _MAGNITUDE)
 
 
 @njit(**INLINE)
-def _largest(bits):
-    """The bits of the largest magnitude."""
-    most = np.uint32(0)
-    for word in bits:
-        magnitude = word & _MAGNITUDE
+def _extremes(bits):
+    """The bits of the smallest and the largest magnitude."""
+    least, most = _MAGNITUDE, np.uint32(0)
+    for i in range(bits.shape[0]):
+        magnitude = _magnitude(bits[i])
+        least = magnitude if magnitude < least else least
         most = magnitude if magnitude > most else most
-    return most
+    return least, most
+
+
+@njit(**INLINE)
+def _largest_number(bits, most):
+    """The bits of the largest magnitude that is no NaN, where those of the largest are known."""
+    if most <= _INFINITY:
+        return most
+    number = np.uint32(0)
+    for i in range(bits.shape[0]):
+        magnitude = _magnitude(bits[i])
+        number = magnitude if number < magnitude <= _INFINITY else number
+    return number
+
+
+@njit(**INLINE)
+def _count_fields(bits, first, stride, fields):
+    """fields[e] += 1 for each element i with exponent field e of those where first + i is a multiple
+    of the stride.
+    """
+    for i in range((stride - first % stride) % stride, bits.shape[0], stride):
+        fields[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
 
 
 @compiled
@@ -95,21 +109,40 @@ def tally_values(bits, first, stride, fields):
     fields[e] += 1 for each element i with exponent field e of those where first + i is a multiple
     of the stride. The bits are of binary32 numbers.
     """
-    zeros = most = np.uint32(0)
-    n = bits.shape[0]
-    for i in range(n):
-        magnitude = bits[i] & _MAGNITUDE
-        zeros = np.uint32(zeros + np.uint32(magnitude == np.uint32(0)))
-        most = magnitude if magnitude > most else most
-    number = most
-    if most > _INFINITY:
-        number = np.uint32(0)
-        for i in range(n):
-            magnitude = bits[i] & _MAGNITUDE
-            number = max(number, np.uint32(0) if magnitude > _INFINITY else magnitude)
-    for i in range((stride - first % stride) % stride, n, stride):
-        fields[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1
-    return np.int64(zeros), np.int64(most), np.int64(number)
+    least, most = _extremes(bits)
+    zeros = np.uint32(0)
+    if least == 0:
+        for i in range(bits.shape[0]):
+            zeros = np.uint32(zeros + np.uint32(_magnitude(bits[i]) == np.uint32(0)))
+    _count_fields(bits, first, stride, fields)
+    return np.int64(zeros), np.int64(most), np.int64(_largest_number(bits, most))
+
+
+@njit(**INLINE)
+def add_tally(values, marks, smallest, few, tally):
+    """Add to a tally: zeros, other numbers below the smallest, and how many marks have each flag.
+
+    The bits of the largest magnitude are returned.
+
+    few    room for a number of each flag.
+    """
+    least, most = _extremes(values.view(np.uint32))
+    if least < np.float32(smallest).view(np.uint32):
+        zeros, subnormals = tally_numbers(values, smallest)
+        tally[0] += zeros
+        tally[1] += subnormals
+    tally_flags(marks, few)
+    for f in range(_FLAGS):
+        tally[2 + f] += few[f]
+    return most
+
+
+@njit(**INLINE)
+def add_look(bits, most, first, stride, fields, largest):
+    """Add to exponents of samples, as `tally_values` does, and to the largest magnitudes."""
+    _count_fields(bits, first, stride, fields)
+    largest[0] = max(largest[0], np.int64(most))
+    largest[1] = max(largest[1], np.int64(_largest_number(bits, most)))
 
 
 @njit(**INLINE)
@@ -133,17 +166,21 @@ def _sizes(before, terms, after, least, digits, reach, bins):
     """
     moves = swallowed = np.uint32(0)
     for i in range(bins.shape[0]):
-        x, y, term = before[i], after[i], terms[i] & _MAGNITUDE
+        x, y, term = before[i], after[i], _magnitude(terms[i])
         # One below zero is the largest of all.
         is_move = np.uint32(np.uint32(term - np.uint32(1)) < _INFINITY)
-        is_number = (x & _MAGNITUDE) <= _INFINITY
-        is_zero = ((x | y) & _MAGNITUDE) == np.uint32(0)  # zeros of both signs are equal
+        size_of_x = _magnitude(x)
+        is_number = size_of_x <= _INFINITY
+        is_zero = _magnitude(np.uint32(x | y)) == np.uint32(0)  # zeros of both signs are equal
         moves = np.uint32(moves + is_move)
         same = np.uint32(((x == y) & is_number) | is_zero)
         swallowed = np.uint32(swallowed + (is_move & same))
-        field = np.int32(term >> _FRACTION)
-        size = field - max(np.int32((x & _MAGNITUDE) >> _FRACTION), least) + digits
-        place = min(max(size, np.int32(-reach)), reach) + reach
+        field = np.int32(np.uint32(term >> _FRACTION))
+        unit = np.int32(np.uint32(size_of_x >> _FRACTION))
+        unit = unit if unit > least else least
+        size = np.int32(np.int32(field - unit) + digits)
+        size = size if size > -reach else np.int32(-reach)
+        place = np.int32((size if size < reach else reach) + reach)
         is_normal = (field > 0) & (field < 255)
         bins[i] = np.uint8(place if is_normal else np.int32(2 * reach + 1))
     return np.int64(moves), np.int64(swallowed)
@@ -195,7 +232,7 @@ def tally_moves(verb, before, x, y, factor, after, least, digits, stride, counte
         most_term, number_term = max(most_term, most), max(number_term, number)
         _, most, number = tally_values(new, b, stride, of_after)
         most_after, number_after = max(most_after, most), max(number_after, number)
-        most_before = max(most_before, np.int64(_largest(old)))
+        most_before = max(most_before, np.int64(_extremes(old)[1]))
     for row in room:
         for e in range(sizes.shape[0]):
             sizes[e] += row[e]
