@@ -51,6 +51,11 @@ class ValueTally(NamedTuple):
         return self.largest < bits_of_largest(fmt)
 
 
+@usual_arithmetic
+def _narrowed(values: NDArray[Any]) -> NDArray[np.float32]:
+    return values.astype(np.float32)
+
+
 def number_of(bits: int) -> float:
     """The binary32 number with these bits.
 
@@ -102,7 +107,6 @@ def sampled_exponents_of_many(
     return exponents
 
 
-@usual_arithmetic
 def tally_of(values: NDArray[Any]) -> ValueTally:
     """The tally of an array, in binary32.
 
@@ -111,7 +115,9 @@ def tally_of(values: NDArray[Any]) -> ValueTally:
     (100, 16)
     """
     stride = stride_of(values.size)
-    bits = flat_in_memory(values.astype(np.float32, copy=False)).view(np.uint32)
+    if values.dtype != np.float32:
+        values = _narrowed(values)
+    bits = flat_in_memory(values).view(np.uint32)
     fields = np.zeros(BINS, np.int64)
     zeros, largest, number = tally_values(bits, 0, stride, fields)
     return ValueTally(zeros, largest, sampled_exponents(number, fields, stride))

@@ -10,7 +10,7 @@ from fpsim.kernels.compiling import INLINE, compiled
 
 __all__ = [
     "PRODUCT", "QUOTIENT", "SUM", "TALLIED", "add_look", "add_tally", "tally_flags", "tally_moves",
-    "tally_numbers", "tally_values",
+    "tally_numbers", "tally_results", "tally_values",
 ]
 
 #: What terms of sums are: numbers, products or quotients.
@@ -135,6 +135,13 @@ def add_tally(values, marks, smallest, few, tally):
     for f in range(_FLAGS):
         tally[2 + f] += few[f]
     return most
+
+
+@compiled
+def tally_results(values, marks, smallest, numbers):
+    """numbers = how many values are zero, how many others below the smallest, each flag's marks."""
+    numbers[:] = 0
+    add_tally(values, marks, smallest, np.empty(_FLAGS, np.int64), numbers)
 
 
 @njit(**INLINE)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import (
@@ -54,6 +55,10 @@ __all__ = ["Changed", "Equation", "Together", "UpdateRequest", "at_once", "toget
 _KEPT = 64
 #: Elements of results that are kept for an observer at once: larger updates are shown one by one.
 _SHOWN = 1 << 21
+#: Numbers of a cache line, and of the memory that counted results share.
+_LINE, _BLOCK = 16, 1 << 20
+#: Of these at most so many are kept between steps.
+_MOST_SHARED = 1 << 24
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
 
@@ -138,6 +143,35 @@ def _flags_of(tallies: JobTallies) -> list[int]:
     return [raised_in(row) for row in tallies.numbers[:, :, 2:].sum(axis=0).tolist()]
 
 
+class _SharedMemory:
+    """Memory of results that are read before the next updates are computed.
+
+    New memory costs as much as an operation on it, since the system gives pages of zeros.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[NDArray[np.float32]] = []
+        self._block = self._begin = 0
+
+    def take(self, shape: Shape) -> Carrier:
+        """Memory for an array of this shape."""
+        size = int(np.prod(shape, dtype=np.int64))
+        while self._block < len(self._blocks):
+            begin, block = self._begin, self._blocks[self._block]
+            if begin + size <= block.size:
+                self._begin = begin + -(-size // _LINE) * _LINE
+                return block[begin : begin + size].reshape(shape)
+            self._block, self._begin = self._block + 1, 0
+        self._blocks.append(np.empty(max(size, _BLOCK), np.float32))
+        return self.take(shape)
+
+    def reuse(self) -> None:
+        """What was taken is needed no more; of much memory a part is kept."""
+        self._block = self._begin = 0
+        while sum([block.size for block in self._blocks]) > _MOST_SHARED:
+            self._blocks.pop()
+
+
 def _memories(
     into: Sequence[Carrier | None], slots: Sequence[int | None], shape: Shape
 ) -> list[Carrier]:
@@ -209,6 +243,7 @@ class Together:
         self._observed: list[ObservedUpdate] = []
         #: Elements of results that are kept to be shown.
         self._n_shown = 0
+        self._shared = _SharedMemory()
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: First addresses of memory that is written then, and those behind it, in order.
@@ -234,7 +269,8 @@ class Together:
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
                 The numbers of a request stay what they are until `run`. Where operations are
-                counted or shown all memory is new.
+                counted or shown all memory is new; counted results that have memory are to be copied
+                there before the next update is added.
         """
         device = self._device()
         assert device is not None
@@ -246,10 +282,14 @@ class Together:
         n_shown = len(equation.outputs) * w.carrier.size if is_shown else 0
         if n_shown > _SHOWN:
             return None
+        is_copied = bool(into) and device.counts is not None
         if is_shown or device.counts is not None:
             into = ()
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
-        outputs = _memories(into, equation.outputs, shape)
+        if is_copied:
+            outputs = [self._shared.take(shape) for _ in equation.outputs]
+        else:
+            outputs = _memories(into, equation.outputs, shape)
         after, singles = [], []
         for i, output in enumerate(equation.slots):
             before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
@@ -315,6 +355,7 @@ class Together:
         self._waiting, self._arrays, self._singles, self._observed = {}, [], [], []
         self._begins, self._ends = [], []
         self._numbers, self._n_shown = (None, None), 0
+        self._shared.reuse()
 
     def run(self) -> bool:
         """Compute what waits; raise its flags and count its cycles.
