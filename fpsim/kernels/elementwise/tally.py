@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
@@ -95,8 +94,8 @@ def _largest_number(bits, most):
 
 @njit(**INLINE)
 def _count_fields(bits, first, stride, fields):
-    """fields[e] += 1 for each element i with exponent field e of those where first + i is a multiple
-    of the stride.
+    """fields[e] += 1 for each element i with exponent field e where first + i is a multiple of the
+    stride.
     """
     for i in range((stride - first % stride) % stride, bits.shape[0], stride):
         fields[(bits[i] & _MAGNITUDE) >> _FRACTION] += 1

@@ -165,6 +165,10 @@ class _SharedMemory:
         self._blocks.append(np.empty(max(size, _BLOCK), np.float32))
         return self.take(shape)
 
+    def take_all(self, shape: Shape, n: int) -> list[Carrier]:
+        """Memory for so many arrays of this shape."""
+        return [self.take(shape) for _ in range(n)]
+
     def reuse(self) -> None:
         """What was taken is needed no more; of much memory a part is kept."""
         self._block = self._begin = 0
@@ -181,6 +185,25 @@ def _memories(
         x if i is not None and i < n and (x := into[i]) is not None
         else np.empty(shape, np.float32) for i in slots
     ]
+
+
+def _slots_after(
+    equation: Equation, w: Array, slots: Sequence[Array | None], outputs: Sequence[Carrier],
+    into: Sequence[Carrier | None],
+) -> tuple[list[Array | None], list[tuple[Carrier, Carrier]]]:
+    """The variable and its slots in the memory of outputs; single numbers, and where they go."""
+    after: list[Array | None] = []
+    singles: list[tuple[Carrier, Carrier]] = []
+    for i, output in enumerate(equation.slots):
+        before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
+        if isinstance(output, int):
+            before = Array(outputs[output], w.context)
+        elif output is not None and before is not None:
+            (single,) = _memories(into, [i], ())
+            singles.append((single, output))
+            before = Array(single, before.context)
+        after.append(before)
+    return after, singles
 
 
 class _Outputs:
@@ -269,37 +292,25 @@ class Together:
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
                 The numbers of a request stay what they are until `run`. Where operations are
-                counted or shown all memory is new; counted results that have memory are to be copied
-                there before the next update is added.
+                counted or shown all memory is another one; whoever gives memory for counted
+                results copies them there before it adds the next update.
         """
         device = self._device()
         assert device is not None
         equation = self.equation(device, request)
         if equation is None:
             return None
-        w, slots, shape = request.w, request.slots, request.w.carrier.shape
+        w, shape = request.w, request.w.carrier.shape
         is_shown = device.counts is None and request.observed.watch is not None
         n_shown = len(equation.outputs) * w.carrier.size if is_shown else 0
         if n_shown > _SHOWN:
             return None
-        is_copied = bool(into) and device.counts is not None
-        if is_shown or device.counts is not None:
-            into = ()
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
-        if is_copied:
-            outputs = [self._shared.take(shape) for _ in equation.outputs]
-        else:
-            outputs = _memories(into, equation.outputs, shape)
-        after, singles = [], []
-        for i, output in enumerate(equation.slots):
-            before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
-            if isinstance(output, int):
-                before = Array(outputs[output], w.context)
-            elif output is not None and before is not None:
-                (single,) = _memories(into, [i], ())
-                singles.append((single, output))
-                before = Array(single, before.context)
-            after.append(before)
+        is_shared = bool(into) and device.counts is not None
+        into = () if is_shown or device.counts is not None else into
+        outputs = self._shared.take_all(shape, len(equation.outputs)) if is_shared else (
+            _memories(into, equation.outputs, shape))
+        after, singles = _slots_after(equation, w, request.slots, outputs, into)
         arrays = inputs + outputs
         for x in arrays:
             if x.shape != shape or not x.flags.c_contiguous:
