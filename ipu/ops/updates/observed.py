@@ -408,8 +408,8 @@ class _ProgramTallies:
             return [False] * len(tallies.numbers)
         underflows = tallies.numbers[:, :, _UNDERFLOW].cumsum(axis=1)[:, [n - 1 for n in ends]]
         rises = np.diff(underflows, axis=1, prepend=0) > 0
-        quiet: list[bool] = (~(rises & (tallies.zeros > 0)).any(axis=1)).tolist()
-        return quiet
+        begins = np.any(rises & (tallies.zeros > 0), axis=1)
+        return [not x for x in begins.tolist()]
 
 
 def tell_all(
