@@ -114,7 +114,8 @@ def environment(level: Level) -> dict[str, str]:
         "NPY_DISABLE_CPU_FEATURES": " ".join(lacks(level)), "OPENBLAS_CORETYPE": level.blas,
         "FPSIM_CACHE_DIR": str(folder(level)),
     }
-    return {name: value for name, value in wanted.items() if value}  # numpy refuses an empty list
+    # numpy refuses an empty list; a level that this process was told of is not the other's.
+    return {name: value for name, value in wanted.items() if value} | {"FPSIM_CPU_LEVEL": ""}
 
 
 def python(*arguments: str, **variables: str) -> str:

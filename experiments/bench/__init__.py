@@ -15,6 +15,7 @@ TOPICS = {
     "train": "training a network, beside what its matrix products would allow",
     "operations": "single operations with their gradients through PyTorch, beside torch's",
     "programs": "training steps of PyTorch programs, beside torch's",
+    "learned": "training steps of a decoder in ipu.learn, beside torch's",
     "growth": "a training step by layers, width and batch, beside torch's",
     "graphs": "training steps of TensorFlow programs, beside TensorFlow's",
     "largest": "a training step of a decoder of GPT-2's smallest size, beside torch's",

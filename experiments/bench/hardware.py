@@ -1,4 +1,4 @@
-"""The processor that a record was measured on: its name, its vectors, and the compiler.
+"""The processor that a record was measured on: its name, vectors, compiler, and kind of BLAS.
 
 Vectors of 512 bits tell little by themselves: some processors compute them in two halves, others
 at once. So fused multiply-adds of both widths are timed, in registers alone.
@@ -21,6 +21,7 @@ from llvmlite import binding
 from fpsim.kernels.compiling import compiled
 from fpsim.kernels.lanes.arithmetic import fused
 from fpsim.kernels.lanes.vectors import F32, LaneKind, Lanes, any_lane, splat
+from fpsim.kernels.levels import LEVELS, host_features
 from fpsim.kernels.target import HAS_FMA
 from ipu.experiments.lab.versions import processor
 
@@ -38,7 +39,7 @@ _HALF = LaneKind(Lanes("f", 32, 8))
 class Hardware:
     """What figures depend on.
 
-    vector_bits    of the widest registers.
+    vector_bits    of the widest registers that kernels are compiled for.
     halves         whether 512-bit multiply-adds run at the rate of 256-bit ones, lane by lane; None
                    without such registers.
     """
@@ -60,12 +61,13 @@ class Hardware:
 @cache
 def hardware() -> Hardware:
     """That of this machine; times vectors for some milliseconds."""
-    features = binding.get_host_cpu_features()
-    bits = next((width for name, width in _WIDTHS.items() if features.get(name)), 64)
+    level = os.environ.get("FPSIM_CPU_LEVEL")
+    features = LEVELS[level] if level else host_features()
+    bits = next((width for name, width in _WIDTHS.items() if name in features), 64)
     version = ".".join(map(str, binding.llvm_version_info))
     return Hardware(
         processor(), os.cpu_count() or 1, bits, _halves() if bits == 512 and HAS_FMA else None,
-        f"numba {numba.__version__}, LLVM {version}",
+        f"numba {numba.__version__}, LLVM {version}" + (f" for {level}" if level else ""),
     )
 
 

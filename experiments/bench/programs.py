@@ -1,8 +1,8 @@
 """Training steps of PyTorch programs through the front end, beside torch's own in binary32.
 
 A perceptron, a convolutional network and decoders of three sizes, as users write them: in binary16
-by stochastic rounding, the same counted, the same captured and replayed, and in binary32; decoders
-by recipes of blocks too. A session is opened for several steps.
+by stochastic rounding and in binary32, either captured and replayed too, and the first counted;
+decoders by recipes of blocks too. A session is opened for several steps.
 Where torch is not installed there is nothing to measure.
 """
 
@@ -73,14 +73,20 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         return
     for name in _QUICK if quick else PROGRAMS:
         program = PROGRAMS[name]._replace(steps=1) if quick else PROGRAMS[name]
-        yield TimedCase(
-            f"step {name}", "binary16", partial(_replayed, program), steps_in_torch(program),
-            program.steps, size.repeats, "SR", flags=True, data="replayed",
-            peer=f"torch {version('torch')}",
-        )
+        yield from _replayed_cases(name, program, size.repeats)
         is_decoder = isinstance(program.network, Decoder)
         for policy, sr, count in (*_WAYS, *(_IN_BLOCKS if is_decoder else ())):
             yield step_case(f"step {name}", program, policy, sr, size.repeats, count=count)
+
+
+def _replayed_cases(name: str, program: TimedProgram, repeats: int) -> Iterator[TimedCase]:
+    """The program captured and replayed, in binary16 with stochastic rounding and in binary32."""
+    for policy, sr in (("fp16", True), ("fp32", False)):
+        yield TimedCase(
+            f"step {name}", _FORMATS[policy], partial(_replayed, program, policy, sr),
+            steps_in_torch(program), program.steps, repeats, "SR" if sr else "RNE", flags=True,
+            data="replayed", peer=f"torch {version('torch')}",
+        )
 
 
 def step_case(
@@ -110,10 +116,10 @@ def _on_the_machine(program: TimedProgram, policy: str, sr: bool, count: bool) -
     return steps
 
 
-def _replayed(program: TimedProgram) -> Call:
-    """The program's steps in binary16 with stochastic rounding, captured and replayed."""
+def _replayed(program: TimedProgram, policy: str, sr: bool) -> Call:
+    """The program's steps in a session, captured and replayed."""
     front: Any = importlib.import_module("fpsim.torch")
-    session = front.machine("fp16", sr=True)
+    session = front.machine(policy, sr=sr)
     replayed = session.captured(_step_of(program), check=1 << 30)
 
     def steps(n: int = program.steps) -> None:

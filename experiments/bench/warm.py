@@ -101,13 +101,13 @@ def _functions(context: Context) -> None:
 def _products(context: Context, unit: str | None) -> None:
     """Operands of many kinds: kernels differ by what they meet.
 
-    Near 1, from 0 to 1, small, large, few; and long rows of ones, and of numbers whose sums are
-    small, cancel or overflow.
+    Near 1, from 0 to 1, small, large, larger, few; and long rows of ones, and of numbers whose sums
+    are small, cancel or overflow.
     """
     rng = np.random.default_rng(0)
     normal, rows = rng.standard_normal((32, 32)), rng.standard_normal((32, 512))
     spread = np.linspace(0, 1, normal.size).reshape(normal.shape)
-    squares = (normal, spread, normal / 1024, normal * 64, normal[:8, :8])
+    squares = (normal, spread, normal / 1024, normal * 64, normal * 256, normal[:8, :8])
     long = (np.ones_like(rows), rows / 8192, rows, rows * 100)
     for a, b in [*((x, x) for x in squares), *((x, x.T) for x in long)]:
         fresh = context.replace(seed=0)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ipu.experiments.bench.programs import Decoder, TimedProgram, steps_in_torch
 from ipu.experiments.bench.timing import Call
@@ -23,11 +24,14 @@ from ipu.ops import gelu, softmax, transpose
 from ipu.run.native import machine
 from ipu.run.run import Run
 
-__all__ = ["DecoderStep", "decoder_steps"]
+__all__ = [
+    "EPSILON", "RATE", "DecoderStep", "decoder_steps", "embedded_text", "learned_step",
+    "learned_trainer",
+]
 
 #: Decoder and batch, as a rule and with --quick.
 _SIZES = (Decoder(64, 2, 1, 64), 8), (Decoder(8, 1, 1, 4), 1)
-_RATE, _EPSILON = 1e-3, 1e-4
+RATE, EPSILON = 1e-3, 1e-4
 
 #: What is done to a run before its first step.
 Prepare = Callable[[Run], object]
@@ -47,19 +51,36 @@ def decoder_steps(quick: bool) -> Iterator[tuple[str, Callable[[str, bool, Prepa
 
 
 def _in_learn(sizes: Decoder, batch: int, policy: str, sr: bool, prepare: Prepare) -> Call:
-    """Rows are characters of one text, which are embedded already."""
-    rng, rows = np.random.default_rng(1), 2 * sizes.context
     run = machine(policy, sr=sr)
     prepare(run)
-    x, labels = rng.normal(size=(rows, sizes.width)), rng.integers(sizes.vocabulary, size=rows)
+    return _step(sizes, run)
+
+
+def learned_step(sizes: Decoder, policy: str, sr: bool, *, count: bool = False) -> Call:
+    """A step in `ipu.learn`, alone."""
+    return _step(sizes, machine(policy, sr=sr, count=count))
+
+
+def embedded_text(sizes: Decoder) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Characters of one text, which are embedded already, and those that follow."""
+    rng, rows = np.random.default_rng(1), 2 * sizes.context
+    return rng.normal(size=(rows, sizes.width)), rng.integers(sizes.vocabulary, size=rows)
+
+
+def _step(sizes: Decoder, run: Run) -> Call:
+    trainer, (x, labels) = learned_trainer(sizes, run), embedded_text(sizes)
+    return lambda: trainer.step(x, labels)
+
+
+def learned_trainer(sizes: Decoder, run: Run) -> Trainer:
+    """The decoder in `ipu.learn`: each row of its text attends to all."""
 
     def decoder(h: Tensor) -> Tensor:
         for i in range(sizes.layers):
             h = _block(h, f"block{i}", sizes.width)
         return dense(layer_norm(h, "norm"), sizes.vocabulary, "head")
 
-    trainer = Trainer(decoder, Adam(_RATE, epsilon=_EPSILON), run=run)
-    return lambda: trainer.step(x, labels)
+    return Trainer(decoder, Adam(RATE, epsilon=EPSILON), run=run)
 
 
 def _block(x: Tensor, name: str, width: int) -> Tensor:
@@ -125,7 +146,7 @@ def _tensorflow_step(tf: Any, sizes: Decoder) -> Callable[[Any, Any], Any]:
 
     def normalised(x: Any) -> Any:
         mean, variance = tf.nn.moments(x, [-1], keepdims=True)
-        return (x - mean) * tf.math.rsqrt(variance + _EPSILON)
+        return (x - mean) * tf.math.rsqrt(variance + EPSILON)
 
     def step(text: Any, following: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -141,7 +162,7 @@ def _tensorflow_step(tf: Any, sizes: Decoder) -> Callable[[Any, Any], Any]:
         for w, g, m, v in zip(weights, gradients, *slots, strict=True):
             m.assign(0.9 * m + 0.1 * g)
             v.assign(0.99 * v + 0.01 * g * g)
-            w.assign_sub(_RATE * m / (tf.sqrt(v) + 0.01))
+            w.assign_sub(RATE * m / (tf.sqrt(v) + 0.01))
         return loss
 
     return step

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -24,10 +27,21 @@ def test_this_machine_has_a_name_vectors_and_a_compiler():
     (("sse2", "avx2", "avx512f"), 512),
 ])
 def test_the_widest_registers_count(monkeypatch, features, bits):
-    has = {"avx512f": False, "avx2": False} | dict.fromkeys(features, True)
-    monkeypatch.setattr(module.binding, "get_host_cpu_features", lambda: has)
+    monkeypatch.delenv("FPSIM_CPU_LEVEL", raising=False)
+    monkeypatch.setattr(module, "host_features", lambda: features)
     monkeypatch.setattr(module, "_halves", lambda: True)
     assert hardware.__wrapped__().vector_bits == bits
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a level of x86-64")
+def test_a_level_below_the_processor_is_what_a_record_names():
+    script = "from ipu.experiments.bench.hardware import hardware; print(hardware())"
+    out = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True,
+        env={**os.environ, "FPSIM_CPU_LEVEL": "x86-64-v2"},
+    ).stdout
+    assert "vectors of 128 bits; numba" in out
+    assert out.endswith(" for x86-64-v2\n")
 
 
 def test_vectors_run_in_halves_where_they_take_the_time_of_two(monkeypatch):
