@@ -16,6 +16,7 @@ from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.block_advice import find_block_advice
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import scale_text
+from ipu.run.motions import is_parameter
 from ipu.run.report import totals
 from ipu.run.ways import Way
 
@@ -29,8 +30,6 @@ Remedy = tuple[str, tuple[Way, ...]]
 _TORCH = "aten."
 #: An eps that binary16 holds as a normal number.
 _EPS = 1e-4
-#: Below the highest safe scale, where gradients of unknown size ask for much: other batches differ.
-_HEADROOM = 4
 #: Loss scales to try where every gradient is zero, so that none says how large it must be.
 _SCALES = (2.0**10, 2.0**20)
 
@@ -117,7 +116,7 @@ def _is_of_program(line: str, report: Report) -> bool:
     """Whether a line writes tensors of the program that are no states of an optimiser's."""
     rows = report.get("shadow", {}).get("motions", ())
     return bool(line) and any(
-        row["line"] == line and not row["is_state"] and not row.get("is_parameter", row["name"])
+        row["line"] == line and not row["is_state"] and not is_parameter(row)
         for row in rows)
 
 
@@ -181,9 +180,10 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
         return "Multiply the loss by a scale, and divide the gradients by it in binary32", tuple(
             _with(base, loss_scale=base.changes.loss_scale * factor) for factor in _SCALES
         )
-    present, best = scales["present"], scales["best"]
-    safe, unseen = scales["highest_safe"] / _HEADROOM, scales["unseen"]
-    factors = [best, safe] if unseen and safe > best else [best]
+    present, best, unseen = scales["present"], scales["best"], scales["unseen"]
+    factors = [best]
+    if unseen:  # halfway to where gradients overflow, in powers of two
+        factors.append(2.0 ** math.floor(math.log2(best * scales["highest_safe"]) / 2))
     of_unknown = (
         f"; {unseen:,} gradients are zero, of a size that is not known, and may need more"
         if unseen else ""
@@ -191,7 +191,8 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
     return (
         f"Multiply the loss by {scale_text(best)}, up to {scale_text(scales['highest_safe'])} no "
         f"gradient overflows{of_unknown}",
-        tuple(_with(base, loss_scale=base.changes.loss_scale * s / present) for s in factors),
+        tuple(_with(base, loss_scale=base.changes.loss_scale * scale / present)
+              for scale in dict.fromkeys(factors)),
     )
 
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ipu.run.births import (
     ABSORBED,
@@ -32,9 +31,18 @@ from ipu.run.births import (
     ZERO,
 )
 from ipu.run.harm import HARM, harm_of
+from ipu.run.motions import (
+    STILL,
+    arrival,
+    astray,
+    factors_of_one,
+    least_arrival,
+    way_lost,
+)
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "is_pass", "name_of"]
+__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass",
+           "name_of"]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -49,12 +57,9 @@ _DIGITS = 0.05
 _SWALLOWED = 0.2
 #: Share of the terms of a sum that change nothing, and how many there are at least.
 _ABSORBED, _TERMS = 0.5, 8
-#: Share of its way in binary64 that a tensor moves at least which does not stand still.
-_ARRIVED = 0.4
-#: Of that way the share that sums in binary32 hold too, else no format of a layer is its cause.
-_IN_WIDE = 0.5
-#: Of a parameter whose lost updates do no harm; of all of them where the losses show none.
-_FOLLOWS, _MOSTLY = 0.9, 0.7
+#: Share of its way in binary64 that each parameter moves at least where lost updates do no harm;
+#: the share of the way of all that is lost at most where the losses show none.
+_FOLLOWS, _WAY_LOST = 0.9, 0.3
 #: Within this factor of it lost digits of gradients do no harm.
 _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
@@ -115,7 +120,7 @@ def find_causes(report: Report) -> list[Cause]:
         rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
-    if all(cause.kind == "updates" for cause in causes):  # what else broke moves a tensor too
+    if all(_is_of_sums(cause) for cause in causes):  # what else broke moves a tensor too
         causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
     if not causes and _harm(report) > HARM:
         causes = [cause for rule in _OF_HARM for cause in rule(report, births)]
@@ -131,9 +136,35 @@ def causes_forward(report: Report, layers: Collection[str]) -> list[Cause]:
     return [cause for rule in _OF_HARM for cause in rule(alone, births)]
 
 
+def _is_of_sums(cause: Cause) -> bool:
+    """Whether a cause is of terms that parameters or averages beside a training lose."""
+    return cause.kind == "updates" or (
+        cause.kind == "sums" and cause.row["direction"] == "optimizer")
+
+
 def harmless(report: Report) -> list[Row]:
     """Births that died in operations whose results they did not change."""
     return [row for row in report.get("births", ()) if row["harmless"]]
+
+
+def harmless_losses(report: Report) -> Iterator[str]:
+    """Digits that the run loses without harm, in words: no cause says them, and they need nothing.
+
+    As updates that leave their parameter as it was, where the losses are binary32's and the
+    parameters go nearly all of their way.
+    """
+    if not _trains_well(report):
+        return
+    clauses = []
+    lost, scales = lost_updates(report), report.get("loss_scale") or {}
+    if lost is not None:
+        clauses.append(lost.clause)
+    if scales and scales["best"] is not None and scales["lost"][0] - scales["lost"][1] > _DIGITS:
+        clauses.append(f"gradients lose {scales['lost'][0]:.0%} of their digits to subnormal "
+                       "numbers and zero")
+    far = 1 - way_lost(report)
+    effect = "" if math.isnan(far) else f"; parameters go {far:.0%} of their way in binary64"
+    yield from (f"{clause}{effect}" for clause in clauses)
 
 
 def is_of_gradients(row: Row) -> bool:
@@ -393,28 +424,48 @@ def _vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if not scales or scales["best"] is None:
         return
     now, then = scales["lost"]
-    if now - then > _DIGITS and not 1 / _FAR < _arrival(report) < _FAR:
+    if now - then > _DIGITS and not (1 / _FAR < arrival(report) < _FAR or _trains_well(report)):
         yield Cause("gradients vanish", f"Gradients underflow: {now:.0%} of their digits are lost "
                     f"to subnormal numbers and zero{begins}", first, now)
 
 
 def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Updates that nearest rounding ends; stochastically rounded ones arrive in the mean."""
-    if report.get("stochastic_rounding"):
+    lost = lost_updates(report)
+    if lost is None or least_arrival(report) > _FOLLOWS or _trains_well(report):
         return
+    yield Cause("updates", f"{lost.clause}, most of them in {lost.worst} ({lost.of_worst:.0%})",
+                {"layer": lost.worst}, lost.share)
+
+
+class LostUpdates(NamedTuple):
+    """Updates that left their parameter as it was: of so many, and where most of them are."""
+
+    share: float
+    nonzero: int
+    worst: str
+    of_worst: float
+
+    @property
+    def clause(self) -> str:
+        """What happened, in words."""
+        return f"{self.share:.0%} of {self.nonzero:,} updates left their parameter as it was"
+
+
+def lost_updates(report: Report) -> LostUpdates | None:
+    """The updates that nearest rounding ended; None where they are few."""
     rows = report.get("swallowed", {})
     nonzero = sum(row["nonzero"] for row in rows.values())
     lost = sum(row["swallowed"] for row in rows.values())
-    if nonzero and lost > _SWALLOWED * nonzero and not _all_arrive(report):
-        worst = max(rows, key=lambda name: rows[name]["share"])
-        yield Cause("updates", f"{lost / nonzero:.0%} of {nonzero:,} updates left their parameter "
-                    f"as it was, most of them in {worst} ({rows[worst]['share']:.0%})",
-                    {"layer": worst}, lost / nonzero)
+    if report.get("stochastic_rounding") or not lost > _SWALLOWED * nonzero:
+        return None
+    worst = max(rows, key=lambda name: rows[name]["share"])
+    return LostUpdates(lost / nonzero, nonzero, worst, rows[worst]["share"])
 
 
 def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Squares of gradients that underflow in an optimiser, which divides by their roots."""
-    times = _arrival(report)
+    times = arrival(report)
     rows = [r for r in births if r["kind"] == ZERO and r["direction"] == "optimizer"
             and r["count"] > _FLUSHED * r["results"]]
     if rows and times > _OVERSHOT:
@@ -424,27 +475,16 @@ def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     "binary64", worst, 1 - 1 / times)
 
 
-def _arrival(report: Report) -> float:
-    """The median share of their way in binary64 that parameters move; NaN without a shadow."""
-    motions = report.get("shadow", {}).get("motions", ())
-    shares = [float(row["arrived"]) for row in motions if _is_parameter(row)]
-    return median(shares) if shares else math.nan
+def _trains_well(report: Report) -> bool:
+    """Whether losses and the way of the parameters show that lost digits do no harm.
 
-
-def _is_parameter(row: Row) -> bool:
-    """Whether an optimiser's step moves a tensor; of an older report, whether it has a name."""
-    return bool(row.get("is_parameter", row["name"]))
-
-
-def _all_arrive(report: Report) -> bool:
-    """Whether the shadow shows that parameters move as they should, whatever updates are lost."""
-    rows = [row for row in report.get("shadow", {}).get("motions", ()) if _is_parameter(row)]
-    if not rows:
+    Losses of a few steps say little where the batches differ by more than the training goes; the
+    way is then all that shows it. Without losses of another run to compare with nothing is known.
+    """
+    rows = report.get("shadow", {}).get("losses", ())
+    if "harm" not in report and not rows:
         return False
-    sizes = [math.prod(row.get("shape", ())) for row in rows]
-    mean = sum(n * row["arrived"] for n, row in zip(sizes, rows, strict=True)) / sum(sizes)
-    is_well = float(report.get("harm", math.inf)) <= HARM and float(mean) > _MOSTLY
-    return is_well or min(float(row["arrived"]) for row in rows) > _FOLLOWS
+    return _harm(report) <= HARM and not way_lost(report) > _WAY_LOST
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -452,7 +492,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
     The same factor in a decay of weights costs little, and is no cause.
     """
-    averages = [r for r in _unchanged(births) if r["direction"] == "optimizer"]
+    averages = _averages(report, births)
     for row in report.get("constants", ()) if averages else ():
         if row["becomes"] == "one" and row["direction"] == "optimizer":
             yield Cause(
@@ -475,10 +515,23 @@ def _unchanged(births: Sequence[Row]) -> list[Row]:
 
 def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Sums whose terms are too small to change them."""
-    rows = _unchanged(births)
-    if any(_constants(report, births)):  # of an average, whose cause is its factor
-        rows = [row for row in rows if row["direction"] != "optimizer"]
+    rows = [row for row in _unchanged(births) if row["direction"] != "optimizer"]
+    if not any(_constants(report, births)):  # of an average, whose cause is its factor
+        rows += _averages(report, births)
     yield from _of_terms(rows)
+
+
+def _averages(report: Report, births: Sequence[Row]) -> list[Row]:
+    """Sums beside a training whose terms change nothing; without those that go their way.
+
+    Where the training is well and what the program writes was followed, a sum does harm on the
+    lines of the tensors that went astray.
+    """
+    rows = [row for row in _unchanged(births) if row["direction"] == "optimizer"]
+    if not report.get("shadow", {}).get("motions") or not _trains_well(report):
+        return rows
+    lines = {row["line"] for row in astray(report)}
+    return [row for row in rows if row["line"] in lines]
 
 
 def _of_terms(rows: Sequence[Row]) -> Iterator[Cause]:
@@ -494,32 +547,24 @@ def _drifts(report: Report) -> Iterator[Cause]:
     """A tensor that stands still while its shadow moves, by steps that binary32 holds.
 
     Parameters are told by their updates, and what the states of their optimiser do shows there.
-    Stochastic rounding arrives in the mean of many steps, but for a factor that is 1 itself.
     """
-    factors = {
-        row["line"]: row for row in report.get("constants", ())
-        if row["becomes"] == "one" and row["direction"] == "optimizer" and row.get("line")
-    }
-    others = [
-        row for row in report.get("shadow", {}).get("motions", ())
-        if row["arrived"] < _ARRIVED and row.get("in_wide", 1.0) > _IN_WIDE
-        and not (_is_parameter(row) or row["is_state"])
-        and (row["line"] in factors or not report.get("stochastic_rounding"))
-    ]
-    if others:
-        worst = others[0]
-        shape = " × ".join(map(str, worst["shape"])) or "one number"
-        what = f"{worst['name']}, which" if worst["name"] else f"a tensor of {shape} that"
-        writer = f"{worst['operation']} writes ({worst['line']})"
-        factor = factors.get(worst["line"])
-        begin = "Sums" if factor is None else (
-            f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
-        if worst["name"]:
-            writer += ","
-        yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
-                    f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                    "binary64", {**worst, "layer": worst["name"].rpartition(".")[0],
-                                 "direction": "forward"}, 1 - worst["arrived"])
+    still = [row for row in astray(report) if row["arrived"] < STILL]
+    if not still:
+        return
+    worst = still[0]
+    shape = " × ".join(map(str, worst["shape"])) or "one number"
+    what = f"{worst['name']}, which" if worst["name"] else f"a tensor of {shape} that"
+    writer = f"{worst['operation']} writes ({worst['line']})"
+    factor = factors_of_one(report).get(worst["line"])
+    begin = "Sums" if factor is None else (
+        f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
+    if worst["name"]:
+        writer += ","
+    layer = worst.get("layer", worst["name"].rpartition(".")[0])
+    yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
+                f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
+                "binary64", {**worst, "layer": layer, "direction": "forward"},
+                1 - max(worst["arrived"], 0.0))
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

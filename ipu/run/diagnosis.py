@@ -6,7 +6,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
     harm         the mean distance of the losses from binary32's, step by step, beside what
                  binary32's losses go through (their fall, or their deviation where that is more).
     ill          the harm is above 5 %, or the run still shows a symptom of the first one's
-                 (`ipu.run.causes`): what never reaches the loss counts too.
+                 (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
+                 astray beside its shadow must be brought back.
     necessary    sites that must be given back together for the harm to go: none can be left out.
     sufficient   sites that bring it on by themselves, everything else in binary32.
     responses    in which steps the necessary sites must be given back, which of them interact, and
@@ -37,16 +38,18 @@ import numpy as np
 
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, causes_forward, find_causes
-from ipu.run.changes import number_text
+from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses
+from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
+from ipu.run.motions import astray, motion_key
 from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
 from ipu.run.responses import (
     Dose,
     SitePair,
     doses_above,
     harm_text,
+    last_that_holds,
     pair_responses,
     smallest_window,
 )
@@ -75,8 +78,9 @@ Replay = Callable[[Way, Restoring, bool], Outcome]
 _LISTED = 6
 #: Kind, layer, direction and operation of a birth.
 Place = tuple[str, str, str, str]
-#: Kinds of causes for which a shadow is asked.
+#: Kinds of causes for which a shadow is asked; where the losses show no harm, one more.
 _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
+_BY_WAY = _BY_SHADOW | {"updates"}
 
 #: Kinds of causes by which a number stands still, so that any other one moves it again.
 _STANDING = frozenset(("drift", "sums", "updates"))
@@ -89,6 +93,8 @@ _WIDE = ("binary32", "binary64")
 _SAME = 0.1
 #: Remedies that are tried, at most.
 _REMEDIES = 8
+#: Powers of two of a loss scale above the smallest that cures.
+_FREE = 2
 #: Times that one looks for what shows behind a cause once that is mended.
 _ROUNDS = 4
 #: Layers of necessary sites that are offered as a policy, and sites that are paired, at most.
@@ -143,6 +149,7 @@ class Diagnosis:
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
+    harmless    what the run loses without harm, in words.
     measure     by which runs are compared: losses, or numbers that the program prints, whose
                 differences are none where they are negligible.
     """
@@ -167,6 +174,7 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    harmless: list[str] = field(default_factory=list)
     measure: str = "losses"
     negligible: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -210,6 +218,7 @@ class Diagnosis:
                 f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
+        yield from (f"  without harm: {text}" for text in self.harmless)
         if self.left_out:
             yield f"  {self.left_out}"
 
@@ -221,16 +230,8 @@ class Diagnosis:
             if len(self.necessary) > 1 and self.is_smallest:
                 yield "  they interact: with any one of them left low it stays"
             yield from self._responses()
-        elif self.beside != "binary32":
-            yield ("the program's own narrow tensors are no sites; a layer that a way names "
-                   "computes them in binary32")
-        elif self.cure is not None:
-            yield (f"with all {self.n_sites} sites in binary32 the harm stays: it is in a tensor "
-                   "that belongs to no layer")
         else:
-            yield (
-                f"with all {self.n_sites} sites in binary32 the harm stays: no format is its cause"
-            )
+            yield self.without_sites
         if self.sufficient:
             yield f"sufficient: it comes if only these are low{partly}:"
             yield from self._listed(self.sufficient)
@@ -240,6 +241,19 @@ class Diagnosis:
             yield f"remedy {remedy}"
         if not self.remedies:
             yield "no remedy is known that could be tried"
+
+    @property
+    def without_sites(self) -> str:
+        """Why no sites are necessary."""
+        if self.beside != "binary32":
+            return ("the program's own narrow tensors are no sites; a layer that a way names "
+                    "computes them in binary32")
+        if not self.n_sites:
+            return "the program's own narrow tensors are no sites"
+        within = f"with all {self.n_sites} sites in binary32 the harm stays: "
+        if self.cure is not None:
+            return f"{within}it is in a tensor that belongs to no layer"
+        return f"{within}no format is its cause"
 
     def _listed(self, sites: Sequence[PrecisionSite]) -> Iterator[str]:
         n = len(sites) if self.is_smallest else _LISTED
@@ -303,9 +317,14 @@ class _Experiments:
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
-        if any(_is_of_average(cause) for cause in self.causes):  # which may still stand still
+        #: Tensors that went astray, which a cure must bring back.
+        self._astray: frozenset[tuple[Any, ...]] = frozenset()
+        if any(_is_of_average(cause) for cause in self.causes):
+            self._astray = frozenset(map(motion_key, astray(self.base.report)))
             self.symptoms.add("drift")
-        self._has_shadow = bool(_BY_SHADOW & self.symptoms)
+            self._first.add("drift")
+        by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
+        self._has_shadow = bool(by_shadow & self.symptoms)
 
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
@@ -357,7 +376,9 @@ class _Experiments:
         return self.beside_binary32(self.base)
 
     def _kinds(self, outcome: Outcome) -> set[str]:
-        return _kinds(self.beside_binary32(outcome))
+        kinds = _kinds(self.beside_binary32(outcome))
+        rows = astray(outcome.report, is_mended=True) if self._astray else ()
+        return kinds | {"drift"} if any(motion_key(row) in self._astray for row in rows) else kinds
 
     def beside_binary32(self, outcome: Outcome) -> dict[str, Any]:
         """A report with its harm, in which births that binary32 has in the same place do none.
@@ -370,6 +391,15 @@ class _Experiments:
              or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
             for row in report.get("births", ())
         ]}
+
+    def explained(self, way: Way) -> dict[str, Any]:
+        """The report of a way; with a shadow where its harm has no other cause."""
+        report = self.beside_binary32(self.outcome(way))
+        is_dark = report["harm"] > HARM and not report.get("shadow") and self.has_time()
+        if is_dark and "losses" in report and not find_causes(report):
+            self._outcomes[way, NOTHING_RESTORED] = self._replay(way, NOTHING_RESTORED, True)
+            report = self.beside_binary32(self.outcome(way))
+        return report
 
     def is_harmed(self, outcome: Outcome) -> bool:
         """Whether it is ill of the first cause."""
@@ -400,6 +430,10 @@ class _Experiments:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
+
+    @property
+    def seconds_left(self) -> float:
+        return self._seconds - self.seconds
 
     @property
     def runs(self) -> int:
@@ -433,6 +467,7 @@ def diagnose(
     result.harm = runs.harm(runs.base)
     result.sentence = _sentence(runs.causes, result.harm, runs.base)
     result.report = runs.report if runs.base.report else {}
+    result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
 
     def tell_so_far() -> None:
         result.runs, result.seconds = runs.runs, runs.seconds
@@ -462,10 +497,12 @@ def _treat(
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
-    # Before sites are searched: a remedy takes one run, sites take many.
-    _try(_advised(runs, runs.report, runs.way), runs, result.remedies)
+    # Before sites are searched: a remedy takes one run, sites take many. The first one always has
+    # time, as what is told of a program without one is of little use.
+    _try(_advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
+    _try_smallest_scale(runs, result.remedies)
     tell_so_far()
     _find_sites(result, runs)
     if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
@@ -546,8 +583,8 @@ def _losses_of_shadow(report: Mapping[str, Any]) -> list[float]:
 
 def _is_of_average(cause: Cause) -> bool:
     """Whether an average of an optimiser's, or of the program's weights, loses its terms."""
-    return cause.kind in ("constant", "sums") and cause.row.get("direction", "optimizer") == (
-        "optimizer") and cause.row.get("detail") in ("one", "", None)
+    return cause.kind == "drift" or (cause.kind in ("constant", "sums") and cause.row.get(
+        "direction", "optimizer") == "optimizer" and cause.row.get("detail") in ("one", "", None))
 
 
 def _kinds(report: Mapping[str, Any]) -> set[str]:
@@ -561,7 +598,8 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 
 def _binary32(way: Way) -> Way:
-    return replace(way, policy=FP32, sr=False)
+    """All in binary32, also what the program itself makes narrower, where a front end can."""
+    return replace(way, policy=FP32, sr=False).with_policies
 
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
@@ -685,7 +723,7 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
             return
         latest, tried = remedies[tried:], len(remedies)
         for remedy in latest:
-            report = runs.beside_binary32(runs.outcome(remedy.way))
+            report = runs.explained(remedy.way)
             causes = find_causes(report)
             place = _first_place(causes)
             if place in told or not causes:
@@ -694,6 +732,36 @@ def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
             behind = _advised(runs, report, remedy.way)
             _try({way: f"{remedy.what}. Then: {what}" for way, what in behind.items()},
                  runs, remedies)
+
+
+def _try_smallest_scale(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
+    """In place of a loss scale that cures, a few times the smallest power of two that does.
+
+    It is sought by halving between the present scale and the one that cures, where these runs take
+    no more than half of the time that is left.
+    """
+    cure = next((remedy for remedy in remedies if remedy.cures), None)
+    changes = runs.way.changes
+    if cure is None or cure.way != replace(runs.way, changes=replace(
+            changes, loss_scale=cure.way.changes.loss_scale)):
+        return
+    power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
+    trials = math.ceil(math.log2(power)) if power > 1 else 0
+    if not trials or trials * runs.seconds / runs.runs > runs.seconds_left / 2:
+        return
+
+    def scaled(exponent: int) -> Way:
+        return replace(runs.way, changes=replace(
+            changes, loss_scale=changes.loss_scale * 2.0**exponent))
+
+    smallest = 1 + last_that_holds(
+        lambda exponent: runs.is_ill(runs.outcome(scaled(exponent))), power)
+    if smallest + _FREE < power:
+        text = scale_text(changes.loss_scale * 2.0**smallest)
+        what = (f"{text} is the smallest loss scale that cures; {2**_FREE} times as much is room "
+                "for smaller gradients")
+        _try({scaled(smallest + _FREE): what}, runs, remedies)
+        remedies.sort(key=lambda remedy: remedy.what != what)
 
 
 def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
@@ -766,11 +834,18 @@ def _with_wide_layers(result: Diagnosis, runs: _Experiments) -> dict[Way, str]:
     return {way: f"Compute {', '.join(layers)} in binary32"}
 
 
-def _try(proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy]) -> None:
-    """Append each way that is new and that there is time for, as it comes out."""
+def _try(
+    proposed: Mapping[Way, str], runs: _Experiments, remedies: list[TriedRemedy], *,
+    first: bool = False,
+) -> None:
+    """Append each way that is new and that there is time for, as it comes out.
+
+    first    one is run without time, too.
+    """
     tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
     for way, what in proposed.items():
-        if str(way) not in tried and runs.can_run(way) and runs.has_time():
+        if str(way) not in tried and runs.can_run(way) and (
+                runs.has_time() or (first and not remedies)):
             outcome = runs.outcome(way)
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
@@ -841,7 +916,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "way": str(_shown(diagnosis.way)), "steps": diagnosis.steps, "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
         "negligible": diagnosis.negligible,
-        "harm": diagnosis.harm, "losses": list(diagnosis.losses),
+        "harm": diagnosis.harm, "harmless": diagnosis.harmless,
+        "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],

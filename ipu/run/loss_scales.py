@@ -2,8 +2,9 @@
 
 A loss scale 2**k multiplies every gradient by 2**k, so it moves their exponents by k. The highest
 safe scale is the largest power of two with which no gradient result of the run overflows. The best
-one is, of the powers of two up to that, the one at which the gradients lose the fewest significant
-digits to subnormal numbers and zero; of several the nearest to the scale that the program has.
+one is, of the powers of two up to a quarter of that, as other batches differ, and the present
+scale, the one at which the gradients lose the fewest significant digits to subnormal numbers and
+zero; of several the nearest to the present one.
 
 Results that underflowed to zero were not seen. There are at least as many as the underflow flags
 exceed the subnormal results; they are taken for the largest values that underflow. Matrix units
@@ -27,14 +28,16 @@ __all__ = ["HOW", "LossScales", "find_scales"]
 
 HOW = (
     "highest safe: the largest power of two with which no gradient result of this run overflows; "
-    "best: of those up to it, the one at which gradients lose the fewest digits to subnormals and "
-    "zero, nearest to the present scale; gradients that are zero already have no size and are in "
-    "none of these figures"
+    "best: of those up to a quarter of it, and the present one, the one at which gradients lose "
+    "the fewest digits to subnormals and zero, nearest to the present scale; gradients that are "
+    "zero already have no size and are in none of these figures"
 )
 #: Share of subnormal gradients from which on the zeros beside them are taken for vanished ones.
 _TINY = 0.1
 #: Powers of two that are looked at, beside the present scale.
 _REACH = 40
+#: Powers of two below the highest safe scale, which are left free.
+_HEADROOM = 2
 #: Of them, those beyond the present and the highest safe scale that a curve shows.
 _SHOWN = 6
 
@@ -90,7 +93,8 @@ def find_scales(
     curve = {k: _lost(narrow, k, vanished) for k in range(-_SHOWN, min(limit, _REACH) + _SHOWN)}
     if overflowed:
         return LossScales(present, None, None, overflowed, (now, now), curve, unseen)
-    steps = range(-_REACH, min(limit, _REACH) + 1)
+    highest = min(limit - _HEADROOM if limit > _HEADROOM else min(limit, 0), _REACH)
+    steps = range(-_REACH, highest + 1)
     best = min(steps, key=lambda k: (_lost(narrow, k, vanished), abs(k)))
     lost = now, _lost(narrow, best, vanished)
     return LossScales(

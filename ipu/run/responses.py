@@ -20,7 +20,8 @@ from itertools import combinations
 from fpsim.records.formats import BINARY32, Format
 from ipu.run.restoring import PrecisionSite
 
-__all__ = ["Dose", "SitePair", "doses_above", "harm_text", "pair_responses", "smallest_window"]
+__all__ = ["Dose", "SitePair", "doses_above", "harm_text", "last_that_holds", "pair_responses",
+           "smallest_window"]
 
 _LARGEST = 10.0
 #: Of pairs that are told, the least part of the harm that they take away together alone.
@@ -101,12 +102,12 @@ def smallest_window(
     >>> smallest_window(10, lambda window: window[0] <= 3 and window[1] >= 5)
     (3, 5)
     """
-    begin, end = _last(lambda n: cures((n, steps)), steps), steps
-    end = steps - _last(lambda n: cures((begin, steps - n)), steps - begin)
+    begin, end = last_that_holds(lambda n: cures((n, steps)), steps), steps
+    end = steps - last_that_holds(lambda n: cures((begin, steps - n)), steps - begin)
     return (begin, end) if end - begin < steps else None
 
 
-def _last(holds: Callable[[int], bool], bound: int) -> int:
+def last_that_holds(holds: Callable[[int], bool], bound: int) -> int:
     """The largest number below a bound for which it holds; it does for 0."""
     low, high = 0, bound
     while high - low > 1:

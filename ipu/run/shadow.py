@@ -88,11 +88,13 @@ class Motion(NamedTuple):
     error      the distance between both ways beside the length of the shadow's.
     in_wide    the part of the shadow's way, in squares, of numbers whose moves a sum in binary32
                holds: those of a step are no smaller than half a unit in their last place.
+    length     of the shadow's way.
     """
 
     arrived: float
     error: float
     in_wide: float = 1.0
+    length: float = 1.0
 
 
 @usual_arithmetic
@@ -103,7 +105,7 @@ def motion(
 
     >>> start = np.zeros(2)
     >>> motion((start, np.array([1.0, 0.0])), (start, np.array([2.0, 0.0])))
-    Motion(arrived=0.5, error=0.5, in_wide=1.0)
+    Motion(arrived=0.5, error=0.5, in_wide=1.0, length=2.0)
     >>> motion((start + 1, start + 1), (start + 1, start + 1 + 2.0**-27)).in_wide
     0.0
     """
@@ -117,7 +119,7 @@ def motion(
     lost, moves = way - full, np.abs(full) >= steps * _HALF_ULP * size
     return Motion(
         _dot(way, full) / length, math.sqrt(_dot(lost, lost) / length),
-        _dot(full * moves, full) / length)
+        _dot(full * moves, full) / length, math.sqrt(length))
 
 
 def check_shadow_steps(steps: int) -> int:
@@ -248,7 +250,8 @@ class Shadow:
 
         name    "" of one that belongs to no layer.
         about   line, operation and number of steps that wrote it, whether it is_state of an
-                optimiser, and whether it is_parameter: an optimiser's step moves it.
+                optimiser, whether it is_parameter: an optimiser's step moves it, and, where a front
+                end knows it, whether it is_sum: of what it was before.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 

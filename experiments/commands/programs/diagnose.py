@@ -121,10 +121,14 @@ def _words(
 
 
 def _session(way: Way, seed: int, *, nanoo: bool, found_inf: str) -> Run:
-    """A run of torch; tensors that the program makes float16 are sites as well."""
-    from ipu.frontends.torch import machine
+    """A run of torch; tensors that the program makes float16 are sites as well.
 
-    changes = replace(way.changes, halves_by_policy=True)
+    In binary32 it is these alone that may hurt, so they stay.
+    """
+    from ipu.frontends.torch import machine
+    from ipu.learn.policy import FP32
+
+    changes = replace(way.changes, halves_by_policy=way.policy != FP32)
     return machine(way.policy, sr=way.sr, seed=seed, count=True, changes=changes, nanoo=nanoo,
                    found_inf=found_inf)
 

@@ -125,8 +125,10 @@ class Entering:
         """Parameters of an optimiser, those among them that no module has."""
         program = self._program
         for parameter in parameters:
-            if not program.layers.layer_of(parameter) and parameter not in self._loose:
+            is_first = not program.layers.layer_of(parameter) and parameter not in self._loose
+            if is_first:
                 self._loose[parameter] = True
                 program.account.parameter("optimizer", parameter.numel())
             if not program.memory.is_plain:
-                program.memory.enter(parameter, program.policy.default.param)
+                param = program.policy.default.param
+                program.memory.enter(parameter, param, is_first=is_first)

@@ -262,8 +262,20 @@ def read_symptom(reading, report):
 
 
 def read_divisors(reading, report):
-    shares = [r["arrived"] for r in report["shadow"]["motions"] if r["name"]]
+    shares = [r["arrived"] for r in report["shadow"]["motions"] if is_parameter(r)]
     reading.says("parameters move {} times as far", median(shares))
+
+
+def is_parameter(row):
+    return row.get("is_parameter", row["name"])
+
+
+def way_of_parameters(report):
+    """The part of their way in binary64 that parameters go, in squares; None without a shadow."""
+    rows = [row for row in report.get("shadow", {}).get("motions", ()) if is_parameter(row)]
+    squares = sum(row["length"] ** 2 for row in rows)
+    gone = sum(row["length"] ** 2 * min(row["arrived"], 1.0) for row in rows)
+    return gone / squares if squares else None
 
 
 def read_factor(reading, report):
@@ -292,8 +304,8 @@ def read_magnified(reading, report):
 def read_drift(reading, report):
     row = next(row for row in report["shadow"]["motions"] if (
         f"{row['operation']} writes ({row['line']})" in reading.text))
-    reading.says("over {} steps a tensor", row["steps"])
-    reading.skips(f"of {' × '.join(map(str, row['shape']))} that")
+    reading.says("over {} steps", row["steps"])
+    reading.skips(row["name"] or f"of {' × '.join(map(str, row['shape']))} that")
     reading.says("moves by {}% of its way", max(100 * row["arrived"], 0.0))
 
 

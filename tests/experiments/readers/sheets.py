@@ -9,7 +9,12 @@ import re
 import numpy as np
 
 from tests.experiments.readers.pages import Reading, WholePage, agrees
-from tests.experiments.readers.runs import NAMES, read_evidence
+from tests.experiments.readers.runs import (
+    NAMES,
+    lost_updates,
+    read_evidence,
+    way_of_parameters,
+)
 
 #: Harm above this is told; harms above the other are compared as it.
 TOLD, LARGEST = 0.05, 10.0
@@ -128,6 +133,22 @@ def read_window(reading, data):
             reading.says("in steps {} to {} alone", first, behind - 1)
 
 
+def read_harmless(reading, data):
+    """Lost updates and digits, beside the way that parameters go all the same."""
+    report = data["report"]
+    assert data["harm"] <= TOLD
+    reading.left = reading.left.replace(",", "")
+    if "updates left" in reading.text:
+        nonzero, lost, _, _ = lost_updates(report)
+        reading.says("{}% of {} updates", 100 * lost / nonzero, nonzero)
+    if "of their digits" in reading.text:
+        scale = report["loss_scale"]
+        reading.says("lose {}% of their digits", 100 * scale["lost"][0])
+    way = way_of_parameters(report)
+    if way is not None:
+        reading.says("parameters go {}% of their way", 100 * way)
+
+
 def read_left_out(reading, data):
     """Where the runs ended that would have taken too long."""
     followed = data["followed"]
@@ -177,7 +198,7 @@ SENTENCES = {
     "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
     "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
     "each run stops after": read_left_out, "with neither given": read_pair, "^dose ": read_dose,
-    "^remedy ": read_remedy,
+    "^remedy ": read_remedy, "[Ww]ithout harm: ": read_harmless,
 }
 
 

@@ -34,11 +34,21 @@ CASES = {
     "stands still": (FALLS, FALLS, WIDE | {"shadow": {"motions": [
         {"name": "", "shape": [6, 20], "arrived": 0.123, "error": 0.9, "steps": 4,
          "line": "train.py:9", "operation": "lerp", "is_state": False}]}}),
+    "loses without harm": (FALLS, [2.0, 1.601, 1.2, 1.0], WIDE | {
+        "swallowed": {"a": {"nonzero": 1234, "swallowed": 617, "share": 0.5, "in_ulps": {}}},
+        "loss_scale": {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
+                       "lost": (0.1312, 0.0), "limited_by": ""},
+        "shadow": {"motions": [
+            {"name": name, "is_parameter": True, "is_state": False, "arrived": share,
+             "error": 0.1, "length": length, "line": "train.py:9", "operation": "add",
+             "shape": [4], "steps": 4}
+            for name, share, length in (("a", 0.012, 0.5), ("b", 1.01, 3.0))]}}),
     "binary32 does not train here": ([2.0, math.nan, math.nan, math.nan], FALLS,
                                      make_report() | {"exponents": {}}),
     "cannot tell": ([], [], WIDE),
 }
-ANSWERS = {"without a number": "ill", "parts": "ill", "loses digits": "ill", "stands still": "ill"}
+ANSWERS = {"loses without harm": "healthy", "without a number": "ill", "parts": "ill",
+           "loses digits": "ill", "stands still": "ill"}
 
 
 def written(folder, diagnosis, patch=""):

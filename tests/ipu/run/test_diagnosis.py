@@ -243,6 +243,121 @@ def test_halves_that_stay_in_binary32s_run_are_judged_beside_binary64():
     assert result.sentence.startswith("The Square of net.a overflows")
 
 
+def moving(name, arrived, length=1.0, **about):
+    """The motion of a parameter; or of another tensor of the program."""
+    return {"name": name, "arrived": arrived, "error": abs(1 - arrived), "in_wide": 1.0,
+            "length": length, "shape": [8], "steps": 4, "line": "train.py:9", "operation": "add",
+            "is_parameter": True, "is_state": False} | about
+
+
+SWALLOWED = {"layer1": {"nonzero": 100, "swallowed": 77, "share": 0.77, "in_ulps": {}}}
+
+
+@pytest.mark.parametrize(("large", "small", "harm", "answer"), [
+    (1.0, 0.0, 0.001, "healthy"),  # a matrix whose tiny updates are lost
+    (0.0, 0.0, 0.001, "ill"),  # all stand still, and four losses do not show it yet
+    (0.6, 1.0, 0.001, "ill"), (1.0, 0.0, 0.9, "ill"),
+])
+def test_updates_that_are_lost_make_a_program_ill_where_they_cost_progress(
+    large, small, harm, answer
+):
+    def replay(way, restoring, has_shadow):
+        losses, report = list(GOOD), report_of(GOOD)
+        if way.policy != FP32:
+            losses = [loss + harm for loss in GOOD]
+            report |= {"losses": losses, "swallowed": SWALLOWED, "shadow": {"motions": [
+                moving("w", large), moving("v", small, 0.1)]}}
+        return Outcome(losses, report)
+
+    result = diagnose(replay, WAY, 4)
+    assert result.answer == answer
+    if answer == "healthy":
+        assert result.sentence == "No harm was found."
+        assert result.remedies == []
+        assert ("  without harm: 77% of 100 updates left their parameter as it was; parameters go "
+                "99% of their way in binary64") in str(result)
+    else:
+        assert result.sentence.startswith("77% of 100 updates left their parameter as it was")
+        assert result.harmless == []
+
+
+def averaging(way, restoring, has_shadow):
+    """An average in binary16: arithmetic in binary32 absorbs nothing, and its memory rounds."""
+    is_stored = way.policy.default.param == FP32.param or at(2, "parameters") in restoring.sites
+    is_wide = is_stored or way.changes.wide_states or restoring.widens_updates or (
+        at(1) in restoring.sites)
+    report = report_of(GOOD)
+    error = 0.0 if is_stored else 0.6 if is_wide else 0.8
+    report["shadow"] = {"motions": [
+        moving("w", 1.0), moving("ema", 0.9, is_parameter=False, error=error)]}
+    if not is_wide:
+        report["births"] = [born("absorption", direction="optimizer", line="train.py:9", count=9,
+                                 repeated=9, results=10)]
+    return Outcome(GOOD, report)
+
+
+def test_a_cure_brings_the_tensor_back_that_went_astray():
+    """Its terms are absorbed no longer, and what holds it rounds it all the same."""
+    sites = [at(1), at(2, "parameters"), PrecisionSite("optimizer", "update")]
+    result = diagnose(averaging, Way.parse("fp16"), 4, sites=lambda report: sites)
+    assert result.sentence.startswith("Terms are absorbed: 9 of 10")
+    assert {str(r.way): r.cures for r in result.remedies} == {
+        "mixed": True, "fp16+states=f32": False, "fp16+layer2=f32": False}
+    assert (result.necessary, result.harm) == ([at(2, "parameters")], 0.0)
+
+
+def test_what_a_remedy_leaves_is_explained_by_a_shadow():
+    """Behind lost updates a difference loses its digits, which no birth tells."""
+    lossy = {"layer": "layer2", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
+             "error": 0.5, "amplification": 100.0, "born": 0.001}
+
+    def replay(way, restoring, has_shadow):
+        wide = {pattern for pattern, _ in getattr(way.policy, "layers", ())}
+        is_stored = way.policy.default.param == FP32.param
+        harm = 0.0 if way.policy == FP32 else 0.4 * ("layer2" not in wide) + 0.5 * (not is_stored)
+        losses = [loss + harm for loss in GOOD]
+        report = report_of(losses)
+        if not is_stored:
+            report["swallowed"] = SWALLOWED
+        if has_shadow and "layer2" not in wide and way.policy != FP32:
+            report["shadow"] = {"operations": [lossy], "motions": []}
+        return Outcome(losses, report)
+
+    result = diagnose(replay, Way.parse("fp16"), 4)
+    assert result.sentence.startswith("77% of 100 updates")
+    assert str(result.cure.way) == "mixed+layer2=f32"
+
+
+def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():
+    """As of a difference that is made anew in each step; of another line one stands still."""
+    still = moving("variance", 0.0, is_parameter=False, line="train.py:10", error=1.0)
+
+    def replay(way, restoring, has_shadow):
+        report = report_of(GOOD)
+        if way.policy != FP32:
+            report["births"] = [born("absorption", direction="optimizer", line="train.py:9",
+                                     count=9, repeated=9, results=10)]
+            report["shadow"] = {"motions": [
+                still, moving("mean", 1.0, is_parameter=False), moving("w", 1.0)]}
+        return Outcome(GOOD, report)
+
+    result = diagnose(replay, WAY, 4)
+    assert "variance, which add writes (train.py:10), moves by 0% of its way" in result.sentence
+    assert "absorbed" not in result.sentence
+    still["arrived"], still["error"] = 1.0, 0.0
+    assert diagnose(replay, WAY, 4).answer == "healthy"
+
+
+@pytest.mark.parametrize(("needed", "told"), [(7, 9), (1, 3), (18, 20)])
+def test_a_loss_scale_is_a_few_times_the_smallest_that_cures(monkeypatch, needed, told):
+    replay = advising(monkeypatch, lambda changes: changes.loss_scale >= 2.0**needed,
+                      f"{WAY}+scale={2**20}")
+    cure = diagnose(replay, WAY, 4).cure
+    assert str(cure.way) == f"mixed+scale={2**told}"
+    if told < 20:
+        assert cure.what.startswith(f"{2**needed} is the smallest loss scale that cures; 4 times")
+
+
 def test_a_program_without_losses_is_not_called_healthy():
     result = diagnose(program(lambda back, moved: False, reference=()), WAY, 4)
     assert result.answer == "cannot tell"
@@ -289,6 +404,13 @@ def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
                       f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4")
     cures = [str(remedy.way) for remedy in diagnose(replay, WAY, 4).remedies]
     assert cures == ["mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
+
+
+def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+eps=1e-4",
+                      f"{WAY}+states=f32")
+    result = diagnose(replay, WAY, 4, seconds=0.0)
+    assert [str(remedy.way) for remedy in result.remedies] == ["mixed+eps=0.0001"]
 
 
 def advising(monkeypatch, cures, *ways):

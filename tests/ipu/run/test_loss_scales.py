@@ -25,7 +25,13 @@ def test_the_highest_safe_scale_is_the_last_that_does_not_overflow(seed, size):
     largest = float(np.abs(held).max())
     assert largest * scales.highest_safe <= BINARY16.max
     assert largest * scales.highest_safe * 2 > BINARY16.max
-    assert scales.best <= scales.highest_safe
+    assert scales.best <= max(scales.highest_safe / 4, scales.present)
+
+
+def test_the_best_scale_leaves_a_quarter_of_the_range_to_other_batches():
+    rows = [Histogram("head", BINARY16, {-24: 1000, top: 1}, 0, 0) for top in (9, 13, 14, 16)]
+    assert [find_scales([row]).highest_safe for row in rows] == [64.0, 4.0, 2.0, 0.5]
+    assert [find_scales([row]).best for row in rows] == [16.0, 1.0, 1.0, 0.5]
 
 
 def test_the_best_scale_brings_all_values_into_the_normal_range():

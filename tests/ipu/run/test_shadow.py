@@ -144,9 +144,9 @@ def test_choices_are_told_where_some_differ():
 def test_what_stands_still_arrives_by_nothing():
     start, end = numbers(1.0, 1.0), numbers(2.0, 2.0)
     assert motion((start, start), (start, end)).arrived == 0
-    assert motion((start, end), (start, end)) == (1.0, 0.0, 1.0)
+    assert motion((start, end), (start, end)) == (1.0, 0.0, 1.0, math.sqrt(2))
     assert motion((start, end), (start, start)) is None
-    assert motion((start, numbers(2.0, np.nan)), (start, end)) == (1.0, 0.0, 1.0)
+    assert motion((start, numbers(2.0, np.nan)), (start, end)) == (1.0, 0.0, 1.0, 1.0)
 
 
 def test_lines_name_what_stands_still_and_what_is_not_followed():

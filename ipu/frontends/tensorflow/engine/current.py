@@ -28,6 +28,7 @@ from ipu.machine.control import FpSts
 from ipu.machine.target import Target
 from ipu.plan.switching import switch_cost
 from ipu.run.changes import NONE, Changes
+from ipu.run.motions import astray
 from ipu.run.patterns import patterns_of, refuse_pattern, unmatched
 from ipu.run.places import Place
 from ipu.run.policies import PolicyArgument
@@ -280,10 +281,16 @@ class TensorFlowRun(Run):
             self.options.in_way(way, seed), restoring=restoring, layers=self._layers))
 
     def sites(self, report: Mapping[str, Any]) -> list[PrecisionSite]:
-        """Sites of the layers; metrics are binary32 by themselves, and layers with weights told."""
+        """Sites of the layers; metrics are binary32 by themselves, and layers with weights told.
+
+        So are those of the program's variables that did not go where their shadows went.
+        """
         layers = {name: row for name, row in report["layers"].items()
                   if not name.startswith(METRICS)}
-        weights = dict.fromkeys(row["layer"] for row in report["exponents"]["weights"])
+        weights = dict.fromkeys([
+            *(row["layer"] for row in report["exponents"]["weights"]),
+            *(row["layer"] for row in astray(report)),
+        ])
         sites = sites_of({**report, "layers": layers, "parameters": weights}, self.policy)
         self._layers = frozenset(site.layer for site in sites)
         return sites

@@ -21,6 +21,7 @@ from fpsim.array import Array
 from ipu.frontends.tensorflow.engine.machine import Machine
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.resources import Variable
+from ipu.frontends.tensorflow.engine.writes import origin_of
 from ipu.frontends.tensorflow.kernels.table import KernelEntry, NodeSite, Run, several
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
 from ipu.frontends.tensorflow.reports.twins import (
@@ -336,13 +337,20 @@ def _in_one_pass(
 def _about(
     site: NodeSite, key: Key, variable: Variable
 ) -> dict[str, Any]:
-    """What is told of the motion of a variable that a node writes."""
+    """What is told of the motion of a variable that a node writes.
+
+    name    of a parameter that of its layer; "" of a state of an optimiser, and of a variable that
+            the program gave none.
+    """
+    is_parameter, layer = variable.watch is not None, layer_of_variable(variable.name)
+    is_unnamed = variable.name.partition("_")[0] == "Variable"
+    is_state = not is_parameter and key[1] == "optimizer" and (
+        site.name.startswith("optimizer") and _has_gradient(site.node.op))
     return {
-        "line": site.line, "operation": _operation(site),
-        "is_state": variable.watch is None and key[1] == "optimizer"
-        and site.name.startswith("optimizer") and _has_gradient(site.node.op),
-        "name": layer_of_variable(variable.name) if variable.watch is not None else "",
-        "is_parameter": variable.watch is not None,
+        "line": site.line, "operation": _operation(site), "is_state": is_state,
+        "name": layer if is_parameter else "" if is_state or is_unnamed else variable.name,
+        "layer": "" if is_state else layer, "is_parameter": is_parameter,
+        "is_sum": _is_of_itself(site.node.op),
     }
 
 
@@ -362,6 +370,26 @@ def _has_gradient(update: tf.Operation) -> bool:
                 return True
             reached.add(op.name)
             waiting.append(op)
+    return False
+
+
+def _is_of_itself(update: tf.Operation) -> bool:
+    """Whether what a variable becomes depends on what it was; a rate by the step does not.
+
+    Arguments of a function may.
+    """
+    if update.type != "AssignVariableOp":
+        return True
+    variable = origin_of(update.inputs[0])
+    waiting, reached = [update.inputs[1].op], {update.name}
+    while waiting:
+        op = waiting.pop()
+        if op.type in _ARGUMENTS or (
+                op.type == "ReadVariableOp" and origin_of(op.inputs[0]) == variable):
+            return True
+        reached.add(op.name)
+        waiting += [
+            x.op for x in op.inputs if x.dtype != tf.resource and x.op.name not in reached]
     return False
 
 

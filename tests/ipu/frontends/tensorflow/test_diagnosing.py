@@ -214,3 +214,46 @@ def test_a_counter_that_overflows_is_told_by_its_name_and_line(tmp_path):
     assert "count.py:13" in result.sentence
     assert result.measure == "numbers in 'total #'"
     assert str(result.cure.way) == "fp16+total=f32"
+
+
+STATISTICS = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import ipu
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 1
+config.configure_ipu_system()
+rng = np.random.RandomState(3)
+weight = tf.Variable(0.5 * rng.randn(6, 3).astype("float32"), name="weight")
+mean = tf.Variable(tf.zeros(3), trainable=False, name="mean")
+variance = tf.Variable(tf.ones(3), trainable=False, name="variance")
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        h = x @ weight
+        loss = tf.reduce_mean(tf.square(h - 1.0))
+    square = tf.reduce_mean(tf.square(h), axis=0)
+    mean.assign_add(1e-4 * (tf.reduce_mean(h, axis=0) - mean))
+    variance.assign_add(1e-4 * (square - variance))
+    (slope,) = tape.gradient(loss, [weight])
+    weight.assign_sub(0.03 * slope)
+    return loss
+
+for _ in range(6):
+    x = rng.randn(16, 6).astype("float32")
+    ipu.ipu_strategy.IPUStrategyV1().run(step, args=(x,))
+"""
+
+
+def test_a_variance_that_stands_still_is_told_by_its_name_and_mended_by_its_site(tmp_path):
+    """Its neighbour, whose terms are lost beside a batch's mean, goes its way."""
+    path = tmp_path / "train.py"
+    path.write_text(STATISTICS)
+    result = diagnose_program(machine("fp16", count=True), path, [], 6, seconds=90.0)
+    assert result.answer == "ill"
+    assert "variance, which AssignAddVariableOp writes" in result.sentence
+    line = 1 + STATISTICS.splitlines().index("    variance.assign_add(1e-4 * (square - variance))")
+    assert f"train.py:{line}), moves by 0% of its way" in result.sentence
+    assert [str(site) for site in result.necessary] == ["variance (parameters)"]
+    assert str(result.cure.way) == "fp16+variance=f32"

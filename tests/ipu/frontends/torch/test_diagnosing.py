@@ -123,6 +123,45 @@ def test_batch_statistics_that_stand_still(tmp_path, momentum, policy, answer):
         assert str(result.cure.way) == f"{policy}+1=f32"
 
 
+HALVES = """
+import poptorch
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(16, 4)
+
+    def forward(self, x, wanted):
+        out = self.body(x)
+        return out, poptorch.identity_loss(nn.functional.mse_loss(out, wanted) * SIZE, "none")
+
+x, wanted = torch.randn(32, 16), 0.02 * torch.randn(32, 4)
+net = Model().half()
+with torch.no_grad():
+    net.body.weight.mul_(0.01)
+    net.body.bias.mul_(0.01)
+optimizer = poptorch.optim.SGD(net.parameters(), lr=0.5 / SIZE, use_combined_accum=False)
+model = poptorch.trainingModel(net, poptorch.Options(), optimizer)
+for step in range(5):
+    model(x.half(), wanted.half())
+"""
+
+
+@pytest.mark.parametrize(("size", "answer"), [("2.0 ** -14", "ill"), ("1.0", "healthy")])
+def test_a_program_of_halves_is_judged_beside_binary32_whatever_its_policy(tmp_path, size, answer):
+    """In binary32 the halves of the program stay, and those of the run beside it do not."""
+    path = tmp_path / "train.py"
+    path.write_text(HALVES.replace("SIZE", size))
+    result = diagnose_program(machine("fp32", count=True), path, [], 5, seconds=60.0)
+    assert (result.answer, result.beside) == (answer, "binary32")
+    if answer == "ill":
+        assert result.harm > 0.3
+        assert "the program's own narrow tensors are no sites" in str(result)
+
+
 AVERAGE = """
 import torch
 value, total = torch.ones(8), torch.zeros(8)

@@ -126,3 +126,14 @@ def test_images_keep_their_channels_last():
             x = layer(x)
             assert x.is_contiguous(memory_format=torch.channels_last), layer
         assert torch.equal(x, x.half().float())
+
+
+def test_a_parameter_of_no_module_that_the_program_computed_holds_the_format_of_parameters():
+    """Its first step is a quarter of binary16's unit of 128, and none of binary32's is lost."""
+    with machine("p=f32,c=f16,part=f32") as run:
+        palette = torch.nn.Parameter(torch.full((3,), 64.0) * 2)
+        optimiser = torch.optim.SGD([palette], lr=0.03125)
+        palette.sum().backward()
+        optimiser.step()
+        assert palette.tolist() == [127.96875] * 3
+        assert run.memory.format_of(palette) == BINARY32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ipu.run.motions import astray
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
 
 from fpsim.tf import machine  # isort: skip
@@ -121,6 +122,30 @@ def test_a_variable_that_stands_still_is_told():
     assert (still["shape"], still["steps"], still["arrived"]) == ([4], 6, 0.0)
     assert (moving["name"], moving["shape"]) == ("net", [3])
     assert moving["arrived"] == pytest.approx(1.0, abs=1e-2)
+
+
+def test_a_rate_by_its_schedule_is_no_sum():
+    """What is computed anew in each step is off by one rounding, however little it moves."""
+    with machine("fp16", count=True, unconfigured=True) as run:
+        run.shadow(4)
+        count = tf.Variable(0.0, trainable=False, name="count")
+        rate = tf.Variable(0.5, trainable=False, name="rate")
+        average = tf.Variable(0.5, trainable=False, name="average")
+        w = tf.Variable(1.0, name="net/w")
+
+        def step(x):
+            rate.assign(0.5 - 1e-5 * count.assign_add(1.0))
+            average.assign(0.9999 * average + 1e-5 * x)
+            w.assign_sub(rate * x)
+            return x + rate
+
+        program = tf.function(step)
+        for _ in range(4):
+            ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant(1.0)])
+    report = run.report()
+    sums = {row["name"]: row["is_sum"] for row in report["shadow"]["motions"]}
+    assert sums == {"count": True, "rate": False, "average": True, "net": True}
+    assert "rate" not in [row["name"] for row in astray(report)]
 
 
 def test_slots_of_an_optimiser_are_states_and_averages_of_weights_are_none():
