@@ -59,7 +59,8 @@ test-torch:
 	  tests/experiments/training/test_torch_where_it_hurts.py \
 	  tests/experiments/training/test_half_networks.py \
 	  tests/experiments/bench/steps/test_torch_networks.py tests/experiments/bench/test_train.py \
-	  tests/experiments/blocks/test_which_four_bits.py tests/experiments/commands/test_bench.py \
+	  tests/experiments/bench/test_learned.py \
+  tests/experiments/blocks/test_which_four_bits.py tests/experiments/commands/test_bench.py \
 	  tests/experiments/execution/test_mnist_network.py \
 	  tests/experiments/execution/test_mnist_pipeline.py \
 	  tests/experiments/programs/test_mnist_pipeline.py tests/test_blocks.py \

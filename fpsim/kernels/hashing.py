@@ -68,14 +68,14 @@ def _hash(words, tail, seed):
     return total ^ (total >> np.uint64(32))
 
 
-def xxh64(values: NDArray[np.generic], seed: int = 0) -> int:
+def xxh64(values: NDArray[np.generic], seed: int | np.uint64 = 0) -> int:
     """XXH64 of the bytes of an array, in the order of its elements.
 
     >>> f"{xxh64(np.frombuffer(b'abc', np.uint8)):016x}"
     '44bc2cf5ad770999'
     """
-    if values.flags.c_contiguous and values.nbytes % 8 == 0:  # as most are: fewer calls
-        words, tail = values.reshape(-1).view(np.uint64), _NO_BYTES
+    if values.flags.c_contiguous and values.size and values.nbytes % 8 == 0:  # as most are
+        words, tail = np.frombuffer(values, np.uint64), _NO_BYTES  # one call, of little time
     else:
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         n = len(data) // 8 * 8

@@ -52,6 +52,10 @@ _HEAD = (
 )
 #: With sketches at the end of each line.
 _SKETCHED = f"{_HEAD}, sketch"
+#: Operations whose lines wait to be written, at most.
+_MOST_ROWS = 512
+#: Place, layer, direction, name, format, shape, digest, line and sketch of an operation.
+_Row = tuple[Place, str, str, str, str, str, int, str, str]
 #: Of a run whose results are moved by units of this format.
 _NOISE = "# results moved by units of "
 
@@ -100,46 +104,57 @@ class DigestFile:
         self.path = Path(path)
         self._line, self._keep, self._sketch = line, keep, sketch
         self._file = self.path.open("w", encoding="utf-8")
-        self._write = self._file.write
         self._file.write(f"{_SKETCHED if sketch else _HEAD}\n")
         if noise:
             self._file.write(f"{_NOISE}{noise}\n")
         self._count, self._step = 0, -1
-        #: Digests of the step, as text.
-        self._of_step: list[str] = []
+        #: Operations that are not written yet, and digests of the step.
+        self._rows: list[_Row] = []
+        self._of_step: list[int] = []
 
     def add(
         self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
     ) -> None:
         """The next operation has this result, of these operands."""
-        self.note(name, place, place.layer, place.direction, array, operands)
+        self.note(name, place.layer, place.direction, place, array, operands)
 
     def note(
-        self, name: str, place: Place, layer: str, direction: str, array: Array,
+        self, name: str, layer: str, direction: str, place: Place, array: Array,
         operands: Sequence[Array],
     ) -> None:
         """The next operation counts to a layer and direction that are not those of its place."""
-        step, micro_batch, replica, _, _ = place  # each operation asks: no more calls
-        if step != self._step:
+        if place[0] != self._step:  # each operation asks: no more calls, and text later
             self._end_step()
-            self._step = step
-        fmt, carrier = array.format, array.carrier
+            self._step = place[0]
+        fmt, carrier, rows = array.format, array.carrier, self._rows
         shape, start = _head(fmt.name, carrier.shape)
-        digest = f"{xxh64(carrier, start):016x}"
-        self._of_step.append(digest)
-        end = f"\t{Sketch.of(carrier, fmt.max)}\n" if self._sketch else "\n"
-        self._write(
-            f"{self._count}\t{step}/{micro_batch}/{replica}\t{layer or '-'}\t{direction}\t{name}\t"
-            f"{fmt.name}\t{shape}\t{digest}\t{self._line()}{end}"
-        )
+        line, sketch = self._line(), f"\t{Sketch.of(carrier, fmt.max)}" if self._sketch else ""
+        rows.append((
+            place, layer, direction, name, fmt.name, shape, xxh64(carrier, start), line, sketch))
         if self._count == self._keep:
             for number, values in enumerate((array, *operands)):
                 np.save(values_path(self.path, self._count, number), values.carrier)
         self._count += 1
+        if len(rows) == _MOST_ROWS:
+            self._write_rows()
+
+    def _write_rows(self) -> None:
+        """Write the operations that wait: behind one another their text takes half the time."""
+        rows = self._rows
+        self._file.write("".join([
+            f"{number}\t{place[0]}/{place[1]}/{place[2]}\t{layer or '-'}\t{direction}\t{name}\t"
+            f"{fmt}\t{shape}\t{digest:016x}\t{line}{sketch}\n"
+            for number, (place, layer, direction, name, fmt, shape, digest, line, sketch)
+            in enumerate(rows, self._count - len(rows))
+        ]))
+        self._of_step += [row[6] for row in rows]
+        rows.clear()
 
     def _end_step(self) -> None:
         if self._step >= 0:
-            total = xxh64(np.frombuffer("".join(self._of_step).encode(), np.uint8))
+            self._write_rows()
+            text = "".join([f"{digest:016x}" for digest in self._of_step])
+            total = xxh64(np.frombuffer(text.encode(), np.uint8))
             self._file.write(f"# step {self._step}\t{total:016x}\n")
             self._of_step.clear()
 
@@ -160,9 +175,10 @@ class DigestFile:
 
 
 @cache
-def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, int]:
+def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, np.uint64]:
     """A shape as it is written, and the digest of it and the format."""
-    return "x".join(map(str, shape)) or "1", xxh64(np.frombuffer(f"{fmt} {shape}".encode(), "u1"))
+    digest = xxh64(np.frombuffer(f"{fmt} {shape}".encode(), np.uint8))
+    return "x".join(map(str, shape)) or "1", np.uint64(digest)
 
 
 def values_path(path: Path, operation: int, number: int = 0) -> Path:

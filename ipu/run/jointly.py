@@ -131,13 +131,13 @@ def _joined(arrays: Sequence[Array]) -> Array:
 
 
 def _split(x: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """The parts of a vector, each in its shape and in memory of its own; a number for each."""
+    """The parts of a vector, each in its shape, which share no element; a number for each."""
     if not x.shape:
         return [x] * len(shapes)
     parts: list[Array] = []
     start = 0
     for shape in shapes:
         end = start + math.prod(shape)
-        parts.append(Array(x.carrier[start:end].reshape(shape).copy(), x.context))
+        parts.append(Array(x.carrier[start:end].reshape(shape), x.context))
         start = end
     return parts

@@ -234,25 +234,25 @@ class Lockstep:
 
     def _again(self, rule: Rule) -> Numbers:
         """A rule in binary64, of the machine's operands; a mask that was drawn is the machine's."""
-
-        def there(x: Any) -> Any:
-            if isinstance(x, Array):
-                return self._value(x)
-            if isinstance(x, Format):
-                return BINARY64
-            if isinstance(x, tuple):
-                items = map(there, x)
-                return type(x)._make(items) if hasattr(x, "_make") else tuple(items)
-            return x
-
-        row, operands = rule.primitive, [there(x) for x in rule.operands]
+        row, operands = rule.primitive, [self._there(x) for x in rule.operands]
         # In place an operand would be lost, which is a result that is still to be compared.
-        options = {name: there(x) for name, x in rule.options.items() if name != "in_place"}
+        options = {name: self._there(x) for name, x in rule.options.items() if name != "in_place"}
         if rule.argument is not None or row is ops.dropout:
-            saved: Any = _Mapped(rule.saved, there)
+            saved: Any = _Mapped(rule.saved, self._there)
             argument = rule.argument or 0
             return row.pull(argument, self._reference, operands[0], saved, **options).carrier
         return row.forward(self._reference, *operands, **options)[0].carrier
+
+    def _there(self, x: Any) -> Any:
+        """An argument of a rule, as its row takes it in binary64."""
+        if isinstance(x, Array):
+            return self._value(x)
+        if isinstance(x, Format):
+            return BINARY64
+        if isinstance(x, tuple):
+            items = [self._there(item) for item in x]
+            return type(x)._make(items) if hasattr(x, "_make") else tuple(items)
+        return x
 
     def _tell(self, step: int, beside: _Beside) -> None:
         """The results of a step are told, if the twin has computed as many of the same shapes."""

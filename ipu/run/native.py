@@ -55,6 +55,8 @@ _UNREACHED = (
 )
 
 
+#: Where cells are micro-batches: plain numbers, as each result asks.
+_OF_BATCHES = int(Region.BATCH), int(Region.ACCUMULATE)
 #: What batches are called as they come in.
 _INPUT = "input"
 
@@ -186,7 +188,7 @@ class NativeRun(Run):
         """Where the operation that runs now stands."""
         number = self.device.clock.operation
         region, cell = number >> 36 & 15, number >> 20 & (1 << 16) - 1
-        micro_batch = cell if region in (Region.BATCH, Region.ACCUMULATE) else 0
+        micro_batch = cell if region in _OF_BATCHES else 0
         return Place(number >> 40, micro_batch, 0, *split_name(self.device.counted_as))
 
     def begin_step(self, x: ArrayLike | Array, labels: Any) -> None:

@@ -216,11 +216,7 @@ class Run(ABC):
             noise=noise.format.name if noise is not None else "",
         )
 
-        def see(event: OperationEvent) -> None:
-            operation, layer, direction, place, array, operands = event
-            file.note(operation, place, layer, direction, array, operands)
-
-        self.watch(see)
+        self.watch(lambda event: file.note(*event))
         return file
 
     def perturb(self, fmt: Format | str = BINARY32, seed: int = 0) -> None:

@@ -21,7 +21,7 @@ from ipu.learn.optim import Adam
 from ipu.learn.tensor import Tensor
 from ipu.learn.train import Trainer
 from ipu.ops import gelu, softmax, transpose
-from ipu.run.native import machine
+from ipu.run.native import NativeRun, machine
 from ipu.run.run import Run
 
 __all__ = [
@@ -67,12 +67,12 @@ def embedded_text(sizes: Decoder) -> tuple[NDArray[Any], NDArray[Any]]:
     return rng.normal(size=(rows, sizes.width)), rng.integers(sizes.vocabulary, size=rows)
 
 
-def _step(sizes: Decoder, run: Run) -> Call:
+def _step(sizes: Decoder, run: NativeRun) -> Call:
     trainer, (x, labels) = learned_trainer(sizes, run), embedded_text(sizes)
     return lambda: trainer.step(x, labels)
 
 
-def learned_trainer(sizes: Decoder, run: Run) -> Trainer:
+def learned_trainer(sizes: Decoder, run: NativeRun) -> Trainer:
     """The decoder in `ipu.learn`: each row of its text attends to all."""
 
     def decoder(h: Tensor) -> Tensor:

@@ -84,10 +84,15 @@ def _sum_is_held(settings: UnitSettings) -> bool:
     if sums.lanes == WINDOW_32:
         return products < 1 << 31 and all_of_them < 1 << 32
     assert sums.lanes == WINDOW_PAIR
-    terms, middle = settings.unit.terms, window_engine._middle(settings.unit)
-    # The higher float stays in its binade, and the lower one below 2**24 of its units.
-    moved = 2 * all_of_them < 1 << middle
-    return moved and (terms == 1 or (terms + 1) * 2 ** max(middle - 24, 0) < 1 << 24)
+    terms, middle = settings.unit.terms, window_engine._middle(settings)
+    if terms == 1:
+        return True
+    # The float stays in its binade and takes nothing of addends that are cut, nor leaves it any
+    # digit of what it takes of an accumulator. Only a carried integer has more than 24 digits.
+    rests = (1 << 23) + terms * (1 << middle - 24)
+    few = 1 << 31 if window_engine._is_carried(settings) else (1 << 24) + 1
+    digits = settings.a.precision + settings.b.precision
+    return 2 * all_of_them < 1 << middle and digits + 23 <= middle <= 47 and rests < few
 
 
 def _sums_are_held() -> Iterator[Case]:

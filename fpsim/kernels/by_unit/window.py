@@ -5,15 +5,17 @@ numbers they are the aligned addends; their sum is exact, and scaled back it is 
 accumulator in one conversion. Exponents stand in tables, in the place of the exponent field; a zero
 operand has one so low that it never takes part in emax. `numbers` are the fields that undo the
 window, up and down, and an edge: for CUT the digits that stay, for WHOLE the field that subnormal
-accumulators count with, for pairs their middle.
+accumulators count with, for pairs the middle of their float.
 
 In lanes of 64 bits whole numbers are floats, whose sums have fewer than 53 digits. In lanes of 32
 bits they are integers: sums of products below 2**31 (or of all addends, which takes fewer steps)
 is what the caller guarantees, with finite operands, no overflow and no subnormal sums (see
 `fpsim.products.by_unit.window`). Sums of more digits to nearest stay in lanes of 32 bits as pairs
-of floats: the higher one begins as 1.5 * 2**k, the `middle` of a binade, and takes of every addend
-the digits that its own last place shows; the lower one takes the rest. Both are exact, and their
-sum is rounded once.
+of a float and an integer. The float begins as 1.5 * 2**k, the `middle` of a binade, and takes of
+every addend the multiple of its last place that is nearest; the integer takes the rest, cut. An
+addend with digits below the window is smaller than half of that place: the float takes nothing of
+it, and what is cut is the addend itself, toward its own zero. Both are exact, and their sum is
+rounded once.
 
 Source    docs/semantics.md §5.
 """
@@ -47,12 +49,16 @@ from fpsim.kernels.rounding.store import QUIET
 from fpsim.kernels.target import PRODUCT_BITS
 
 __all__ = [
-    "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_pair", "calls_31",
-    "calls_32", "calls_64", "calls_pair",
+    "CARRIED", "CUT", "NEAREST", "WHOLE", "any_calls_31", "any_calls_32", "any_calls_pair",
+    "calls_31", "calls_32", "calls_64", "calls_pair",
 ]
 
-#: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored.
-NEAREST, CUT, WHOLE = range(3)
+#: Sums: to nearest or cut into binary32; left whole, since each is rounded where it is stored; to
+#: nearest, of a pair whose integer may have more digits than a float.
+NEAREST, CUT, WHOLE, CARRIED = range(4)
+
+#: The middle of the float that an accumulator of 24 digits is divided by.
+_MIDDLE_OF_STARTS = 1.5 * 2.0**47
 
 
 def _tops(what, c, a, x, o, b, y, edge):
@@ -156,49 +162,56 @@ def _in_words_32(*call):
 
 
 def _in_pairs(what, c, a, x, o, b, y, numbers):
-    """Calls in binary32 lanes, their sums in pairs of floats."""
-    terms, _, _, has_fma, _ = what
+    """Calls in binary32 lanes, their sums in pairs of a float and an integer."""
+    terms, sums, _, has_fma, _ = what
     up, down, middle = numbers
     tops = _tops(what, c, a, x, o, b, y, middle)
     scales = [as_float(up - top) for top in tops]
     undo = [as_float(top - down) for top in tops]
-    starts = [trunc(acc * scale) for acc, scale in zip(c, scales, strict=True)]
-    pairs = [_begun(start, as_float(middle), has_fma) for start in starts]
-    for products in _products(trunc, what, c, a, x, o, b, y, scales):
-        if terms == 1:  # the sum of two floats is rounded once
-            totals = [start + product for start, product in zip(starts, products, strict=True)]
-            return tuple(total * back for total, back in zip(totals, undo, strict=True))
-        pairs = [_moved(*both, has_fma) for both in zip(pairs, products, strict=True)]
+    if terms == 1:  # the sum of two floats is rounded once
+        starts = [trunc(acc * scale) for acc, scale in zip(c, scales, strict=True)]
+        (products,) = _products(trunc, what, c, a, x, o, b, y, scales)
+        totals = [start + product for start, product in zip(starts, products, strict=True)]
+        return tuple(total * back for total, back in zip(totals, undo, strict=True))
+    middle = as_float(middle)
+    pairs = [_begun(acc, scale, middle, has_fma) for acc, scale in zip(c, scales, strict=True)]
+    for factors in values(terms, c, a, x, o, b, y):
+        pairs = [
+            _moved(pair, u * v, scale, has_fma)
+            for pair, (u, v), scale in zip(pairs, factors, scales, strict=True)
+        ]
     return tuple(
-        _joined(pair, as_float(middle), has_fma) * back
-        for pair, back in zip(pairs, undo, strict=True)
+        _joined(pair, middle, sums) * back for pair, back in zip(pairs, undo, strict=True)
     )
 
 
-def _begun(start, middle, has_fma):
-    """The pair of floats that a call begins with.
-
-    Where the processor has a fused multiply-add, the lower float holds twice its number, so that
-    ports which multiply do part of the sums.
-    """
-    high = middle + start
-    rest = start - (high - middle)
-    return high, rest * 2.0 if has_fma else rest
+def _begun(acc, scale, middle, has_fma):
+    """The pair that a call begins with: an accumulator, scaled and cut."""
+    far = _lanes_of(_MIDDLE_OF_STARTS, acc)
+    high, low = _moved((far, as_bits(acc) ^ as_bits(acc)), acc, scale, has_fma)
+    return high - (far - middle), low
 
 
-def _moved(pair, addend, has_fma):
-    """A pair of floats and an addend: the higher one takes what it can, the lower one the rest."""
+def _moved(pair, x, scale, has_fma):
+    """A pair and an addend: the float takes what it can, the integer the rest, cut."""
     high, low = pair
-    after = high + addend
-    rest = addend - (after - high)
-    return after, fused(rest, _lanes_of(2.0, rest), low) if has_fma else low + rest
+    after = _scaled_sum(x, scale, high, has_fma)
+    return after, low + to_whole(_scaled_sum(x, scale, high - after, has_fma))
 
 
-def _joined(pair, middle, has_fma):
-    """The sum of a pair of floats, rounded once."""
+def _scaled_sum(x, scale, y, has_fma):
+    """x * scale + y, rounded once: a product with a power of two is exact."""
+    return fused(x, scale, y) if has_fma else x * scale + y
+
+
+def _joined(pair, middle, sums):
+    """The sum of a pair, rounded once."""
     high, low = pair
     whole = high - middle
-    return fused(low, _lanes_of(0.5, low), whole) if has_fma else whole + low
+    if sums == CARRIED:  # the float takes what is more than 24 digits
+        rest = low & 0xFFFFFF
+        whole, low = whole + whole_to_float(low ^ rest), rest
+    return whole + whole_to_float(low)
 
 
 def _lanes_of(number, like):

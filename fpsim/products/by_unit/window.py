@@ -17,7 +17,7 @@ import numpy as np
 from fpsim.kernels.by_unit.panels import Shift
 from fpsim.kernels.by_unit.reach import extents
 from fpsim.kernels.by_unit.tiles import WINDOW_31, WINDOW_32, WINDOW_64, WINDOW_PAIR
-from fpsim.kernels.by_unit.window import CUT, NEAREST, WHOLE
+from fpsim.kernels.by_unit.window import CARRIED, CUT, NEAREST, WHOLE
 from fpsim.products.by_unit.task import OperandTable, TileTask, tile_variant
 from fpsim.products.by_unit.tiles import RepeatedTiles, run_tiles
 from fpsim.products.by_unit.unit_settings import Store, UnitSettings, nearest
@@ -164,8 +164,9 @@ def _task(settings: UnitSettings, kind: int, low: bool) -> TileTask:
     sums = _sums(settings)
     assert sums is not None
     width = 64 if kind == WINDOW_64 else 32
+    how = CARRIED if kind == WINDOW_PAIR and _is_carried(settings) else sums.how
     variant, constants = tile_variant(
-        kind, settings, sums.store, low, width, sums=sums.how, calls=_calls(settings, sums)
+        kind, settings, sums.store, low, width, sums=how, calls=_calls(settings, sums)
     )
     is_plain = width == 32 and settings.scale == 0
     return TileTask(
@@ -196,7 +197,7 @@ def _numbers(settings: UnitSettings, sums: WindowSums, kind: int) -> Carrier:
     if sums.how == WHOLE:
         edge = (bias + sums.emin) << place
     if kind == WINDOW_PAIR:
-        edge = (2 * (bias + _middle(settings.unit)) + 1) << (place - 1)
+        edge = (2 * (bias + _middle(settings)) + 1) << (place - 1)
     up = (2 * bias << place) + down
     return np.array([n & all_ones for n in (up, down, edge)], f"u{width // 8}")
 
@@ -224,18 +225,33 @@ def _fits(settings: UnitSettings, reach: Reach, terms: int, low: int, high: int)
     return not start or (start < 2.0**120 and reach.least_start >= math.ldexp(1.0, window - 126))
 
 
-def _middle(unit: MatrixUnit) -> int:
-    """k of the 1.5 * 2**k that the higher float of a pair begins as, in units of 2**-window.
+def _middle(settings: UnitSettings) -> int:
+    """k of the 1.5 * 2**k that the float of a pair begins as, in units of 2**-window.
 
-    Sums are below (4 * terms + 2) * 2**window, which moves it by less than half of 2**k.
+    Its last place, 2**(k - 23), is twice the bound of products that have digits below the window.
     """
+    digits = settings.a.precision + settings.b.precision
+    return max(_place_of_sums(settings.unit), digits + 23)
+
+
+def _place_of_sums(unit: MatrixUnit) -> int:
+    """The least k: sums, below (4 * terms + 2) * 2**window, move the float by less than half."""
     assert unit.window is not None
     return unit.window + (4 * unit.terms + 2).bit_length() + 1
 
 
 def _in_pairs(unit: MatrixUnit) -> bool:
-    """Whether the lower float of a pair is exact: addends leave at most 2**(k - 24) units there."""
-    return unit.terms == 1 or (unit.terms + 1) * 2 ** (_middle(unit) - 24) < 2**24
+    """Whether accumulators, of 24 digits, leave the float multiples of its last place."""
+    return unit.terms == 1 or _place_of_sums(unit) <= 24 + 23
+
+
+def _is_carried(settings: UnitSettings) -> bool:
+    """Whether the integer of a pair may have more than 24 digits.
+
+    The accumulator leaves 2**23 there at most, and each term half a last place of the float.
+    """
+    most: int = settings.unit.terms * 2 ** (_middle(settings) - 24)
+    return most > 2**23
 
 
 def _narrow(settings: UnitSettings, reach: Reach, low: int, top: int) -> bool:

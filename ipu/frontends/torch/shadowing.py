@@ -102,6 +102,29 @@ class _Slot:
         self.loops: dict[_SumLoop, int] = {}
 
 
+class _Overload(NamedTuple):
+    """An operation of torch, and what is asked of it at each call.
+
+    base       its name in aten; `name` with the namespace.
+    written    places of the arguments that it writes.
+    """
+
+    func: Any
+    base: str
+    name: str
+    written: Sequence[int | str]
+    is_random: bool
+    is_exact: bool
+
+    @classmethod
+    def of(cls, func: Any, written: Sequence[int | str]) -> _Overload:
+        base = func._schema.name.partition("::")[2]
+        draws = torch.Tag.nondeterministic_seeded in func.tags and base != "native_dropout"
+        return cls(
+            func, base, str(func).rpartition(".")[0], (*written, *_STATISTICS.get(base, ())),
+            draws or base in _OF_HOST, is_exact(func))
+
+
 class _Twin(NamedTuple):
     """An operation in float64.
 
@@ -201,38 +224,40 @@ class Shadowing:
 
         compute    gives the machine's result.
         """
-        base = func._schema.name.partition("::")[2]
-        written = (*written, *_STATISTICS.get(base, ()))
+        is_view, overload = func.is_view and not written, _Overload.of(func, written)
 
         def run(args: Any, kwargs: Any) -> Any:
             if self._is_inside or not self.is_on:
                 return compute(args, kwargs)
-            return self._run(func, written, args, kwargs, compute)
+            if is_view:  # its shadow is one of its memory's
+                return self._computed(compute, args, kwargs)
+            return self._run(overload, args, kwargs, compute)
 
         return run
 
+    def _computed(self, compute: Callable[[Any, Any], Any], args: Any, kwargs: Any) -> Any:
+        """The machine's result."""
+        self._is_inside = True
+        try:
+            return compute(args, kwargs)
+        finally:
+            self._is_inside = False
+
     def _run(
-        self, func: Any, written: Sequence[int | str], args: Any, kwargs: Any,
-        compute: Callable[[Any, Any], Any],
+        self, overload: _Overload, args: Any, kwargs: Any, compute: Callable[[Any, Any], Any]
     ) -> Any:
-        base = func._schema.name.partition("::")[2]
+        func, base, _, written, is_random, _ = overload
         targets = [x for x in tensors_of(*_written_of(written, args, kwargs)) if _is_real(x)]
-        operands = [x for x in _all_tensors(args, kwargs) if _is_real(x)]
+        operands = [x for x in tensors_of(args, kwargs) if _is_real(x)]
         is_move = func.is_view and not targets
         for x in targets:
             # All of it anew: its motion goes on by its loop, if it has one.
             is_anew = base == "copy_" and _is_whole(x)
             self._note_write(x, "fill_" if is_anew else base)
-        is_random = torch.Tag.nondeterministic_seeded in func.tags
         twin = None
-        is_random = (is_random and base != "native_dropout") or base in _OF_HOST
         if operands and not is_move and not is_random:
-            twin = self._twin(func, base, written, args, kwargs, operands)
-        self._is_inside = True
-        try:
-            result = compute(args, kwargs)
-        finally:
-            self._is_inside = False
+            twin = self._twin(overload, args, kwargs, operands)
+        result = self._computed(compute, args, kwargs)
         if is_move or (not operands and not any(map(_is_real, _results(result)))):
             return result
         if is_random:
@@ -241,7 +266,7 @@ class Shadowing:
             for x in filter(_is_real, _results(result)):
                 self._slot(x).is_filled = False
         elif operands:
-            self._take(func, base, twin, result, targets, operands)
+            self._take(overload, twin, result, targets, operands)
         else:
             self._made(func, args, kwargs, result)
         if operands and not is_move:
@@ -294,15 +319,15 @@ class Shadowing:
         loop.steps.add(self._session.step)
 
     def _twin(
-        self, func: Any, base: str, written: Sequence[int | str], args: Any, kwargs: Any,
-        operands: Sequence[torch.Tensor],
+        self, overload: _Overload, args: Any, kwargs: Any, operands: Sequence[torch.Tensor]
     ) -> _Twin | None:
         """The operation in float64; None, and told, where torch has no kernel for it."""
-        error = max(self._slot(x).error for x in operands)
-        call = _AS.get(base, func)
+        error = max([self._slot(x).error for x in operands])
+        func, written = overload.func, overload.written
+        call = _AS.get(overload.base, func)
         try:
             local = None
-            if not is_exact(func):
+            if not overload.is_exact:
                 local = _call(call, written, args, kwargs, _wide)
             shadow = _call(call, written, args, kwargs, self.value)
         except (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError) as problem:
@@ -311,10 +336,11 @@ class Shadowing:
         return _Twin(local, shadow, error)
 
     def _take(
-        self, func: Any, base: str, twin: _Twin | None, result: Any,
+        self, overload: _Overload, twin: _Twin | None, result: Any,
         targets: Sequence[torch.Tensor], operands: Sequence[torch.Tensor],
     ) -> None:
         """Results have their shadows; what they are beside them is told."""
+        func, base = overload.func, overload.base
         results = list(_results(result))
         if twin is None:
             self._drop([*targets, *results])
@@ -322,7 +348,7 @@ class Shadowing:
         shadows = list(_results(twin.shadow))
         locals_ = list(_results(twin.local)) if twin.local is not None else [None] * len(shadows)
         present = {x.untyped_storage()._cdata for x in (*targets, *operands)}
-        key = self._key(func, is_placed=twin.local is not None)
+        key = self._key(overload.name, is_placed=twin.local is not None)
         if base == "native_dropout":  # the mask is the machine's
             shadows, locals_ = (
                 [x[0] * results[1] / (1 - x[1]), results[1]] for x in (twin.shadow, twin.local))
@@ -368,12 +394,12 @@ class Shadowing:
             if slot is not None and _is_real(x):
                 slot.flat, slot.error = _flat(x.untyped_storage(), x.dtype), 0.0
 
-    def _key(self, func: Any, *, is_placed: bool) -> tuple[str, str, str]:
+    def _key(self, operation: str, *, is_placed: bool) -> tuple[str, str, str]:
         """Layer, direction and name of the operation that ran.
 
         is_placed    the session has placed it; one that rounds nothing it may not have.
         """
-        operation, layers = str(func).rpartition(".")[0], self._session.layers
+        layers = self._session.layers
         if is_placed:
             return *split_name(self._session.device.tensor), operation
         in_pass = torch._C._current_graph_task_id() != -1
@@ -539,10 +565,6 @@ def _stepped(
     return twins
 
 
-def _all_tensors(args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    yield from tensors_of(args, kwargs)
-
-
 def _results(result: Any) -> Iterator[Any]:
     """The tensors of a result, in order."""
     for x in result if isinstance(result, (tuple, list)) else (result,):
@@ -568,21 +590,24 @@ def _call(
     read: Callable[[torch.Tensor], torch.Tensor],
 ) -> Any:
     """The operation in float64, with real tensors as `read` gives them."""
+    places = [_mapped(x, read, is_written=i in written) for i, x in enumerate(args)]
+    names = {
+        name: _mapped(x, read, is_written=name in written) for name, x in kwargs.items()
+    }
+    return func(*places, **names)
 
-    def mapped(x: Any, *, is_written: bool) -> Any:
+
+def _mapped(x: Any, read: Callable[[torch.Tensor], torch.Tensor], *, is_written: bool) -> Any:
+    """An argument of an operation in float64."""
+    if isinstance(x, torch.Tensor):
         if _is_real(x):
             return read(x)
-        if isinstance(x, torch.Tensor):
-            return x.clone() if is_written else x
-        if isinstance(x, (list, tuple)):
-            return type(x)(mapped(item, is_written=is_written) for item in x)
-        if isinstance(x, torch.dtype) and x.is_floating_point:
-            return torch.float64
-        return x
-
-    places = [mapped(x, is_written=i in written) for i, x in enumerate(args)]
-    names = {name: mapped(x, is_written=name in written) for name, x in kwargs.items()}
-    return func(*places, **names)
+        return x.clone() if is_written else x
+    if isinstance(x, (list, tuple)):
+        return type(x)([_mapped(item, read, is_written=is_written) for item in x])
+    if isinstance(x, torch.dtype) and x.is_floating_point:
+        return torch.float64
+    return x
 
 
 def _unscale(

@@ -152,6 +152,23 @@ def test_the_order_of_values_and_their_shape_are_hashed(tmp_path):
     assert len(set(rows)) == len(rows) == 6
 
 
+def test_a_long_step_is_written_in_order_with_one_digest_of_all(tmp_path):
+    """More operations than wait to be written at a time."""
+    n, place = 1300, Place(4, 1, 2, "net", "backward")
+    values = [HALF.array([k % 7, k]) for k in range(n)]
+    with DigestFile(tmp_path / "a", lambda: "train.py:7") as file:
+        for x in values:
+            file.add("mm", place, x)
+    rows = (tmp_path / "a").read_text().splitlines()[1:]
+    start = xxh64(np.frombuffer(b"binary16 (2,)", np.uint8))
+    digests = [f"{xxh64(x.carrier, start):016x}" for x in values]
+    assert rows[:-1] == [
+        f"{k}\t4/1/2\tnet\tbackward\tmm\tbinary16\t2\t{digest}\ttrain.py:7"
+        for k, digest in enumerate(digests)]
+    total = xxh64(np.frombuffer("".join(digests).encode(), np.uint8))
+    assert rows[-1] == f"# step 4\t{total:016x}"
+
+
 def test_a_run_that_ends_early_is_told(tmp_path):
     written(tmp_path / "a", steps=2)
     written(tmp_path / "b", steps=3)

@@ -68,6 +68,7 @@ def _kind(node: Node, entry: KernelEntry | None) -> str:
 
 def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
     account, operation, name, told = site.run.account, site.node.type, site.name, site.run.result
+    is_told = kind != "exact"
 
     @cache
     def line() -> str:
@@ -88,17 +89,20 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
         births.line = line
         result = run(*values)
         if isinstance(result, Array):  # of most nodes, each of which comes here
-            arrays = [result]
-        else:
-            several = result if isinstance(result, tuple) else ()
-            arrays = [x for x in several if isinstance(x, Array)]
+            if account.noted == before:
+                account.add(kind, operation, result.size)
+            if is_told:
+                told(name, operation, result, [x for x in values if isinstance(x, Array)])
+            return result
+        several = result if isinstance(result, tuple) else ()
+        arrays = [x for x in several if isinstance(x, Array)]
         if account.noted == before:  # a kernel that leaves the machine notes that itself
             written = values[0].value if not arrays and _is_array(values) else None
             size = sum([x.size for x in arrays]) if written is None else written.size
             account.add(kind, operation, size)
         if _is_array(values) and not arrays:
             wrote(values)
-        if kind != "exact":
+        if is_told:
             operands = [x for x in values if isinstance(x, Array)]
             for x in arrays:
                 told(name, operation, x, operands)

@@ -36,10 +36,25 @@ _RESHAPES = frozenset((
     "StopGradient",
 ))
 _SUMS = "Sum", "Mean"
+
+
+def _softmax(x: Numbers) -> Numbers:
+    """Along the last axis."""
+    powers = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def _joined(*operands: Any) -> Numbers:
+    """Tensors side by side along the axis that is the last operand."""
+    *tensors, axis = operands
+    return np.concatenate(tensors, int(axis))
+
+
 #: Nodes that are functions of numpy, which begin sooner than TensorFlow's kernels.
 _BY_NUMPY: dict[str, Callable[..., Numbers]] = {
     "Exp": np.exp, "Rsqrt": lambda x: 1.0 / np.sqrt(x), "Tile": np.tile,
     "RsqrtGrad": lambda root, gradient: gradient * -0.5 * root * root * root,
+    "Softmax": _softmax, "ConcatV2": _joined,
 }
 #: Products of matrices: which attributes say that an operand is turned.
 _PRODUCTS = {
@@ -154,6 +169,10 @@ def twin_of(site: NodeSite) -> NodeTwin | None:
         return _by_numpy(_BY_NUMPY[site.node.type])
     if site.node.type in _PRODUCTS:
         return _by_blas(site)
+    if site.node.type == "Split":
+        return _by_parts(site.attr("num_split"))
+    if site.node.type == "ResourceGather" and not site.attr("batch_dims"):
+        return _by_numpy(_gathered)
     return _by_kernel(site)
 
 
@@ -215,6 +234,21 @@ def _by_additions(
     return [total], []
 
 
+def _by_parts(n: int) -> NodeTwin:
+    """Equal parts along an axis, the numbers of each side by side."""
+
+    def run(operands: Sequence[Any], variables: Sequence[int]) -> tuple[Sequence[Any], list[Any]]:
+        axis, x = operands
+        return [np.ascontiguousarray(part) for part in np.split(x, n, int(axis))], []
+
+    return run
+
+
+def _gathered(x: Numbers, places: NDArray[np.integer]) -> Numbers:
+    """Rows of a variable; a place beyond them is refused by the machine, whose words are known."""
+    return np.take(x, places, axis=0, mode="clip")
+
+
 def _by_blas(site: NodeSite) -> NodeTwin:
     """A product of matrices, by numpy's BLAS: TensorFlow's own takes twice the time."""
     turned = [site.attr(name) for name in _PRODUCTS[site.node.type]]
@@ -223,8 +257,12 @@ def _by_blas(site: NodeSite) -> NodeTwin:
         x, y = (
             np.swapaxes(x, -1, -2) if turn else x
             for x, turn in zip(operands, turned, strict=True))
+        shape = _shape_of(x, y)
+        if y.ndim == 2 and x.flags.c_contiguous:  # all rows in one product
+            x = x.reshape(-1, x.shape[-1])
+        out = _room((*x.shape[:-1], y.shape[-1]) if y.ndim == 2 else shape)
         with np.errstate(all="ignore"):
-            return [np.matmul(x, y, out=_room(_shape_of(x, y)))], []
+            return [np.matmul(x, y, out=out).reshape(shape)], []
 
     return run
 

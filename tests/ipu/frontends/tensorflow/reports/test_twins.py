@@ -62,6 +62,51 @@ def test_batches_of_products_broadcast():
     np.testing.assert_allclose(twin_in(tf.matmul, x, y), x @ y, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize(("turned_x", "turned_y"), list(product((False, True), repeat=2)))
+def test_a_batch_meets_one_matrix(turned_x, turned_y):
+    x, y = RNG.normal(size=(2, 3, 5, 5)), RNG.normal(size=(5, 5))
+    result = twin_in(
+        lambda a, b: tf.matmul(a, b, transpose_a=turned_x, transpose_b=turned_y), x, y)
+    expected = (x.swapaxes(-1, -2) if turned_x else x) @ (y.T if turned_y else y)
+    assert result.shape == (2, 3, 5, 5)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("x", [
+    RNG.normal(size=(7,)), RNG.normal(size=(2, 3, 4)), [[-np.inf, 0.0, 1.0], [800.0, 1e-9, -800.0]],
+    [[np.nan, 1.0], [np.inf, 1.0]]])
+def test_softmax_is_that_of_tensorflow(x):
+    expected = tf.nn.softmax(tf.constant(x, tf.float64)).numpy()
+    np.testing.assert_allclose(twin_in(tf.nn.softmax, np.array(x)), expected, rtol=1e-14)
+
+
+def outputs_in(function, kind, *operands):
+    """What the twin of the node of this type gives for operands as they are."""
+    specs = [tf.TensorSpec(np.shape(x), np.asarray(x).dtype) for x in operands]
+    graph = tf.function(function).get_concrete_function(*specs).graph
+    node = next(n for n in program_of(graph).nodes if n.type == kind)
+    return lambda *values: twin_of(Site(node))(values, [])[0]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_tensors_are_joined_and_parted_as_in_tensorflow(axis):
+    x, y = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 4, 6))
+    (joined,) = outputs_in(lambda a, b: tf.concat([a, b], axis), "ConcatV2", x, y)(
+        x, y, np.int32(axis))
+    np.testing.assert_array_equal(joined, np.concatenate([x, y], axis))
+    parts = outputs_in(lambda a: tf.split(a, 2, axis), "Split", x)(np.int32(axis), x)
+    for part, expected in zip(parts, np.split(x, 2, axis), strict=True):
+        np.testing.assert_array_equal(part, expected)
+        assert part.flags.c_contiguous
+
+
+def test_rows_of_a_variable_are_those_of_tensorflow():
+    x, places = RNG.normal(size=(5, 3)), np.array([[4, 0], [0, 2]], np.int32)
+    variable = tf.Variable(x)
+    (rows,) = outputs_in(lambda i: tf.gather(variable, i), "ResourceGather", places)(x, places)
+    np.testing.assert_array_equal(rows, tf.gather(variable, places).numpy())
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (0, 4)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_copies_have_memory_of_their_own(shape, dtype):
