@@ -28,11 +28,17 @@ from fpsim.records.settings import ZERO_OR_NORMAL, Settings
 from fpsim.records.types import Carrier
 from fpsim.state.counts import Counts
 from fpsim.state.memory import flat_in_memory
-from fpsim.state.tallies import BINS, ValueTally, sampled_tally, stride_of, tally_of
+from fpsim.state.tallies import (
+    BINS,
+    ValueTally,
+    sampled_exponents_of_many,
+    stride_of,
+    tally_of,
+)
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "JobTally",
+    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "JobTallies",
     "RecordedJob", "RecordedOperation", "RecordedProgram", "Recording", "are_apart",
 ]
 
@@ -256,18 +262,17 @@ class RecordedProgram:
         raised: list[int] = flags.tolist()
         return raised
 
-    def count(self, jobs: Sequence[RecordedJob], seed: int) -> list[JobTally]:
+    def count(self, jobs: Sequence[RecordedJob], seed: int) -> JobTallies:
         """Compute the outputs of all jobs, none of which is an input; what each job counts."""
         layout = self._layout(jobs[0], FLAGS_EACH)
         tallies = layout.count(jobs, self._constants, np.uint64(seed), len(self.operations))
         single = [i for i, operation in enumerate(self.operations) if operation.is_single]
-        numbers = [self.operations[i].numbers for i in single]
-        alone = {k: tally_of(x) for k, x in self._single_looks.items()}
-        for job in tallies:
-            if single:
-                job.numbers[single] = numbers
-            for k, tally in alone.items():
-                job.looks[k] = tally
+        if single:
+            tallies.numbers[:, single] = [self.operations[i].numbers for i in single]
+        for k, x in self._single_looks.items():
+            zeros, largest, exponents = tally_of(x)
+            tallies.zeros[:, k], tallies.largest[:, k] = zeros, largest
+            tallies.exponents[:, k] = exponents
         return tallies
 
     def _layout(self, job: RecordedJob, level: int) -> ProgramLayout:
@@ -289,14 +294,23 @@ class RecordedProgram:
         return layout
 
 
-class JobTally(NamedTuple):
-    """What a job counts: numbers of each operation, and what the results show that are looked at.
+class JobTallies(NamedTuple):
+    """What jobs count: numbers of their operations, and the tallies of results that are looked at.
 
-    numbers   zeros, subnormals and elements of each flag, by operation.
+    numbers     zeros, subnormals and elements of each flag, by job and operation.
+    zeros, largest, exponents    as in a `ValueTally`, by job and result.
     """
 
     numbers: NDArray[np.int64]
-    looks: list[ValueTally]
+    zeros: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    exponents: NDArray[np.int64]
+
+    def look(self, job: int, k: int) -> ValueTally:
+        """The tally of a result of a job."""
+        return ValueTally(
+            int(self.zeros[job, k]), int(self.largest[job, k]), self.exponents[job, k]
+        )
 
 
 class _Counting(NamedTuple):
@@ -424,13 +438,13 @@ class ProgramLayout:
     def count(
         self, jobs: Sequence[RecordedJob], constants: NDArray[np.float32], seed: np.uint64,
         n_operations: int,
-    ) -> list[JobTally]:
+    ) -> JobTallies:
         """What each job counts."""
-        strides = [stride_of(job.size) for job in jobs]
+        strides = np.array([stride_of(job.size) for job in jobs], np.int64)
 
         def counting() -> _Counting:
             return _Counting(
-                np.array(strides, np.int64), self._smallest, self._slots,
+                strides, self._smallest, self._slots,
                 np.empty(TALLIED - 2, np.int64),
                 np.zeros((len(jobs), len(self._rows), TALLIED), np.int64),
                 np.zeros((len(jobs), self._n_looks, BINS), np.int64),
@@ -440,17 +454,17 @@ class ProgramLayout:
         parts = [part for _, part in self._run(jobs, constants, seed, counting)]
         numbers = np.zeros((len(jobs), n_operations, TALLIED), np.int64)
         is_operation = self._operations >= 0
-        tallies = np.sum([p.tallies for p in parts], axis=0)
+        tallies, fields, largest = parts[0].tallies, parts[0].fields, parts[0].largest
+        for part in parts[1:]:
+            tallies += part.tallies
+            fields += part.fields
+            np.maximum(largest, part.largest, out=largest)
         numbers[:, self._operations[is_operation]] = tallies[:, is_operation]
-        fields = np.sum([p.fields for p in parts], axis=0)
-        most = np.max([p.largest for p in parts], axis=0).tolist()
-        zeros = self._zeros_of_looks(numbers)
-        return [
-            JobTally(numbers[t], [
-                sampled_tally(int(zeros[t, k]), most[t][k][0], most[t][k][1], fields[t, k], stride)
-                for k in self._first_looks
-            ]) for t, stride in enumerate(strides)
-        ]
+        places = self._first_looks
+        return JobTallies(
+            numbers, self._zeros_of_looks(numbers)[:, places], largest[:, places, 0],
+            sampled_exponents_of_many(largest[..., 1], fields, strides)[:, places],
+        )
 
     def _zeros_of_looks(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Zeros among the values that are looked at, by job."""

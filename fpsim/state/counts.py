@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.elementwise.tally import tally_flags, tally_numbers
+from fpsim.kernels.elementwise.tally import TALLIED, tally_flags, tally_numbers, tally_results
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
@@ -65,12 +65,20 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             ))
         if not self.is_on:
             return
+        raised = flat_in_memory(marks)
+        if values is not None and values.dtype == np.float32:
+            numbers = np.empty(TALLIED, np.int64)
+            smallest = np.float32(fmt.smallest_normal)
+            tally_results(flat_in_memory(values), raised, smallest, numbers)
+            zeros, subnormals, *flags = numbers.tolist()
+            self.add_numbers(operation, marks.size, (zeros, subnormals), flags)
+            return
         small = None
         if values is not None:
             smallest = fmt.carrier.type(fmt.smallest_normal)
             small = tally_numbers(flat_in_memory(values), smallest)
         numbers = np.empty(len(_NAMES), np.int64)
-        tally_flags(flat_in_memory(marks), numbers)
+        tally_flags(raised, numbers)
         self.add_numbers(operation, marks.size, small, numbers.tolist())
 
     def add_numbers(

@@ -17,7 +17,10 @@ from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["BINS", "ValueTally", "largest_of", "sampled_tally", "stride_of", "tally_of"]
+__all__ = [
+    "BINS", "ValueTally", "bits_of_largest", "number_of", "sampled_exponents",
+    "sampled_exponents_of_many", "stride_of", "tally_of",
+]
 
 #: Biased exponents of binary32; the first bin holds zeros, the last infinities and NaN.
 BINS = 256
@@ -41,15 +44,30 @@ class ValueTally(NamedTuple):
     @property
     def most(self) -> float:
         """The largest magnitude, NaN where there is one."""
-        return float(np.uint32(self.largest).view(np.float32))
+        return number_of(self.largest)
 
     def is_below_largest(self, fmt: Format) -> bool:
         """Whether all are numbers, and smaller than the largest one of the format."""
-        return self.largest < _bits_of_largest(fmt)
+        return self.largest < bits_of_largest(fmt)
+
+
+@usual_arithmetic
+def _narrowed(values: NDArray[Any]) -> NDArray[np.float32]:
+    return values.astype(np.float32)
+
+
+def number_of(bits: int) -> float:
+    """The binary32 number with these bits.
+
+    >>> number_of(0x3FC00000)
+    1.5
+    """
+    return float(np.uint32(bits).view(np.float32))
 
 
 @cache
-def _bits_of_largest(fmt: Format) -> int:
+def bits_of_largest(fmt: Format) -> int:
+    """Those of the largest number of a format, in binary32."""
     return int(np.float32(fmt.max).view(np.uint32))
 
 
@@ -62,21 +80,33 @@ def stride_of(size: int) -> int:
     return max(1, -(-size // _SAMPLE) | 1)
 
 
-def sampled_tally(
-    zeros: int, largest: int, number: int, fields: NDArray[np.int64], stride: int
-) -> ValueTally:
-    """The tally of which these exponents, of every stride-th value, were counted.
+def sampled_exponents(number: int, fields: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
+    """Exponents of values of which these were counted, of every stride-th value.
 
     number    bits of the largest magnitude that is no NaN.
     """
-    exponents = fields * stride
+    exponents = fields * stride if stride > 1 else fields
     # The last value stands for fewer, but never for none.
     if number > 0 and not exponents[number >> _FRACTION]:
         exponents[number >> _FRACTION] += 1
-    return ValueTally(zeros, largest, exponents)
+    return exponents
 
 
-@usual_arithmetic
+def sampled_exponents_of_many(
+    numbers: NDArray[np.int64], fields: NDArray[np.int64], strides: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The same of results of many arrays.
+
+    Shapes    numbers (arrays, results), fields (arrays, results, BINS), strides (arrays).
+    """
+    exponents = fields * strides[:, None, None]
+    places = (numbers >> _FRACTION)[..., None]
+    counted = np.take_along_axis(exponents, places, -1)
+    counted[(counted == 0) & (numbers > 0)[..., None]] = 1
+    np.put_along_axis(exponents, places, counted, -1)
+    return exponents
+
+
 def tally_of(values: NDArray[Any]) -> ValueTally:
     """The tally of an array, in binary32.
 
@@ -85,18 +115,9 @@ def tally_of(values: NDArray[Any]) -> ValueTally:
     (100, 16)
     """
     stride = stride_of(values.size)
-    bits = flat_in_memory(values.astype(np.float32, copy=False)).view(np.uint32)
+    if values.dtype != np.float32:
+        values = _narrowed(values)
+    bits = flat_in_memory(values).view(np.uint32)
     fields = np.zeros(BINS, np.int64)
-    zeros, _, largest, number = tally_values(bits, np.uint32(0), 0, stride, fields)
-    return sampled_tally(zeros, largest, number, fields, stride)
-
-
-def largest_of(bits: NDArray[np.uint32]) -> float:
-    """The largest magnitude of binary32 numbers, given by their bits; NaN where there is one.
-
-    >>> largest_of(np.float32([1.5, -3.0]).view(np.uint32))
-    3.0
-    """
-    nowhere = bits.size + 1
-    _, _, largest, _ = tally_values(bits, np.uint32(0), 1, nowhere, np.zeros(1, np.int64))
-    return ValueTally(0, largest, np.zeros(0, np.int64)).most
+    zeros, largest, number = tally_values(bits, 0, stride, fields)
+    return ValueTally(zeros, largest, sampled_exponents(number, fields, stride))

@@ -493,10 +493,14 @@ class Device:
         """max(x, 0) that passes NaN on."""
         context = self._of(x)
         least = self._least_positive(context)
-        values = None if context.counts is not None else kept_least(x.carrier, least)
+        values = kept_least(x.carrier, least)
         cycles = self.vector_cycles + thread_cycles("relu", x.format, x.size)
-        if values is None:
-            result = context.maximum(x, 0.0)
+        if values is None or context.counts is not None:
+            if values is None:
+                result = context.maximum(x, 0.0)
+            else:
+                flags = np.zeros(values.shape, np.uint8)
+                result = context.core.exact("maximum", [x.carrier], values, flags)
             self.vector_cycles = cycles  # the machine takes the same time, whatever is looked at
             return result
         self.vector_cycles = cycles

@@ -92,7 +92,7 @@ def _max_pool(
         raise ValueError(f"ties={ties!r} is not known; use first or all")
     g = _windows(x, size, stride, padding)
     first, context = ties == "first", device.context(x.format)
-    plain = context.counts is None and context.core.settings.subnormals != "flush_both"
+    plain = context.core.settings.subnormals != "flush_both"
     if x.size and plain and x.carrier.itemsize == 4:
         native = window_maxima(x.carrier, g, first=first)
         if native is not None:
@@ -104,7 +104,7 @@ def _max_pool(
 
 
 def _by_positions(device: Device, x: Array, g: Geometry, first: bool) -> tuple[Array, Saved]:
-    """The same where reading a NaN raises a flag, where subnormals are zeros, or in binary64."""
+    """The same where a NaN is read, where subnormals are zeros, or in binary64."""
     padded, image = _padded(x.shape, g)
     field = x.carrier
     if padded != x.shape:

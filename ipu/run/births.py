@@ -53,6 +53,8 @@ _JOINT = (
     "mm", "matmul", "conv", "dot", "linear", "einsum", "softmax", "norm", "cum", "pool", "loss",
     "lstm", "gru", "fft", "attention",
 )
+#: The operation in which numbers from outside are born.
+_ENTERING = "convert"
 #: Numbers of a sum by which it is known again.
 _SAMPLE = 512
 #: Rows of data by which a column is judged, at least; its deviation is lost where the rounding's is
@@ -78,6 +80,7 @@ class Birth:
                is lost adds up. A term that is lost once is an error of half a unit at most.
     is_trained_with    a backward pass or an optimiser computed with it.
     reader     of data, the layer that read them first.
+    phase      what a reader calls the direction; "": by its name.
     """
 
     kind: str
@@ -98,6 +101,7 @@ class Birth:
     repeated: int = 0
     is_trained_with: bool = False
     reader: str = ""
+    phase: str = ""
 
     @property
     def is_harmless(self) -> bool:
@@ -115,7 +119,7 @@ class Birth:
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
             "repeated": self.repeated, "trained_with": self.is_trained_with,
-            "reader": self.reader,
+            "reader": self.reader, "phase": self.phase,
         }
 
 
@@ -142,6 +146,8 @@ class Births:
         self.carried: Counter[str] = Counter()
         #: Of the first loss that is not finite, and its step.
         self.symptom: tuple[int, Origins] | None = None
+        #: What is told of the direction now; "": its name.
+        self.phase = ""
         #: The line of the user's program now, and its layer, direction and step.
         self.line: Callable[[], str] = str
         self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "forward", 0)
@@ -260,7 +266,7 @@ class Births:
         self, kind: str, fmt: Format, n: int, values: NDArray[Any], detail: str
     ) -> Birth:
         return self._born(
-            kind, self.where(), "convert", fmt, n, int(values.size), (), detail)
+            kind, self.where(), _ENTERING, fmt, n, int(values.size), (), detail)
 
     def _integers(self, sizes: NDArray[Any], fmt: Format) -> Birth | None:
         """Whole numbers that the format rounds to others are no positions any more."""
@@ -315,7 +321,8 @@ class Births:
         if not flags and not is_sum and not any(inherited):
             return
         for birth in (birth for origins in inherited for birth in origins.values()):
-            birth.reader = birth.reader or where[0]
+            if birth.operation == _ENTERING:
+                birth.reader = birth.reader or where[0]
         if not is_sum or where[1] == "backward":
             origins = self._origins_of_usual(
                 operation, where, array, operands, inherited, flags, tally
@@ -387,6 +394,7 @@ class Births:
             birth = self._births[key] = Birth(
                 kind, step, layer, direction, operation, name,
                 line or self.line(), detail, number=len(self._births), causes=causes,
+                phase=self.phase,
             )
         birth.count += n
         birth.results += results

@@ -13,7 +13,7 @@ Evidence    ASSUMED: the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,8 +41,10 @@ from ipu.run.motions import (
 )
 from ipu.run.sentences import capital
 
-__all__ = ["Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass",
-           "name_of"]
+__all__ = [
+    "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass", "name_of",
+    "of_same_line",
+]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -70,6 +72,9 @@ _OVERSHOT, _FLUSHED = 2.0, 0.1
 _MAGNIFIED, _WRONG = 16.0, 0.1
 #: Error that is born in one operation, at least, where its operands have lost their digits.
 _BORN = 0.2
+#: Sums whose roundings add up: calls and mean error at least, how many times as large it is as
+#: what one of them rounds away, and the most that they magnify errors of others.
+_SUMS, _CALLS, _OF_SUM, _ADDED_UP, _ADDS = ("add", "sub", "assignadd"), 32, 0.02, 16.0, 1.25
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
@@ -303,16 +308,16 @@ def _clause_of_data(row: Row, fmt: str) -> str:
 
 def name_of(row: Row) -> str:
     """The operation of a birth, and its layer."""
-    operation = str(row["operation"]).removeprefix("aten.").lstrip("_")
-    layer = row["layer"]
-    if layer in ("", "optimizer", row["operation"]):
+    whole = str(row["operation"]).rstrip("_")  # in place or not
+    operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
+    if layer in ("", "optimizer", row["operation"], whole):
         return f"the {operation}"
     return f"the {operation} of {layer}"
 
 
 def _where(row: Row) -> str:
     line = f", {row['line']}" if row.get("line") else ""
-    return f"{row['direction']}, step {row['step']}{line}"
+    return f"{row.get('phase') or row['direction']}, step {row['step']}{line}"
 
 
 def _place_of(row: Row) -> str:
@@ -358,12 +363,16 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
 def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Numbers beyond the largest one that the program computes on with."""
     is_training = bool(report.get("losses"))
-    rows = [r for r in births if r["kind"] in _EXCURSIONS and not r["harmless"] and not (
-        is_training and _ends_forward(r, births))]
+    rows = [r for r in births if (r["kind"] in _EXCURSIONS or r.get("alone", 0.0) > HARM)
+            and not r["harmless"] and not (is_training and _ends_forward(r, births))]
     if not rows:
         return
-    first = min(rows, key=lambda row: (row["step"], row["number"]))
+    first = _worst_of_line(min(rows, key=lambda row: (row["step"], row["number"])),
+                           [row for row in births if not row["harmless"]])
     clause = _clause(first)
+    if first["kind"] == CONSTANT:
+        yield Cause("constant", capital(f"{clause} ({_where(first)})"), first)
+        return
     if first["kind"] == DATA_BEYOND:
         yield Cause("data", capital(clause), first)
         return
@@ -395,6 +404,35 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                     f"{clause}, {n}", first)
     else:
         yield Cause("overflow", capital(f"{clause}: {n}"), first)
+
+
+def _worst_of_line(first: Row, rows: Sequence[Row]) -> Row:
+    """Of what leaves the range as the first birth does, in its step and line, what does most harm.
+
+    A term of a sum may leave it in few elements and the sum in all. The harm is that of a run in
+    which only this operation is low, where there was one; the elements decide between alike ones.
+    """
+    alike = of_same_line(first, rows)
+    worst = max(float(row.get("alone", 0.0)) for row in alike)
+    return max((row for row in alike if not row.get("alone", worst) < worst - HARM), key=lambda row:
+               math.inf if row["kind"] == CONSTANT else row["count"])
+
+
+def of_same_line(first: Row, rows: Iterable[Row]) -> list[Row]:
+    """The first of births, and those in its step, layer and line that leave the range as it does.
+
+    Outside of modules an operation is a layer. A constant beyond the range takes all elements of
+    its operation with it.
+    """
+    def key(row: Row) -> tuple[object, ...]:
+        is_beyond = row["kind"] == CONSTANT and row["detail"] == "overflow"
+        kind = SATURATED if is_beyond or row["kind"] == INFINITY else row["kind"]
+        outside = row["kind"] == CONSTANT or row["layer"] == row["operation"]
+        layer = "" if outside else row["layer"]
+        return kind, row["step"], row["direction"], row["line"], layer
+
+    others = [row for row in rows if row["number"] != first["number"] and key(row) == key(first)]
+    return [first, *others] if first["line"] else [first]
 
 
 def _ends_forward(row: Row, births: Sequence[Row]) -> bool:
@@ -560,11 +598,23 @@ def _drifts(report: Report) -> Iterator[Cause]:
         f"The factor {factor['value']:g} of an average is 1 in {factor['format']}: sums")
     if worst["name"]:
         writer += ","
+    follows = "" if worst["shape"] else _follows(report)
     layer = worst.get("layer", worst["name"].rpartition(".")[0])
     yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
                 f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                "binary64", {**worst, "layer": layer, "direction": "forward"},
+                f"binary64{follows}", {**worst, "layer": layer, "direction": "forward"},
                 1 - max(worst["arrived"], 0.0))
+
+
+def _follows(report: Report) -> str:
+    """What magnifies the error of a counter, as a remainder of it does; "" where nothing does."""
+    rows = [row for row in report.get("shadow", {}).get("operations", ())
+            if row["error"] > _BORN and (row["amplification"] or 0.0) > _MAGNIFIED]
+    if not rows:
+        return ""
+    worst = max(rows, key=lambda row: float(row["amplification"]))
+    return f"; the {worst['operation'].removeprefix('aten.')} ({worst['line']}) is wrong by " \
+           f"{worst['error']:.0%}"
 
 
 def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -608,16 +658,39 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if magnified:
         worst = max(magnified, key=lambda row: float(row["amplification"]))
         times = float(worst["amplification"])
-        what = (f"their error of {worst['error'] / times:.1%} is {worst['error']:.0%} of its "
-                f"results, {times:.0f} times as much")
+        before = 100 * worst["error"] / times
+        what = (f"their error of {before:.2g}% is {worst['error']:.0%} of its results, "
+                f"{times:.0f} times as much")
     elif rounded:
         worst = max(rounded, key=lambda row: float(row["born"]))
         what = f"rounding them costs {worst['born']:.0%} of its results"
     else:
         return
+    constant = next((row for row in births if row["kind"] == CONSTANT and not row["harmless"]
+                     and row["line"] and row["line"] == worst["line"]), None)
+    if constant is not None:  # the digits go with the number that the program writes there
+        yield Cause("constant", capital(f"{_clause(constant)} ({_where(constant)})"), constant)
+        return
     yield Cause("cancellation", capital(
         f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): {what}, as where "
         "nearly equal numbers are subtracted"), worst, worst["error"])
+
+
+def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """The sum that is rounded most often: no error of it is large, and they add up."""
+    rows = [
+        row for row in report.get("shadow", {}).get("operations", ())
+        if row["direction"] in _FORWARD and str(row["operation"]).lower().removeprefix("aten.")
+        .startswith(_SUMS) and row.get("calls", 0) >= _CALLS and row["born"] > 0
+        and row["error"] > max(_OF_SUM, _ADDED_UP * row["born"])
+        and (row["amplification"] or 0.0) < _ADDS
+    ]
+    if rows:
+        worst = max(rows, key=lambda row: float(row["error"]))
+        yield Cause("sums", capital(
+            f"rounding adds up in {name_of(worst)} ({_place_of(worst)}): {worst['calls']:,} sums "
+            f"are rounded, each by {worst['born']:.2%}, and they are wrong by "
+            f"{worst['error']:.1%} in the mean"), worst, worst["error"])
 
 
 def _underflowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -637,7 +710,7 @@ def _changed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 #: Rules for programs whose losses part, where no other one says why.
-_OF_HARM = (_lost_data, _underflowed, _lost_terms, _cancelled, _changed)
+_OF_HARM = (_lost_data, _underflowed, _lost_terms, _cancelled, _rounded_sums, _changed)
 
 
 def _harm(report: Report) -> float:

@@ -27,18 +27,20 @@ import difflib
 import io
 import math
 import re
-import time
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fpsim.records.formats import BINARY32
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
-from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses
+from ipu.run.budget import Budget, TimeOverError
+from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, of_same_line
 from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
@@ -58,6 +60,7 @@ from ipu.run.restoring import (
     FORWARD,
     LAYER,
     NOTHING_RESTORED,
+    PARAMETERS,
     SUMS,
     UPDATE,
     PrecisionSite,
@@ -84,6 +87,9 @@ _BY_WAY = _BY_SHADOW | {"updates"}
 
 #: Kinds of causes by which a number stands still, so that any other one moves it again.
 _STANDING = frozenset(("drift", "sums", "updates"))
+
+#: Kinds of causes that wrong results of a pass forward have behind them, too.
+_SYMPTOMS = frozenset(("updates", "gradients vanish"))
 
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
@@ -228,8 +234,11 @@ class Diagnosis:
             yield f"necessary: the harm goes if these are given back to binary32{partly}:"
             yield from self._listed(self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
-                yield "  they interact: with any one of them left low it stays"
+                yield ("  they interact: with any one of them left low the harm, or its symptom, "
+                       "stays")
             yield from self._responses()
+        elif self.n_sites and not self.is_smallest:
+            yield f"no time was left to search {self.n_sites} sites; give more --seconds"
         else:
             yield self.without_sites
         if self.sufficient:
@@ -283,13 +292,12 @@ class _Experiments:
     """Runs of one program, each made once."""
 
     def __init__(
-        self, replay: Replay, way: Way, seconds: float, sites: Sites | None,
+        self, replay: Replay, way: Way, budget: Budget, sites: Sites | None,
         check: Callable[[Way], object],
     ) -> None:
         self.way, self._check = way, check
         self.sites = sites or partial(sites_of, policy=way.policy)
-        self._replay = replay
-        self._begin, self._seconds = time.monotonic(), seconds
+        self._replay, self.budget = replay, budget
         self._outcomes: dict[tuple[Way, Restoring], Outcome] = {}
         self._has_shadow = True
         self.reference = self.outcome(_binary32(way))
@@ -303,6 +311,8 @@ class _Experiments:
         if not (self.losses or self.base.losses):
             self._compare_printed()
         self._of_binary32: dict[Place, int] = {}
+        #: The harm of a run in which only the site of a birth is low.
+        self._alone: dict[Place, float] = {}
         of_reference: set[str] = set()
         if self.is_narrow:
             self.losses = _losses_of_shadow(self.base.report)
@@ -311,9 +321,8 @@ class _Experiments:
                 place = _place(row)
                 self._of_binary32[place] = self._of_binary32.get(place, 0) + row["count"]
             of_reference = _kinds(self.reference.report)
-        self.causes = [
-            cause for cause in find_causes(self.report) if cause.kind not in of_reference
-        ] if self.base.report else []
+        self._kinds_of_reference = of_reference
+        self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
         self._first = {c.kind for c in self.causes[:1]} & self.symptoms
@@ -326,10 +335,54 @@ class _Experiments:
         by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
         self._has_shadow = bool(by_shadow & self.symptoms)
 
+    def _find_causes(self) -> list[Cause]:
+        """Those of the run as it is that binary32's does not show."""
+        return [
+            cause for cause in find_causes(self.report)
+            if cause.kind not in self._kinds_of_reference
+        ] if self.base.report else []
+
+    def weigh(self) -> None:
+        """Of operations of one line that leave their range together, find the harm of each alone.
+
+        One that does none, beside another one that does, is no cause.
+        """
+        first = self.causes[0].row if self.causes else {}
+        births = [row for row in self.report.get("births", ()) if not row["harmless"]]
+        if not any(row["number"] == first.get("number") for row in births):
+            return
+        sites = self.all_sites
+        by_site: dict[PrecisionSite, list[Mapping[str, Any]]] = {}
+        for row in of_same_line(first, births):
+            by_site.setdefault(
+                PrecisionSite(row["layer"], role_of(row["direction"])), []).append(row)
+        if len(by_site) < 2 or not by_site.keys() <= set(sites):
+            return
+        harms: dict[Place, float] = {}
+        for site, rows in by_site.items():
+            low = Restoring(frozenset(sites) - {site})
+            harms |= dict.fromkeys(map(_place, rows), self.harm(self.outcome(self.way, low)))
+        if max(harms.values()) > HARM:
+            self._alone = harms
+            self.causes = self._find_causes()
+
+    @property
+    def all_sites(self) -> Sequence[PrecisionSite]:
+        """What runs can give back."""
+        return self.sites(_with_all_layers(self.base.report, self.reference.report))
+
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
         if key not in self._outcomes:
-            self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
+            if self.budget.is_over:
+                raise TimeOverError
+            begin = self.budget.spent
+            try:
+                self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
+            except TimeOverError:
+                self.budget.is_over = True
+                raise
+            self.budget.note(self.budget.spent - begin)
         return self._outcomes[key]
 
     def _compare_printed(self) -> None:
@@ -387,10 +440,15 @@ class _Experiments:
         """
         report = outcome.report
         return {**report, "harm": self.harm(outcome), "births": [
-            {**row, "harmless": row["harmless"]
-             or self._of_binary32.get(_place(row), 0) > _SAME * row["count"]}
-            for row in report.get("births", ())
-        ]}
+            self._judged(row) for row in report.get("births", ())]}
+
+    def _judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A birth with the harm that it does alone, where that was tried."""
+        of_binary32 = self._of_binary32.get(_place(row), 0) > _SAME * row["count"]
+        alone = self._alone.get(_place(row))
+        if alone is None:
+            return {**row, "harmless": row["harmless"] or of_binary32}
+        return {**row, "harmless": row["harmless"] or alone <= HARM, "alone": alone}
 
     def explained(self, way: Way) -> dict[str, Any]:
         """The report of a way; with a shadow where its harm has no other cause."""
@@ -418,7 +476,10 @@ class _Experiments:
         return bool(self.causes) and self.causes[0].kind in _STANDING
 
     def has_time(self) -> bool:
-        return self.seconds < self._seconds
+        return self.budget.has_time()
+
+    def has_time_to_search(self) -> bool:
+        return self.budget.has_time_to_search()
 
     def can_run(self, way: Way) -> bool:
         try:
@@ -428,34 +489,26 @@ class _Experiments:
         return True
 
     @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._begin
-
-    @property
-    def seconds_left(self) -> float:
-        return self._seconds - self.seconds
-
-    @property
     def runs(self) -> int:
         return len(self._outcomes)
 
 
 def diagnose(
-    replay: Replay, way: Way, steps: int, seconds: float = 60.0, sites: Sites | None = None,
-    check: Callable[[Way], object] = str, *, has_windows: bool = False,
+    replay: Replay, way: Way, steps: int, budget: Budget | None = None,
+    sites: Sites | None = None, check: Callable[[Way], object] = str, *, has_windows: bool = False,
     tell: Callable[[Diagnosis], object] = id,
 ) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
     replay     runs the program, for so many steps and from the same seeds; its report has counted.
-    seconds    after which no further run begins.
+    budget     of the runs; None: as much as they take.
     sites      that a run with a report can give back; None: `sites_of` of the way's policy.
     check      raises ValueError for a way in which the program cannot be run.
     has_windows    sites may be given back in some of the steps alone.
     tell       is called with what an ill program's diagnosis is so far: after the first two runs,
                and when the advice has been tried.
     """
-    runs = _Experiments(replay, way, seconds, sites, check)
+    runs = _Experiments(replay, way, budget or Budget(), sites, check)
     result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
     result.negligible = runs.negligible
     if runs.printed is not None:
@@ -470,7 +523,7 @@ def diagnose(
     result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
 
     def tell_so_far() -> None:
-        result.runs, result.seconds = runs.runs, runs.seconds
+        result.runs, result.seconds = runs.runs, runs.budget.spent
         tell(result)
 
     if not np.isfinite(runs.losses).all() or "diverges" in _kinds(runs.reference.report):
@@ -488,7 +541,7 @@ def diagnose(
         within = "" if result.left_out else f" in {steps} steps"
         result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
                            "to compare.")
-    result.runs, result.seconds = runs.runs, runs.seconds
+    result.runs, result.seconds = runs.runs, runs.budget.spent
     return result
 
 
@@ -497,14 +550,21 @@ def _treat(
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
+    if runs.has_time():
+        with suppress(TimeOverError):
+            runs.weigh()
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
+    result.report = runs.report if runs.base.report else {}
     # Before sites are searched: a remedy takes one run, sites take many. The first one always has
     # time, as what is told of a program without one is of little use.
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
-    _try_smallest_scale(runs, result.remedies)
+    with suppress(TimeOverError):
+        _try_smallest_scale(runs, result.remedies)
     tell_so_far()
-    _find_sites(result, runs)
+    with suppress(TimeOverError):
+        _find_sites(result, runs)
     if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
         places = ", ".join(map(str, result.necessary[:_LISTED]))
         result.sentence += f" Precision is lost in {places}."
@@ -513,18 +573,19 @@ def _treat(
         result.sentence = _sentence([tested], result.harm, runs.base)
     _try(_with_wide_layers(result, runs), runs, result.remedies)
     _try(_together(result.remedies, runs), runs, result.remedies)
-    _find_responses(result, runs, has_windows=has_windows)
+    with suppress(TimeOverError):
+        _find_responses(result, runs, has_windows=has_windows)
     _sort(result.remedies, runs.way)
 
 
 def _tested_cause(result: Diagnosis, runs: _Experiments) -> Cause | None:
-    """What goes wrong forward in the necessary sites, where updates were told first.
+    """What goes wrong forward in the necessary sites, where updates or gradients were told first.
 
-    Updates are lost behind a layer that gives too small or too large results, too. If they are no
+    They are lost behind a layer that gives too small or too large results, too. If they are no
     longer when that layer is given back, they are a symptom of its.
     """
     roles = {site.role for site in result.necessary}
-    if not runs.causes or runs.causes[0].kind != "updates" or roles != {FORWARD} or (
+    if not runs.causes or runs.causes[0].kind not in _SYMPTOMS or roles != {FORWARD} or (
             not result.is_smallest):
         return None
     layers = {site.layer for site in result.necessary}
@@ -604,27 +665,75 @@ def _binary32(way: Way) -> Way:
 
 def _find_sites(result: Diagnosis, runs: _Experiments) -> None:
     """The necessary and the sufficient sites, and those that chance cures."""
-    sites = runs.sites(_with_all_layers(runs.base.report, runs.reference.report))
-    result.n_sites = len(sites)
-    if not sites or runs.is_ill_with(sites):
+    sites = runs.all_sites
+    result.n_sites, result.is_smallest = len(sites), not sites
+    if not sites or not runs.has_time():
+        return
+    result.is_smallest = runs.is_ill_with(sites)
+    if result.is_smallest:
         return
 
     def cures(back: Sequence[PrecisionSite]) -> bool:
-        return not runs.is_ill_with(back)
+        with suppress(TimeOverError):
+            return not runs.is_ill_with(back)
+        return False
 
     def harms(low: Sequence[PrecisionSite]) -> bool:
-        return runs.is_ill_with([site for site in sites if site not in low])
+        with suppress(TimeOverError):
+            return runs.is_ill_with([site for site in sites if site not in low])
+        return False
 
-    suspects = _one_role(_suspects(runs, sites) or sites, cures)
-    result.necessary, is_smallest = smallest(suspects, cures, runs.has_time)
-    result.sufficient, is_tried = smallest(_one_role(sites, harms), harms, runs.has_time)
-    result.is_smallest = is_smallest and is_tried
+    result.necessary = list(sites)
+    suspects = next(_few_that_cure(result, runs, sites), sites)
+    result.necessary, is_smallest = smallest(
+        _one_role(suspects, cures), cures, runs.has_time_to_search)
+    likely = _named(runs, sites), result.necessary
+    enough = next((few for few in likely if few and harms(few)), None) or _one_role(sites, harms)
+    result.sufficient, is_tried = smallest(enough, harms, runs.has_time_to_search)
+    result.is_smallest = is_smallest and is_tried and not runs.budget.is_over
     if runs.stands_still:  # a unit in the last place moves what stands still
         return
     result.chance = [
         site for site in result.necessary
         if site.role not in (UPDATE, SUMS) and runs.has_time() and not runs.is_ill_with((), [site])
     ]
+
+
+def _named(runs: _Experiments, sites: Sequence[PrecisionSite]) -> list[PrecisionSite]:
+    """The site that the first cause names, if there is one."""
+    row = runs.causes[0].row if runs.causes else {}
+    role = role_of(row.get("direction", FORWARD))
+    layer = "optimizer" if role == UPDATE else row.get("layer", "")
+    places = PrecisionSite(layer, role), PrecisionSite(layer, LAYER)
+    return [site for site in sites if site in places]
+
+
+def _few_that_cure(
+    result: Diagnosis, runs: _Experiments, sites: Sequence[PrecisionSite]
+) -> Iterator[Sequence[PrecisionSite]]:
+    """Few sites that cure together, from which the search may begin; the fewest first."""
+    cures = [_restored_by(remedy.way, runs.way, sites)
+             for remedy in result.remedies if remedy.cures]
+    for few in (_named(runs, sites), *sorted(cures, key=len)):
+        if few and runs.has_time_to_search() and not runs.is_ill_with(few):
+            yield few
+    suspects = _suspects(runs, sites)
+    if suspects:
+        yield suspects
+
+
+def _restored_by(
+    way: Way, base: Way, sites: Sequence[PrecisionSite]
+) -> list[PrecisionSite]:
+    """The sites that a way computes in binary32 and its base does not."""
+    def is_wide(site: PrecisionSite, way: Way) -> bool:
+        policy = way.policy.of(site.layer)
+        if site.role == UPDATE:
+            return way.changes.wide_states
+        return {PARAMETERS: policy.param, SUMS: policy.partials}.get(
+            site.role, policy.compute) == BINARY32
+
+    return [site for site in sites if is_wide(site, way) and not is_wide(site, base)]
 
 
 def _with_all_layers(report: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
@@ -648,7 +757,7 @@ def _find_responses(result: Diagnosis, runs: _Experiments, *, has_windows: bool)
         result.window = smallest_window(
             result.steps, lambda steps: not runs.is_harmed(restored(steps=steps)))
     if len(sites) <= _PAIRED:
-        result.pairs = list(pair_responses(
+        result.pairs.extend(pair_responses(
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
             runs.has_time))
     low = runs.way.policy.default.activations
@@ -671,7 +780,7 @@ def _suspects(
     for _ in range(_ROUNDS):
         places = _sites_of_births(runs.beside_binary32(outcome))
         new = [site for site in sites if site in places and site not in suspects]
-        if not new or not runs.has_time():
+        if not new or not runs.has_time_to_search():
             return ()
         suspects += new
         outcome = runs.outcome(runs.way, Restoring(frozenset(suspects)))
@@ -747,7 +856,7 @@ def _try_smallest_scale(runs: _Experiments, remedies: list[TriedRemedy]) -> None
         return
     power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
     trials = math.ceil(math.log2(power)) if power > 1 else 0
-    if not trials or trials * runs.seconds / runs.runs > runs.seconds_left / 2:
+    if not trials or trials * runs.budget.spent / runs.runs > runs.budget.left / 2:
         return
 
     def scaled(exponent: int) -> Way:
@@ -781,7 +890,9 @@ def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, 
 
     def cures(parts: Sequence[_Piece]) -> bool:
         way = _joined(runs.way, parts)
-        return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+        with suppress(TimeOverError):
+            return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+        return False
 
     if not (runs.has_time() and cures(list(pieces))):
         return {}
@@ -846,7 +957,10 @@ def _try(
     for way, what in proposed.items():
         if str(way) not in tried and runs.can_run(way) and (
                 runs.has_time() or (first and not remedies)):
-            outcome = runs.outcome(way)
+            try:
+                outcome = runs.outcome(way)
+            except TimeOverError:
+                return
             if not outcome.error:  # as of a layer that no policy can name
                 harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
                 remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))

@@ -84,7 +84,11 @@ class Exponents:
 
     def replace(self, name: Hashable, fmt: Format, values: NDArray[Any]) -> None:
         """Count these values instead of those that the name had before."""
-        self._sums[name, fmt] = count_exponents(values)
+        self.replace_counts(name, fmt, count_exponents(values))
+
+    def replace_counts(self, name: Hashable, fmt: Format, counts: NDArray[np.int64]) -> None:
+        """The same of values of which so many have each biased exponent."""
+        self._sums[name, fmt] = counts
 
     def __iter__(self) -> Iterator[Histogram]:
         for (name, fmt), sums in self._sums.items():

@@ -142,11 +142,20 @@ class Recorder:
         after: NDArray[Any],
     ) -> None:
         """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
-        sizes = self.updates.add(layer, fmt, before, term, after)
-        if sizes[1]:
+        self.move(layer, key, fmt, before, "add", (term,), 1.0, after)
+
+    def move(
+        self, layer: str, key: Hashable, fmt: Format, before: NDArray[Any], verb: str,
+        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any],
+    ) -> None:
+        """The same where the term is factor times what a verb makes of operands; see `Updates`."""
+        term, parameter, exponents = self.updates.move(
+            layer, fmt, before, verb, operands, factor, after
+        )
+        if parameter:
             step = self.births.where()[2]
-            self.jumps[step] = max(self.jumps.get(step, 0.0), sizes[0] / sizes[1])
-        self.weights(layer, key, fmt, after)
+            self.jumps[step] = max(self.jumps.get(step, 0.0), term / parameter)
+        self._weights.replace_counts((layer, key), fmt, exponents)
 
     def loss(self, step: int, value: float, origins: Origins | None = None) -> None:
         """A backward pass of a step began at this value; while it is not finite nothing counts.

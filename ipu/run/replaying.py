@@ -6,7 +6,8 @@ it calls `Run.stop_if_enough` where a step has ended.
 
 A program need not take steps: one that integrates an equation may compute for hours. So the first
 run is bound in time (`RunBound`), and all others stop where it was stopped: at the same step, or at
-the same operation.
+the same operation. From the third on a run is cut when the seconds of the diagnosis are over, and
+tells nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
+from ipu.run.budget import Budget, TimeOverError
 from ipu.run.diagnosis import Replay
 from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
@@ -30,11 +32,13 @@ from ipu.run.ways import Way
 
 __all__ = ["EnoughError", "replaying"]
 
-#: Share of a diagnosis' seconds that a run without a step and without a loss may take, and the
-#: seconds that the first operations may take, whose kernels are loaded or compiled.
-_WITHOUT_STEPS = 0.25
-#: Seconds of waiting that count as one of computing.
-_WAITING = 6.0
+#: Share of a diagnosis' seconds that the first run may take. The second takes up to twice as long,
+#: and what is left are the trials.
+_FIRST = 0.25
+#: Runs that are made whatever they take: without them there is no page, and no remedy on it.
+_NEEDED = 3
+#: Seconds of the wall's clock that count as one of the processor.
+_WAITING = 3.0
 
 
 class EnoughError(BaseException):
@@ -44,47 +48,55 @@ class EnoughError(BaseException):
 class RunBound:
     """Where a run ends that has not made the steps that were asked for.
 
-    seconds    since its first operation, or since its last step ended; a quarter of them of a run
-               without a loss. When all steps took longer together, the step that ends is the last.
+    seconds    since its first operation, or since its last step ended. When the steps after the
+               first, in which libraries are imported and kernels compiled, took longer together,
+               the step that ends is the last.
     calls      operations, where an earlier run ended.
+    is_over    whether a run that tells nothing any more ends now.
     """
 
-    def __init__(self, seconds: float = math.inf, calls: int | None = None) -> None:
+    def __init__(
+        self, seconds: float = math.inf, calls: int | None = None,
+        is_over: Callable[[], bool] | None = None,
+    ) -> None:
         self.seconds, self.calls, self.steps = seconds, calls, 0
         #: Why the run ended here, "" where it did not; and the seconds that it took.
         self.why, self.took = "", 0.0
-        self._begin = self._since = math.inf
+        self.is_cut = False
+        self._is_over = is_over
+        self._begin = self._since = self._second = math.inf
         self._processor, self._wall = time.process_time(), time.monotonic()
 
     def _now(self) -> float:
         """Seconds on a clock; of a run without a bound in time it stands still.
 
-        They are the processor's: where other programs run too, this one gets no further for them.
-        One that only waits has those of the wall's clock, divided.
+        They are the processor's, so that where other programs run too this one is followed nearly
+        as far; of one that waits more, the wall's, divided.
         """
         if self.seconds == math.inf:
             return 0.0
         waited = time.monotonic() - self._wall
         return max(time.process_time() - self._processor, waited / _WAITING)
 
-    def check(self, calls: int, *, has_loss: bool) -> None:
+    def check(self, calls: int) -> None:
         """So many operations have run.
 
         Raises    EnoughError where they are enough.
         """
         now = self._now()
         self._begin, self._since = min(self._begin, now), min(self._since, now)
-        allowed = self.seconds * (1.0 if has_loss else _WITHOUT_STEPS)
-        if now - self._since > allowed and not self.why:
-            self.calls, self.took = calls, allowed
-            step = f"ended no step of an optimiser{' more' if self.steps else ''}"
-            loss = "" if has_loss else " and began no backward pass"
+        if now - self._since > self.seconds and not self.why:
+            self.calls, self.took = calls, self.seconds
+            more = " more" if self.steps else ""
             self.why = (
-                f"the program {step}{loss} in {allowed:.0f} s, so each run stops after {calls:,} "
-                "operations; more --seconds follow it further"
+                f"the program ended no step of an optimiser{more} in {self.seconds:.0f} s, so each "
+                f"run stops after {calls:,} operations; more --seconds follow it further"
             )
         if self.calls is not None and calls >= self.calls:
             raise EnoughError(f"{calls} operations have run")
+        if self._is_over is not None and self._is_over():
+            self.is_cut = True
+            raise EnoughError("no time is left")
 
     def step_over(self, steps: int) -> None:
         """So many steps are over.
@@ -92,8 +104,8 @@ class RunBound:
         Raises    EnoughError where there is no time for more.
         """
         now = self._now()
-        self.steps, self._since = steps, now
-        if now - self._begin > self.seconds:
+        self.steps, self._since, self._second = steps, now, min(self._second, now)
+        if now - self._second > self.seconds:
             self.took = now - self._begin
             self.why = (
                 f"{steps} steps took {self.took:.0f} s, so each run stops after them; more "
@@ -118,15 +130,18 @@ R = TypeVar("R", bound=Replayed)
 
 def replaying(
     run: R, steps: int, body: Callable[[R], object], stops: tuple[type[Exception], ...] = (),
-    seconds: float = math.inf,
+    budget: Budget | None = None,
 ) -> Replay:
     """Runs for a diagnosis: from the same seeds, of so many steps, without output.
 
     body     runs the program in a run, which it enters.
     stops    exceptions of a program that has stopped, beside those of its arithmetic.
-    seconds  of the first run; where it was stopped, all others are. Its report then has `followed`:
-             the steps, and why there are no more.
+    budget   of all runs. Where the first one was stopped by its share, all others are; its report
+             then has `followed`: the steps, and why there are no more.
+
+    A run raises TimeOverError where the budget is over in it, but for the first two.
     """
+    budget = budget or Budget()
     stops = (*stops, ValueError, NotImplementedError, ArithmeticError)
     bounds: list[RunBound] = []  # of the runs; the first one's say where the others end
 
@@ -134,10 +149,12 @@ def replaying(
         wide = way.changes.wide_states or restoring.widens_updates
         way = replace(way, changes=replace(way.changes, wide_states=wide))
         again = run.again(way, run.options.seed, restoring)
-        most, bound = steps, RunBound(seconds)
+        most, bound = steps, RunBound(budget.share(_FIRST))
         if bounds:
             ended = bounds[0]
-            bound = RunBound(calls=ended.calls)
+            is_needed = len(bounds) < _NEEDED
+            bound = RunBound(
+                calls=ended.calls, is_over=None if is_needed else lambda: budget.left < 0)
             most = ended.steps if ended.why and ended.calls is None else steps
         bounds.append(bound)
         if has_shadow:
@@ -156,6 +173,8 @@ def replaying(
                 pass
             except stops as stopped:
                 error = str(stopped).partition("\n")[0]
+        if bound.is_cut:
+            raise TimeOverError
         report = again.report()
         if bound.why:
             report["followed"] = {"steps": bound.steps, "calls": bound.calls,

@@ -29,6 +29,7 @@ from ipu.plan.explain import explain
 from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
+from ipu.run.budget import Budget
 from ipu.run.diagnosis import Diagnosis, diagnose
 from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
@@ -273,8 +274,7 @@ class Run(ABC):
         """
         self._enough, self._bound = steps, bound
         if bound is not None:
-            self.account.watching = lambda calls: bound.check(calls, has_loss=bool(
-                self.recorder.losses))
+            self.account.watching = bound.check
 
     def stop_if_enough(self, steps: int) -> None:
         """So many steps of this run are over.
@@ -432,7 +432,7 @@ class Run(ABC):
 
         step      as of `advise`: makes model, optimiser and data from a seed, and trains.
         steps     of an optimiser, after which each run stops.
-        seconds   after which no further run begins.
+        seconds   that it takes: a run that would take longer is cut.
 
         Raises    TypeError for a step that is no function; RuntimeError inside of the run.
         """
@@ -443,19 +443,19 @@ class Run(ABC):
         def body(again: Run) -> None:
             again.tried(step, 0)
 
-        return self.diagnosis(body, check_shadow_steps(steps), seconds)
+        return self.diagnosis(body, check_shadow_steps(steps), Budget(seconds))
 
     def diagnosis(
-        self, body: Callable[[Any], object], steps: int, seconds: float = 60.0,
+        self, body: Callable[[Any], object], steps: int, budget: Budget,
         stops: tuple[type[Exception], ...] = (), tell: Callable[[Diagnosis], object] = id,
     ) -> Diagnosis:
         """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`.
 
         tell    is called with what is known so far.
         """
-        replay = replaying(self, steps, body, stops, seconds)
+        replay = replaying(self, steps, body, stops, budget)
         return diagnose(
-            replay, self.way, steps, seconds, self.sites, self.check_way,
+            replay, self.way, steps, budget, self.sites, self.check_way,
             has_windows=self.has_formats_by_step, tell=tell,
         )
 

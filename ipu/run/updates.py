@@ -8,21 +8,24 @@ one half.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.elementwise.tally import tally_moves
+from fpsim.kernels.elementwise.tally import PRODUCT, QUOTIENT, SUM, tally_moves
 from fpsim.records.formats import Format
 from fpsim.state.memory import flat_in_memory
 from fpsim.state.processor import usual_arithmetic_in
-from fpsim.state.tallies import largest_of, tally_of
+from fpsim.state.tallies import BINS, number_of, sampled_exponents, stride_of
 from ipu.run.exponents import Exponents, Histogram
 
 __all__ = ["Updates", "term_of_rows"]
 
 _BIAS = 127
+#: What a term is made of its operands.
+_VERBS = {"add": SUM, "addcmul": PRODUCT, "addcdiv": QUOTIENT}
 #: Sizes in units in the last place go from 2**-_REACH to 2**_REACH; others count at the ends.
 _REACH = 40
 
@@ -54,19 +57,38 @@ class Updates:
 
         Shapes    before and after have one shape, to which the term broadcasts.
         """
-        term = np.broadcast_to(np.asarray(term, np.float32), before.shape)
-        tally = tally_of(term)
-        self._exponents.add_counts(layer, fmt, tally.exponents)
+        return self.move(layer, fmt, before, "add", (term,), 1.0, after)[:2]
+
+    def move(
+        self, layer: str, fmt: Format, before: NDArray[Any], verb: str,
+        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any],
+    ) -> tuple[float, float, NDArray[np.int64]]:
+        """The same of a term that is factor times "add", "addcmul" or "addcdiv" of the operands.
+
+        Third are the exponents of what is after, as `fpsim.state.tallies` has them.
+
+        Rounding  of the term binary32 of the host: it is looked at, nothing is computed with it.
+        """
+        x, *others = [_in_shape(operand, before.shape) for operand in operands]
         sizes = self._in_ulps.get(layer)
         if sizes is None:
             sizes = self._in_ulps[layer] = np.zeros(2 * _REACH + 1, np.int64)
-        words = [
-            flat_in_memory(np.asarray(x, np.float32)).view(np.uint32) for x in (before, term, after)
+        fields, stride = np.zeros((2, BINS), np.int64), stride_of(before.size)
+        with np.errstate(over="ignore"):  # the factor may be beyond binary32
+            rate = np.float32(factor)
+        moves, swallowed, most, *sides = tally_moves(
+            _VERBS[verb], _in_shape(before, before.shape), x, others[0] if others else x, rate,
+            _in_shape(after, before.shape), fmt.emin + _BIAS, fmt.precision - 1, stride,
+            (sizes, fields[0], fields[1]),
+        )
+        of_terms, of_after = [
+            sampled_exponents(number, counted, stride)
+            for (_, number), counted in zip(sides, fields, strict=True)
         ]
-        moves, swallowed = tally_moves(*words, fmt.emin + _BIAS, fmt.precision - 1, sizes)
+        self._exponents.add_counts(layer, fmt, of_terms)
         self._nonzero[layer] = self._nonzero.get(layer, 0) + moves
         self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed
-        return tally.most, largest_of(words[0])
+        return number_of(sides[0][0]), number_of(most), of_after
 
     def histograms(self) -> list[Histogram]:
         """Exponents of the updates of each layer."""
@@ -89,6 +111,12 @@ class Updates:
             }
             for layer, nonzero in self._nonzero.items()
         }
+
+
+def _in_shape(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """x broadcast to a shape, in binary32, flat."""
+    values = np.asarray(x, np.float32)
+    return flat_in_memory(values if values.shape == shape else np.broadcast_to(values, shape))
 
 
 def term_of_rows(

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ipu.run.pages.comparison import Compared
     from ipu.run.ways import Way
 
-__all__ = ["as_options", "compare", "folder_of", "looked_at", "make_folder", "target_of",
-           "tell_page"]
+__all__ = ["as_options", "compare", "folder_of", "make_folder", "target_of", "tell_page",
+           "tell_status"]
 
 #: Bytes that a folder must take before a program runs: a page with its figures.
 _ROOM = 1 << 20
@@ -102,12 +102,10 @@ def _tell_first(runs: Sequence[Compared]) -> None:
         _tell(f"{row[0]}  {row[1]}" + (f"  ({reason})" if reason else ""))
 
 
-def looked_at(found_inf: str | None, ways: Sequence[Way]) -> str:
-    """What gradient scalers look at: what was asked for, else the status in a comparison.
-
-    A comparison needs it where a way's overflow saturates, and all of its ways look at the same.
-    """
-    return found_inf or ("status" if ways else "values")
+def tell_status(report: Mapping[str, Any]) -> None:
+    """Say that a scaler read the status register, where nobody asked for it."""
+    if report["asks_status"]:
+        _tell(_BY_STATUS)
 
 
 def target_of(ways: Sequence[Way], target: str | None) -> str | None:

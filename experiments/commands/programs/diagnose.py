@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ _FRONT_ENDS = {
 @click.option("--steps", type=click.IntRange(1), default=10, show_default=True, metavar="K",
               help="Steps of an optimiser after which each run stops.")
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True,
-              help="No run begins after so many; sites may then be more than are needed.")
+              help="That it takes; with few of them more sites are told than are needed.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
 @click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates.")
 @click.option("--found-inf", type=click.Choice(["values", "status"]), default="status",
@@ -66,6 +67,7 @@ def command(
     The exit status is 0 for a program that is healthy, 3 for one that is ill, and 4 where
     binary32 itself does not train, or the program begins no backward pass.
     """
+    begin = time.monotonic() - time.process_time()  # of the process; frameworks are imported below
     from ipu.run.diagnosis import patch_of
     from ipu.run.pages.sheet import write_sheet
     from ipu.run.ways import Way
@@ -90,7 +92,7 @@ def command(
     started = program if is_module else Path(program)
     diagnosis = diagnose_program(
         run, started, arguments, steps, seconds,
-        lambda so_far: click.echo(f"{so_far.so_far}\n", err=True),
+        lambda so_far: click.echo(f"{so_far.so_far}\n", err=True), time.monotonic() - begin,
     )
     click.echo(str(diagnosis))
     patch = ""

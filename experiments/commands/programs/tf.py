@@ -16,10 +16,10 @@ from ipu.experiments.commands.programs.comparing import (
     as_options,
     compare,
     folder_of,
-    looked_at,
     make_folder,
     target_of,
     tell_page,
+    tell_status,
 )
 from ipu.experiments.commands.programs.pairing import (
     DigestOptions,
@@ -48,8 +48,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--no-memory-check", is_flag=True,
                      help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default=None,
-                     help="What loss scalers look at: gradients, or the status register  "
-                          "[default: values; with --compare status]"),
+                     help="What loss scalers look at where overflow saturates: gradients, which "
+                          "refuses them there, or the status register  [default: status]"),
         click.option("--ties", type=click.Choice(["all", "first"]), default="all",
                      show_default=True,
                      help="Of maximum pooling: the machine's rule, or TensorFlow's."),
@@ -117,7 +117,8 @@ def command(
 
         ways = parse_ways(compared) if compared is not None else []
         way = Way.parse(policy)
-        choices["found_inf"] = looked_at(choices["found_inf"], ways)
+        if ways:  # which a run in this process tells
+            choices["found_inf"] = choices["found_inf"] or "status"
         for training in (*ways, way):
             training.check_for_graphs()
         if out is not None:
@@ -174,10 +175,11 @@ def _run(
     count = count or shadow is not None
     is_tf1 = choices.pop("tf1")
     choices["check_memory"] = not choices.pop("no_memory_check")
+    found_inf = choices.pop("found_inf")
     with bad_input():
         choose(Choices(
             policy=way.policy, sr=sr, changes=way.changes, count=count or bool(out or json_path),
-            **choices,
+            found_inf=found_inf or "status", **choices,
         ))
         if shadow is not None:
             current_run().shadow(shadow)
@@ -199,6 +201,8 @@ def _run(
     except KeyboardInterrupt as error:
         sys.last_value = error
         stopped, interrupt = "interrupted", error
+    if found_inf is None:
+        tell_status(current_run().report())
     if count or out is not None:
         _tell(program.name, out, stopped, is_printed=count)
     if json_path is not None:

@@ -15,10 +15,10 @@ from ipu.experiments.commands.programs.comparing import (
     as_options,
     compare,
     folder_of,
-    looked_at,
     make_folder,
     target_of,
     tell_page,
+    tell_status,
 )
 from ipu.experiments.commands.programs.pairing import (
     DigestOptions,
@@ -48,8 +48,8 @@ def _machine_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--no-memory-check", is_flag=True,
                      help="Programs that do not fit the memory of an IPU run all the same."),
         click.option("--found-inf", type=click.Choice(["values", "status"]), default=None,
-                     help="What gradient scalers look at  [default: values; with --compare "
-                          "status]"),
+                     help="What gradient scalers look at where overflow saturates; values refuses "
+                          "them there  [default: status]"),
         click.option("--ties", type=click.Choice(["first", "all"]), default="first",
                      show_default=True, help="Equal maxima of a pooling window."),
         click.option("--unit", default=None, metavar="UNIT",
@@ -107,7 +107,8 @@ def command(
 
         way = Way.parse(f"{policy}+sr" if sr else policy)
         ways = parse_ways(compared) if compared is not None else []
-        choices["found_inf"] = looked_at(choices["found_inf"], ways)
+        if ways or replicas > 1:  # which a run in this process tells
+            choices["found_inf"] = choices["found_inf"] or "status"
         if out is not None:
             make_folder(out)
     if shadow is not None and (ways or replicas > 1):
@@ -224,10 +225,12 @@ def _run(
 
     check_memory = not choices.pop("no_memory_check")
     count = count or shadow is not None
+    found_inf = choices.pop("found_inf")
     with bad_input():
         session = machine(
             way.policy, sr=way.sr, seed=seed, count=count or bool(out or json_path),
-            changes=way.changes, check_memory=check_memory, **choices,
+            changes=way.changes, check_memory=check_memory, found_inf=found_inf or "status",
+            **choices,
         )
         if shadow is not None:
             session.shadow(shadow)
@@ -253,6 +256,8 @@ def _run(
     report = session.report()
     report["stopped"] = stopped
     write_json(json_path, report)
+    if found_inf is None:
+        tell_status(report)
     if count:
         click.echo(f"\n{report}", err=True)
     if out is not None:

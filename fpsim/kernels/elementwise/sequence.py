@@ -17,7 +17,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fpsim.kernels.compiling import INLINE, compiled
-from fpsim.kernels.elementwise.tally import add_tally, tally_values
+from fpsim.kernels.elementwise.tally import add_look, add_tally
 
 __all__ = ["COPY", "PART", "STEP", "address_of", "call_loop", "numbers_at", "run_sequence"]
 
@@ -105,14 +105,10 @@ def _tally(o, out, marks, t, b, counting):
     strides, smallest, slots, few, tallies, fields, largest = counting
     if strides.shape[0] == 0:
         return
-    add_tally(out, marks, smallest[o], few, tallies[t, o])
+    most = add_tally(out, marks, smallest[o], few, tallies[t, o])
     w = slots[o]
     if w >= 0:
-        _, _, most, number = tally_values(
-            out.view(np.uint32), np.uint32(0), b, strides[t], fields[t, w]
-        )
-        largest[t, w, 0] = max(largest[t, w, 0], most)
-        largest[t, w, 1] = max(largest[t, w, 1], number)
+        add_look(out.view(np.uint32), most, b, strides[t], fields[t, w], largest[t, w])
 
 
 @compiled

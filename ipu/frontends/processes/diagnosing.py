@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ipu.frontends.processes.programs import ProgramError, run_file, run_module
+from ipu.run.budget import Budget
 from ipu.run.diagnosis import Diagnosis
 from ipu.run.run import Run
 
@@ -15,12 +16,13 @@ __all__ = ["diagnose_program"]
 
 def diagnose_program(
     run: Run, program: Path | str, arguments: Sequence[str], steps: int, seconds: float = 60.0,
-    tell: Callable[[Diagnosis], object] = id,
+    tell: Callable[[Diagnosis], object] = id, spent: float = 0.0,
 ) -> Diagnosis:
     """What hurts the first steps of an unedited program; its output is thrown away.
 
     run        whose way, target, seed and other options the runs have; it is not entered.
     program    a file, or a module by its name.
+    seconds    that it takes, of which so many are `spent`.
     tell       is called with what is known so far.
     """
 
@@ -31,4 +33,4 @@ def diagnose_program(
             else:
                 run_file(program, arguments)
 
-    return run.diagnosis(body, steps, seconds, (ProgramError,), tell)
+    return run.diagnosis(body, steps, Budget(seconds, spent), (ProgramError,), tell)

@@ -10,7 +10,8 @@ optimizer   from a step's beginning to its end, but for the passes that its clos
             else is part of an update (`gradients`).
 evaluation  in an outermost block without gradients (`blocks`), with the layers of the forward.
             micro_batch is the block's number since the last step.
-other       outside every module and block, where gradients are not recorded.
+other       outside every module, in another thread than that of an open block, where gradients
+            are not recorded.
 
 A block that begins inside of a module whose outermost call began with gradients on, of a
 checkpointed region, of a backward pass or of an optimiser's step is part of that.
@@ -275,8 +276,8 @@ class Layers:
             return Where(self.stack[-1], "forward", self.micro_batch)
         if self.in_update:
             return Where("optimizer", "optimizer", 0)
-        direction = "forward" if torch.is_grad_enabled() or self.regions else "other"
-        return Where(operation, direction, self.micro_batch)
+        is_other = self.blocks.opener is not None and not (torch.is_grad_enabled() or self.regions)
+        return Where(operation, "other" if is_other else "forward", self.micro_batch)
 
     def _begin_backward(self) -> None:
         if not self._in_backward:

@@ -87,22 +87,28 @@ class WeightObserver:
         return lambda: self.note_update(target, fmt, before, added)
 
     def note_update(
-        self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any, after: Any = None
+        self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any
     ) -> None:
-        """A parameter was `before`, and this term was added to it; it is `after` now."""
+        """A parameter was `before`, and this term was added to it."""
         if self._run.is_counting:
             layer = self._layers.layer_of(parameter) or "optimizer"
-            after = host_values(parameter) if after is None else after
             self.note_reached(parameter)
-            self._run.recorder.update(layer, id(parameter), fmt, before, added, after)
+            self._run.recorder.update(
+                layer, id(parameter), fmt, before, added, host_values(parameter)
+            )
 
     def note_move(
         self, parameter: torch.Tensor, verb: str, before: Array, operands: Sequence[Array],
         factor: float, after: Array,
     ) -> None:
         """An update moved a parameter by factor times what a verb makes of the operands."""
-        added = _times(verb, [x.carrier for x in operands], factor)
-        self.note_update(parameter, before.format, before.carrier, added, after.carrier)
+        if self._run.is_counting:
+            layer = self._layers.layer_of(parameter) or "optimizer"
+            self.note_reached(parameter)
+            self._run.recorder.move(
+                layer, id(parameter), before.format, before.carrier, verb,
+                [x.carrier for x in operands], factor, after.carrier,
+            )
 
 
 class LossListener(Protocol):

@@ -379,9 +379,13 @@ class StepRows:
         """One parameter's tensors, as arrays too."""
         memory = self._memory
         g = memory.read(gradient, memory.format_of(gradient) or BINARY32)
-        if held is not None and memory.births is None:
+        if held is not None:
             w, *before = held.arrays
             assert w is not None
+            if memory.births is not None:
+                for x, array in zip((parameter, *tensors), held.arrays, strict=True):
+                    if array is not None:
+                        memory.births.note(array, memory.origins(x))
             memories = [x if x is None else x.carrier for x in held.arrays]
             return _Turn(parameter, gradient, names, tensors, w, g, before, memories)
         slots: list[Array | None] = []

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import JobTally, RecordedProgram, Recording
+from fpsim.elementwise.recording import JobTallies, RecordedProgram, Recording
 from fpsim.kernels.elementwise.tally import TALLIED
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
 from fpsim.state.counts import Counts
-from fpsim.state.tallies import BINS, ValueTally
+from fpsim.state.tallies import BINS, ValueTally, bits_of_largest
 from ipu.machine.device import Device
 from ipu.ops.updates.row import Moved
 
@@ -214,19 +214,6 @@ class ObservedUpdate(NamedTuple):
         """Elements of the variable."""
         return int(np.prod(self.shape, dtype=np.int64))
 
-    def is_plain(self, tally: JobTally) -> bool:
-        """Whether an observer of results learns all of them from their tallies."""
-        if self.observed.watch is None:
-            return True
-        if tally.numbers[:, _EXCEPTIONS].any():
-            return False
-        operations = self.program.operations
-        return all(
-            isinstance(shown.result, Array)
-            or values.is_below_largest(operations[-1 - shown.result].settings.format)
-            for shown, values in zip(self.told.results, tally.looks, strict=True)
-        )
-
     def show(self, device: Device) -> None:
         """Show the observer all results, which have memory where nothing is counted."""
         observed, array = self.observed, _UpdateArrays(self, device)
@@ -238,63 +225,75 @@ class ObservedUpdate(NamedTuple):
                 operands = [array(x) for x in event.operands]
                 observed.watch(array(event.result), operands, None)
 
-    def tell(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
+    def tell(self, tallies: JobTallies, device: Device, counts: Counts, skipped: _Skipped) -> None:
         """Count the operations, and tell the observer, in their order."""
         counts.tensor = self.tensor
         if counts.raised is not None:
             counts.raised.update(self.pending)
+        numbers = tallies.numbers[self.number]
         if self.observed.watch is None:
-            self._count(tally, counts, 0, len(tally.numbers))
+            self._count(numbers, counts, 0, len(numbers))
         else:
-            self._show(tally, device, counts, skipped)
+            self._show(tallies, device, counts, skipped)
+
+    def tell_moves(self, device: Device) -> None:
+        """Tell of the sums that move the variable."""
         array = _UpdateArrays(self, device)
         for verb, before, terms, factor, after in self.told.moves:
             assert self.observed.moved is not None
             self.observed.moved(verb, array(before), list(map(array, terms)), factor, array(after))
 
-    def _show(self, tally: JobTally, device: Device, counts: Counts, skipped: _Skipped) -> None:
-        """Results that may have a past, and all behind the first of them; others are skipped."""
-        observed, rows = self.observed, tally.numbers.tolist()
-        array = _UpdateArrays(self, device)
-        is_shown = bool(self.pending) or any(
-            observed.inherits(x) for x in self.arrays if x is not None
+    @property
+    def inherits(self) -> bool:
+        """Whether results may have a past from the first on."""
+        return bool(self.pending) or any(
+            self.observed.inherits(x) for x in self.arrays if x is not None
         )
+
+    def _show(
+        self, tallies: JobTallies, device: Device, counts: Counts, skipped: _Skipped
+    ) -> None:
+        """Results that may have a past, and all behind the first of them; others are skipped."""
+        observed, numbers = self.observed, tallies.numbers[self.number]
+        array, is_shown = _UpdateArrays(self, device), self.inherits
         done = k = 0
         for n, event in self.told.events:
             if isinstance(event, UnfitConstant):
                 self._tell_constant(event)
-            if not is_shown and self._begins(event, tally, rows[done:n], k):
+            if not is_shown and self._begins(event, tallies, numbers[done:n], k):
                 is_shown = True
-                skipped.add(tally, self.size, done, k)
+                skipped.add(tallies, self, done, k)
             if isinstance(event, UnfitConstant):
                 continue
             if is_shown:
-                self._count(tally, counts, done, n)
+                self._count(numbers, counts, done, n)
                 assert observed.watch is not None
                 operands = [array(x) for x in event.operands]
-                observed.watch(array(event.result), operands, tally.looks[k])
+                observed.watch(array(event.result), operands, tallies.look(self.number, k))
             done, k = n, k + 1
         if not is_shown:
-            skipped.add(tally, self.size, done, k)
-        self._count(tally, counts, done, len(rows))
+            skipped.add(tallies, self, done, k)
+        self._count(numbers, counts, done, len(numbers))
 
     def _tell_constant(self, constant: UnfitConstant) -> None:
         assert self.observed.constant is not None
         self.observed.constant(*constant)
 
     def _begins(
-        self, event: Event, tally: JobTally, rows: Sequence[Sequence[int]], k: int
+        self, event: Event, tallies: JobTallies, numbers: NDArray[np.int64], k: int
     ) -> bool:
         """Whether results have a past from an event on: a number underflows to zero in rows."""
         if isinstance(event, UnfitConstant):
             return self.observed.inherits(event.rounded)
-        return tally.looks[k].zeros > 0 and any(row[_UNDERFLOW] for row in rows)
+        return bool(tallies.zeros[self.number, k] and numbers[:, _UNDERFLOW].any())
 
-    def _count(self, tally: JobTally, counts: Counts, begin: int, end: int) -> None:
+    def _count(
+        self, numbers: NDArray[np.int64], counts: Counts, begin: int, end: int
+    ) -> None:
         """Operations begin … end - 1 count."""
         size = self.size
         for operation, (zeros, subnormals, *flags) in zip(
-            self.program.operations[begin:end], tally.numbers[begin:end].tolist(), strict=True
+            self.program.operations[begin:end], numbers[begin:end].tolist(), strict=True
         ):
             results = 1 if operation.is_single else size
             counts.add_numbers(operation.counted, results, (zeros, subnormals), flags)
@@ -305,19 +304,22 @@ class _UpdateArrays:
 
     def __init__(self, update: ObservedUpdate, device: Device) -> None:
         self._update, self._device = update, device
-        self._results = {
-            value: self._result(value, carrier)
-            for carrier, value in zip(update.outputs, update.told.values, strict=True) if value < 0
-        }
+        self._results: dict[int, Array] = {}
 
     def __call__(self, reference: Reference) -> Array:
         if isinstance(reference, Array):
             return reference
         x = self._update.arrays[reference] if reference >= 0 else self._results.get(reference)
         if x is None:
-            hidden = np.broadcast_to(_ZERO, self._update.shape)
-            x = self._results[reference] = self._result(reference, hidden)
+            x = self._results[reference] = self._result(reference, self._carrier(reference))
         return x
+
+    def _carrier(self, reference: int) -> Carrier:
+        update = self._update
+        for carrier, value in zip(update.outputs, update.told.values, strict=True):
+            if value == reference:
+                return carrier
+        return np.broadcast_to(_ZERO, update.shape)
 
     def _result(self, reference: int, carrier: Carrier) -> Array:
         fmt = self._update.program.operations[-1 - reference].settings.format
@@ -340,12 +342,21 @@ class _Skipped:
         if self._observed.watch is not None:
             self._tell(counts)
 
-    def add(self, tally: JobTally, size: int, n_operations: int, n_results: int) -> None:
-        """The first operations of a tensor of so many elements, and its first results."""
-        self._numbers[:n_operations] += tally.numbers[:n_operations]
-        self._sizes[:n_operations] += np.where(self._is_single[:n_operations], 1, size)
-        for k in range(n_results):
-            self._exponents[k] += tally.looks[k].exponents
+    def add(
+        self, tallies: JobTallies, update: ObservedUpdate, n_operations: int, n_results: int
+    ) -> None:
+        """The first operations of an update, and its first results."""
+        t, is_single = update.number, self._is_single[:n_operations]
+        self._numbers[:n_operations] += tallies.numbers[t, :n_operations]
+        self._sizes[:n_operations] += np.where(is_single, 1, update.size)
+        self._exponents[:n_results] += tallies.exponents[t, :n_results]
+
+    def add_whole(self, tallies: JobTallies, updates: Sequence[ObservedUpdate]) -> None:
+        """Everything of updates."""
+        jobs, size = [x.number for x in updates], sum([x.size for x in updates])
+        self._numbers += tallies.numbers[jobs].sum(axis=0)
+        self._sizes += np.where(self._is_single, len(jobs), size)
+        self._exponents += tallies.exponents[jobs].sum(axis=0)
 
     def tell(self, counts: Counts) -> None:
         """Count them, and tell the observer of exponents."""
@@ -369,16 +380,70 @@ class _Skipped:
         return self._operations[-1 - result].settings.format
 
 
+class _ProgramTallies:
+    """What the updates of one program count, and which of them have nothing but that to tell."""
+
+    def __init__(self, told: ToldEvents, program: RecordedProgram, tallies: JobTallies) -> None:
+        self.tallies = tallies
+        self._operations, self._told = program.operations, told
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether an observer of results learns all of them from their tallies."""
+        if self.tallies.numbers[:, :, _EXCEPTIONS].any():
+            return False
+        most = self.tallies.largest.max(axis=0).tolist()
+        return all(
+            isinstance(shown.result, Array)
+            or bits < bits_of_largest(self._operations[-1 - shown.result].settings.format)
+            for shown, bits in zip(self._told.results, most, strict=True)
+        )
+
+    def quiet(self) -> list[bool]:
+        """By update, whether no result has a past where no operand has one."""
+        events, tallies = self._told.events, self.tallies
+        ends = [n for n, _ in events]
+        is_whole = ends and ends[0] > 0 and ends[-1] == len(self._operations)
+        if not is_whole or any(isinstance(event, UnfitConstant) for _, event in events):
+            return [False] * len(tallies.numbers)
+        underflows = tallies.numbers[:, :, _UNDERFLOW].cumsum(axis=1)[:, [n - 1 for n in ends]]
+        rises = np.diff(underflows, axis=1, prepend=0) > 0
+        begins = np.any(rises & (tallies.zeros > 0), axis=1)
+        return [not x for x in begins.tolist()]
+
+
 def tell_all(
-    device: Device, counts: Counts, updates: Sequence[tuple[ObservedUpdate, JobTally]]
-) -> None:
-    """Operations count, and observers are told, tensor by tensor."""
+    device: Device, counts: Counts, updates: Sequence[ObservedUpdate],
+    of_programs: Mapping[int, JobTallies],
+) -> bool:
+    """Operations count, and observers are told, tensor by tensor.
+
+    False, and nothing has happened, where an observer has to see the operations as they run.
+
+    of_programs   what the updates of each program count, by its identity.
+    """
+    programs: dict[int, _ProgramTallies] = {}
+    for update in updates:
+        key = id(update.program)
+        if update.observed.watch is not None and key not in programs:
+            programs[key] = _ProgramTallies(update.told, update.program, of_programs[key])
+    if not all(program.is_plain for program in programs.values()):
+        return False
+    quiet = {key: program.quiet() for key, program in programs.items()}
     tensor, skipped = counts.tensor, dict[tuple[int, str], _Skipped]()
-    for update, tally in updates:
-        key = id(update.told), update.tensor
-        if key not in skipped:
-            skipped[key] = _Skipped(update, counts)
-        update.tell(tally, device, counts, skipped[key])
-    for rest in skipped.values():
+    whole: dict[tuple[int, str], list[ObservedUpdate]] = {}
+    for update in updates:
+        key, of_tensor = id(update.program), (id(update.program), update.tensor)
+        if of_tensor not in skipped:
+            skipped[of_tensor] = _Skipped(update, counts)
+        if update.observed.watch is not None and quiet[key][update.number] and not update.inherits:
+            whole.setdefault(of_tensor, []).append(update)
+        else:
+            update.tell(of_programs[key], device, counts, skipped[of_tensor])
+        update.tell_moves(device)
+    for of_tensor, rest in skipped.items():
+        if of_tensor in whole:
+            rest.add_whole(of_programs[of_tensor[0]], whole[of_tensor])
         rest.tell(counts)
     counts.tensor = tensor
+    return True

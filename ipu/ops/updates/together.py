@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.elementwise.recording import (
-    JobTally,
+    JobTallies,
     RecordedJob,
     RecordedProgram,
     Recording,
@@ -54,6 +55,10 @@ __all__ = ["Changed", "Equation", "Together", "UpdateRequest", "at_once", "toget
 _KEPT = 64
 #: Elements of results that are kept for an observer at once: larger updates are shown one by one.
 _SHOWN = 1 << 21
+#: Numbers of a cache line, and of the memory that counted results share.
+_LINE, _BLOCK = 16, 1 << 20
+#: Of these at most so many are kept between steps.
+_MOST_SHARED = 1 << 24
 #: A row that was refused so often is not tried again under these control bits.
 _TRIES = 8
 
@@ -133,10 +138,42 @@ class UpdateRequest(NamedTuple):
         return tuple(key)
 
 
-def _flags_of(tallies: Sequence[JobTally]) -> list[int]:
+def _flags_of(tallies: JobTallies) -> list[int]:
     """The flags of each operation of a program's jobs."""
-    numbers = np.sum([tally.numbers[:, 2:] for tally in tallies], axis=0)
-    return [raised_in(row) for row in numbers.tolist()]
+    return [raised_in(row) for row in tallies.numbers[:, :, 2:].sum(axis=0).tolist()]
+
+
+class _SharedMemory:
+    """Memory of results that are read before the next updates are computed.
+
+    New memory costs as much as an operation on it, since the system gives pages of zeros.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[NDArray[np.float32]] = []
+        self._block = self._begin = 0
+
+    def take(self, shape: Shape) -> Carrier:
+        """Memory for an array of this shape."""
+        size = int(np.prod(shape, dtype=np.int64))
+        while self._block < len(self._blocks):
+            begin, block = self._begin, self._blocks[self._block]
+            if begin + size <= block.size:
+                self._begin = begin + -(-size // _LINE) * _LINE
+                return block[begin : begin + size].reshape(shape)
+            self._block, self._begin = self._block + 1, 0
+        self._blocks.append(np.empty(max(size, _BLOCK), np.float32))
+        return self.take(shape)
+
+    def take_all(self, shape: Shape, n: int) -> list[Carrier]:
+        """Memory for so many arrays of this shape."""
+        return [self.take(shape) for _ in range(n)]
+
+    def reuse(self) -> None:
+        """What was taken is needed no more; of much memory a part is kept."""
+        self._block = self._begin = 0
+        while sum([block.size for block in self._blocks]) > _MOST_SHARED:
+            self._blocks.pop()
 
 
 def _memories(
@@ -148,6 +185,25 @@ def _memories(
         x if i is not None and i < n and (x := into[i]) is not None
         else np.empty(shape, np.float32) for i in slots
     ]
+
+
+def _slots_after(
+    equation: Equation, w: Array, slots: Sequence[Array | None], outputs: Sequence[Carrier],
+    into: Sequence[Carrier | None],
+) -> tuple[list[Array | None], list[tuple[Carrier, Carrier]]]:
+    """The variable and its slots in the memory of outputs; single numbers, and where they go."""
+    after: list[Array | None] = []
+    singles: list[tuple[Carrier, Carrier]] = []
+    for i, output in enumerate(equation.slots):
+        before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
+        if isinstance(output, int):
+            before = Array(outputs[output], w.context)
+        elif output is not None and before is not None:
+            (single,) = _memories(into, [i], ())
+            singles.append((single, output))
+            before = Array(single, before.context)
+        after.append(before)
+    return after, singles
 
 
 class _Outputs:
@@ -210,6 +266,7 @@ class Together:
         self._observed: list[ObservedUpdate] = []
         #: Elements of results that are kept to be shown.
         self._n_shown = 0
+        self._shared = _SharedMemory()
         #: What must stay in memory until it is computed.
         self._arrays: list[Carrier] = []
         #: First addresses of memory that is written then, and those behind it, in order.
@@ -235,32 +292,25 @@ class Together:
 
         into    memory of the variable and of each slot, which may be that of before; None: new.
                 The numbers of a request stay what they are until `run`. Where operations are
-                counted or shown all memory is new.
+                counted or shown all memory is another one; whoever gives memory for counted
+                results copies them there before it adds the next update.
         """
         device = self._device()
         assert device is not None
         equation = self.equation(device, request)
         if equation is None:
             return None
-        w, slots, shape = request.w, request.slots, request.w.carrier.shape
+        w, shape = request.w, request.w.carrier.shape
         is_shown = device.counts is None and request.observed.watch is not None
         n_shown = len(equation.outputs) * w.carrier.size if is_shown else 0
         if n_shown > _SHOWN:
             return None
-        if is_shown or device.counts is not None:
-            into = ()
         inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
-        outputs = _memories(into, equation.outputs, shape)
-        after, singles = [], []
-        for i, output in enumerate(equation.slots):
-            before = w if i == 0 else slots[i - 1] if i <= len(slots) else None
-            if isinstance(output, int):
-                before = Array(outputs[output], w.context)
-            elif output is not None and before is not None:
-                (single,) = _memories(into, [i], ())
-                singles.append((single, output))
-                before = Array(single, before.context)
-            after.append(before)
+        is_shared = bool(into) and device.counts is not None
+        into = () if is_shown or device.counts is not None else into
+        outputs = self._shared.take_all(shape, len(equation.outputs)) if is_shared else (
+            _memories(into, equation.outputs, shape))
+        after, singles = _slots_after(equation, w, request.slots, outputs, into)
         arrays = inputs + outputs
         for x in arrays:
             if x.shape != shape or not x.flags.c_contiguous:
@@ -316,6 +366,7 @@ class Together:
         self._waiting, self._arrays, self._singles, self._observed = {}, [], [], []
         self._begins, self._ends = [], []
         self._numbers, self._n_shown = (None, None), 0
+        self._shared.reuse()
 
     def run(self) -> bool:
         """Compute what waits; raise its flags and count its cycles.
@@ -352,13 +403,11 @@ class Together:
         self.run()
 
     def _tell(
-        self, device: Device, counts: Counts, tallies: Sequence[Sequence[JobTally]]
+        self, device: Device, counts: Counts, tallies: Sequence[JobTallies]
     ) -> bool:
         """Count what ran, and tell the observers; False where one has to see it as it runs."""
         of_programs = dict(zip(self._waiting, tallies, strict=True))
-        updates = [(x, of_programs[id(x.program)][x.number]) for x in self._observed]
-        if all(update.is_plain(tally) for update, tally in updates):
-            tell_all(device, counts, updates)
+        if tell_all(device, counts, self._observed, of_programs):
             return True
         if counts.raised is not None:
             for update in self._observed:

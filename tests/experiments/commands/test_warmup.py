@@ -15,7 +15,7 @@ from fpsim.elementwise import folding, recording
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.levels import LEVELS, host_features
 from fpsim.products.by_operation import calls
-from fpsim.state import tallies
+from fpsim.state import counts, tallies
 from ipu.experiments.bench import gemm, train, warm
 from ipu.experiments.cli import main
 from ipu.experiments.commands import warmup
@@ -57,6 +57,7 @@ def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
     for module, name in (
         (recording, "run_sequence"), (row_steps, "run_rows"), (folding, "running_kernel"),
         (folding, "folding_kernel"), (updates, "tally_moves"), (tallies, "tally_values"),
+        (counts, "tally_results"),
     ):
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *arguments, name=name, function=function: (
@@ -67,7 +68,7 @@ def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
             call()
     assert set(programs) == {
         "run_sequence", "run_rows", "running_kernel", "folding_kernel", "tally_moves",
-        "tally_values",
+        "tally_values", "tally_results",
     }
 
 

@@ -307,13 +307,28 @@ def read_drift(reading, report):
     reading.says("over {} steps", row["steps"])
     reading.skips(row["name"] or f"of {' × '.join(map(str, row['shape']))} that")
     reading.says("moves by {}% of its way", max(100 * row["arrived"], 0.0))
+    if "is wrong by" in reading.text:
+        row = max(report["shadow"]["operations"], key=lambda row: row["amplification"] or 0.0)
+        assert f"the {row['operation']} ({row['line']})" in reading.text
+        reading.says("is wrong by {}%", 100 * row["error"])
+
+
+def read_roundings(reading, report):
+    """The sum whose error is the largest."""
+    sums = [row for row in report["shadow"]["operations"] if re.search(r"\b(add|sub|assignadd)",
+                                                                      row["operation"].lower())]
+    row = max(sums, key=lambda row: row["error"])
+    reading.left = reading.left.replace(f"{row['calls']:,}", str(row["calls"]))
+    reading.says("{} sums are rounded, each by {}%", row["calls"], 100 * row["born"])
+    reading.says("wrong by {}% in the mean", 100 * row["error"])
 
 
 CLAUSES = {
     "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
     "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
     "is 1 in": read_factor, "loses the digits of its operands": read_magnified,
-    "left nearly unchanged": read_drift, "The training diverges": read_divergence,
+    "left nearly unchanged": read_drift, "Rounding adds up": read_roundings,
+    "The training diverges": read_divergence,
 }
 LINES = {
     r"\d+ steps": read_title, r"\d+ elements": read_elements, "loss .* →": read_losses,

@@ -30,7 +30,16 @@ CASES = {
     "parts": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE),
     "loses digits": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE | {"shadow": {"operations": [
         {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "train.py:4",
-         "error": 0.4321, "amplification": 123.4, "born": 0.001}]}}),
+         "error": 0.4321, "amplification": 123.4, "born": 0.001, "calls": 3}]}}),
+    "adds up": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE | {"shadow": {"operations": [
+        {"layer": "aten.add", "direction": "forward", "operation": "aten.add_", "calls": 4321,
+         "line": "train.py:4", "error": 0.1234, "amplification": 0.9, "born": 0.000234}]}}),
+    "a counter": (FALLS, FALLS, WIDE | {"shadow": {
+        "operations": [{"layer": "", "direction": "forward", "operation": "FloorMod", "calls": 4,
+                        "line": "train.py:8", "error": 0.894, "amplification": 780.6, "born": 0.0}],
+        "motions": [{"name": "counter", "shape": [], "arrived": 0.012, "steps": 4,
+                     "error": 0.9, "line": "train.py:9", "operation": "AssignAddVariableOp",
+                     "is_state": False, "is_parameter": False}]}}),
     "stands still": (FALLS, FALLS, WIDE | {"shadow": {"motions": [
         {"name": "", "shape": [6, 20], "arrived": 0.123, "error": 0.9, "steps": 4,
          "line": "train.py:9", "operation": "lerp", "is_state": False}]}}),
@@ -47,8 +56,9 @@ CASES = {
                                      make_report() | {"exponents": {}}),
     "cannot tell": ([], [], WIDE),
 }
-ANSWERS = {"loses without harm": "healthy", "without a number": "ill", "parts": "ill",
-           "loses digits": "ill", "stands still": "ill"}
+ANSWERS = dict.fromkeys(
+    ("without a number", "parts", "loses digits", "adds up", "a counter", "stands still"), "ill",
+) | {"loses without harm": "healthy"}
 
 
 def written(folder, diagnosis, patch=""):

@@ -1,7 +1,8 @@
 """Verbs that take a short way (differential): the same values, flags and random bits as the long;
 the largest of a row beside its definition in integers.
 
-Counting takes the long way, so that a counting device judges one that does not count.
+Counting takes the long way, so that a counting device judges one that does not count; what counting
+devices take the short way too is beside the operation that it stands for.
 """
 
 from __future__ import annotations
@@ -56,6 +57,17 @@ def test_relu_and_cast_and_select(fmt, denormals, nan):
     ):
         devices = pair(denormals)
         agree([verb(d, every_kind(d, fmt, nan)) for d in devices], devices)
+
+
+@FORMATS
+@DENORMALS
+@pytest.mark.parametrize("nan", [False, True])
+def test_a_counted_relu_is_the_maximum_with_zero(fmt, denormals, nan):
+    devices = [Device("hypothetical", f32_denormals=denormals, count=True) for _ in range(2)]
+    x, y = (every_kind(device, fmt, nan) for device in devices)
+    agree([devices[0].relu(x), devices[1].context(fmt).maximum(y, 0.0)], devices)
+    assert devices[0].counts == devices[1].counts
+    assert devices[0].counts["", "maximum"]["results"] == x.size
 
 
 @FORMATS

@@ -100,6 +100,42 @@ def test_overflow_forward(report):
     assert tried(report, narrow)[0] == "fp16"
 
 
+def test_of_operations_that_overflow_in_one_line_the_one_with_most_births_is_named(report):
+    """As of 90 000 + 25 000 g: few products, and all sums. Other lines and steps are later."""
+    outside = [{"layer": f"aten.{verb}", "operation": f"aten.{verb}"} for verb in ("mul", "add")]
+    report["births"] = [
+        born("saturation", line="a.py:9", count=1, **outside[0]),
+        born("saturation", number=1, line="a.py:9", count=7, **outside[1]),
+        born("saturation", number=2, line="a.py:10", count=8),
+        born("saturation", number=3, line="a.py:9", count=8, step=1),
+    ]
+    (item,) = find_advice(report, HALF)
+    assert item.evidence == (
+        "The add overflows binary16 (forward, step 0, a.py:9): 7 of 8 results")
+    assert str(item.ways[0]) == "fp16+aten.add=f32"
+    report["births"][0]["alone"], report["births"][1]["alone"] = 0.3, 0.1
+    assert find_causes(report)[0].layer == "aten.mul"  # tested harm comes before births
+    report["births"][0]["alone"] = 0.101
+    assert find_causes(report)[0].layer == "aten.add"
+    report["births"][1]["line"] = "a.py:8"
+    assert find_causes(report)[0].layer == "aten.mul"
+
+
+def test_a_constant_beyond_the_range_counts_beside_what_overflows_in_its_line(report):
+    add = {"layer": "aten.add", "line": "a.py:9"}
+    report["births"] = [
+        born("saturation", layer="aten.mul", line="a.py:9", alone=0.0, harmless=True),
+        born("constant", number=1, operation="90000.0", detail="overflow", count=1, results=1,
+             alone=0.2, **add),
+    ]
+    (item,) = find_advice(report, HALF)
+    assert item.evidence == (
+        "The constant 90000.0 is beyond the largest number in binary16 (forward, step 0, a.py:9)")
+    assert "fp16+aten.add=f32" in map(str, item.ways)
+    del report["births"][1]["alone"]
+    assert find_causes(report) == []  # as a mask
+
+
 def test_overflow_that_dies_is_no_cause(report):
     report["births"] = [born("saturation", harmless=True, deaths={"aten._softmax": 1})]
     assert texts(report) == []
@@ -212,6 +248,20 @@ def test_a_tensor_that_stands_still(report, about, ways):
         what = "net.bn.running_var, which add_ writes (train.py:9), moves by 0% of its way" if (
             "name" in about) else "a tensor of 4 that add_ writes (train.py:9) moves by 0% of its"
         assert what in item.evidence
+
+
+def test_a_variable_that_is_no_layers_has_its_name_and_what_follows(report):
+    """A counter of steps whose remainder is the rate."""
+    rows = [{"operation": "Mul", "line": "train.py:4", "error": 0.9, "amplification": 1.0},
+            {"operation": "FloorMod", "line": "train.py:3", "error": 0.9, "amplification": 800.0}]
+    report["shadow"] = {
+        "motions": [still(shape=[], name="counter")], "operations": rows}
+    (cause,) = find_causes(report)
+    assert cause.sentence.endswith(
+        "counter, which add_ writes (train.py:9), moves by 0% of its way in binary64; the FloorMod "
+        "(train.py:3) is wrong by 90%")
+    report["shadow"]["operations"] = rows[:1]
+    assert find_causes(report)[0].sentence.endswith("of its way in binary64")
 
 
 def test_digits_that_gradients_lose_without_harm(report):
@@ -332,18 +382,45 @@ def harmed(*rows, births=()):
 
 def test_where_digits_are_lost():
     row = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
-           "error": 0.5, "amplification": 100.0, "born": 0.001}
+           "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 1}
     (cause,) = find_causes(harmed(row))
     sentence = cause.sentence
     assert cause.kind == "cancellation"
     assert sentence.startswith("The sub of net loses the digits of its operands (forward, a.py:2)")
     assert "error of 0.5% is 50% of its results, 100 times" in sentence
+    (cause,) = find_causes(harmed(row | {"amplification": 1234.0}))
+    assert "error of 0.041% is 50% of its results, 1234 times" in cause.sentence
     for other in ({"amplification": 8.0}, {"error": 0.01}, {"direction": "backward"},
                   {"amplification": None}):
         assert not find_causes(harmed(row | other))
     assert not find_causes(harmed(row) | {"harm": 0.01})
     (cause,) = find_causes(harmed(row | {"amplification": None, "born": 0.4}))
     assert "rounding them costs 40% of its results" in cause.sentence
+
+
+def test_a_constant_of_the_line_whose_digits_are_lost_is_told():
+    """As of x * 1e-9: what is lost is the number that stands there, and not a difference."""
+    row = {"layer": "aten.mul", "direction": "forward", "operation": "aten.mul", "line": "a.py:2",
+           "error": 0.7, "amplification": None, "born": 0.7, "calls": 1}
+    constant = born("constant", operation="1e-09", detail="zero", line="a.py:2")
+    cause = find_causes(harmed(row, births=[constant]))[0]
+    assert cause.sentence == "The constant 1e-09 is zero in binary16 (forward, step 0, a.py:2)"
+    for other in ({"line": "a.py:3"}, {"harmless": True}, {"line": ""}):
+        assert find_causes(harmed(row, births=[constant | other]))[0].kind == "cancellation"
+
+
+def test_roundings_of_a_sum_add_up():
+    """None of them is large, and no term is absorbed."""
+    row = {"layer": "aten.add", "direction": "evaluation", "operation": "aten.add_", "calls": 2000,
+           "line": "a.py:2", "error": 0.2, "amplification": 1.0, "born": 0.0002}
+    (cause,) = find_causes(harmed(row))
+    assert cause.sentence == (
+        "Rounding adds up in the add (evaluation, a.py:2): 2,000 sums are rounded, each by 0.02%, "
+        "and they are wrong by 20.0% in the mean")
+    assert tried(harmed(row) | {"layers": {}}) == ["fp16+aten.add=f32", "fp16+aten.*=f32"]
+    for other in ({"calls": 9}, {"error": 0.002}, {"born": 0.0}, {"direction": "backward"},
+                  {"amplification": 1.8}, {"operation": "aten.mul"}):
+        assert not find_causes(harmed(row | other))
 
 
 def lossy(kind, **about):

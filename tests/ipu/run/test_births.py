@@ -60,6 +60,7 @@ def test_a_saturated_number_is_born_once_and_carried_on():
     assert desk.births.carried[SATURATED] == 2
     (birth,) = desk.births
     assert (birth.layer, birth.direction, birth.step, birth.is_harmless) == (*NET, False)
+    assert birth.reader == ""  # what reads it is told of data alone
 
 
 def test_a_nan_comes_from_the_division_that_made_it():

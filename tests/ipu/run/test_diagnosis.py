@@ -8,6 +8,7 @@ import pytest
 
 from ipu.learn.policy import FP32
 from ipu.run.advice import Advice
+from ipu.run.budget import Budget, TimeOverError
 from ipu.run.diagnosis import TriedRemedy, diagnose, patch_of
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of
@@ -94,10 +95,35 @@ def test_harm_that_no_site_brings_has_no_site():
 
 
 def test_without_time_sites_are_told_as_not_tried():
-    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, seconds=0.0)
+    result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, Budget(0.0))
     assert not result.is_smallest
-    assert at(3) in result.necessary
-    assert result.remedies == []
+    assert (result.runs, result.necessary, result.remedies) == (2, [], [])
+    assert "no time was left to search 14 sites; give more --seconds" in str(result)
+
+
+@pytest.mark.parametrize("trials", range(12))
+def test_a_trial_that_is_cut_tells_nothing_and_the_page_is_written(trials):
+    """What is told was run: the sites that are told cure, though more than are needed."""
+    whole, runs, cut = program(lambda back, moved: at(3) not in back), [], []
+
+    def replay(way, restoring, has_shadow):
+        if len(runs) == trials + 2:
+            cut.append(restoring)
+            raise TimeOverError
+        runs.append(restoring)
+        return whole(way, restoring, has_shadow)
+
+    result = diagnose(replay, WAY, 4, has_windows=True)
+    assert result.answer == "ill"
+    assert result.runs == len(runs)
+    assert len(cut) <= 1
+    if result.is_smallest:
+        assert (result.necessary, result.sufficient) == ([at(3)], [at(3)])
+    assert result.is_smallest or cut
+    assert at(3) in result.necessary or not result.necessary
+    assert all(remedy.way.policy.of("layer3") == FP32 for remedy in result.remedies
+               if remedy.cures)
+    assert "binary32 the harm stays" not in str(result)
 
 
 @pytest.mark.parametrize(("losses", "reference", "harm"), [
@@ -207,6 +233,73 @@ def test_the_search_begins_where_numbers_left_their_range():
     assert result.necessary == [at(1), at(5)]
     first = tried.index(frozenset([at(1)]))
     assert [len(sites) for sites in tried[first - 1 : first + 2]] == [14, 1, 2]
+
+
+OUTSIDE = [f"aten.{verb}" for verb in ("mul", "add", "sqrt")]
+
+
+def overflowing(harm_alone, *, counts):
+    """A program two of whose operations overflow in one line, outside of modules.
+
+    harm_alone    of the losses where only that operation is low.
+    """
+    sites = [PrecisionSite(name, "forward") for name in OUTSIDE]
+
+    def replay(way, restoring, has_shadow):
+        low = [] if way.policy == FP32 else [
+            i for i, site in enumerate(sites)
+            if site not in restoring.sites and way.policy.of(site.layer) != FP32]
+        losses = [x + 2.5 * max([0.0, *(harm_alone[i] for i in low)]) for x in GOOD]
+        report = report_of(losses)
+        report["layers"] = {
+            name: {"forward": report["layers"]["layer0"]["forward"]} for name in OUTSIDE}
+        report["births"] = [
+            born("saturation", number=i, operation=OUTSIDE[i], layer=OUTSIDE[i], line="a.py:9",
+                 count=counts[i]) for i in low if counts[i]]
+        return Outcome(losses, report)
+
+    return diagnose(replay, WAY, 4)
+
+
+@pytest.mark.parametrize(("harms", "counts", "named"), [
+    ((0.01, 0.5, 0.0), (9, 3, 0), 1), ((0.5, 0.01, 0.0), (3, 9, 0), 0),
+    ((0.3, 0.31, 0.0), (9, 3, 0), 0), ((0.31, 0.3, 0.0), (3, 9, 0), 1),
+])
+def test_of_two_operations_of_a_line_the_one_that_does_the_harm_is_named(harms, counts, named):
+    """Of two that do as much, the one with more births."""
+    result = overflowing(harms, counts=counts)
+    verb = OUTSIDE[named].removeprefix("aten.")
+    assert result.sentence.startswith(f"The {verb} overflows binary16")
+    assert result.sufficient == [PrecisionSite(OUTSIDE[named], "forward")]
+    assert f"mixed+{OUTSIDE[named]}=f32" in [str(remedy.way) for remedy in result.remedies]
+
+
+def test_sites_that_suffice_begin_with_the_one_that_is_named():
+    """Any low site of these brings the harm on."""
+    either = program(lambda back, moved: not {at(1), at(5)} <= back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = either(way, restoring, has_shadow)
+        if outcome.losses != GOOD and at(1) not in restoring.sites:
+            outcome.report["births"] = [born("saturation", layer="layer1")]
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.necessary, result.sufficient) == ([at(1), at(5)], [at(1)])
+
+
+def test_sites_of_a_remedy_that_cures_are_tried_before_all_others(monkeypatch):
+    items = [Advice("try", "why", "", (Way.parse(f"{WAY}+layer3=f32"),))]
+    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, way: items)
+    whole, tried = program(lambda back, moved: at(3) not in back), []
+
+    def replay(way, restoring, has_shadow):
+        tried.append(restoring.sites)
+        return whole(way, restoring, has_shadow)
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.necessary, result.sufficient) == ([at(3)], [at(3)])
+    assert [len(sites) for sites in tried if at(3) in sites][:2] == [14, 2]
 
 
 def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
@@ -399,6 +492,25 @@ def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentenc
     assert result.sentence.startswith(sentence)
 
 
+def test_gradients_that_underflow_behind_a_layer_are_its_symptom():
+    is_harmed = program(lambda back, moved: at(2) not in back)
+    scales = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
+              "lost": (0.13, 0.0), "limited_by": ""}
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["loss_scale"] = scales
+            outcome.report["shadow"] = {"operations": [
+                {"layer": "layer2", "direction": "forward", "operation": "Sub", "line": "a.py:2",
+                 "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 4}]}
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert result.necessary == [at(2)]
+    assert result.sentence.startswith("The Sub of layer2 loses the digits of its operands")
+
+
 def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
     replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4,
                       f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4")
@@ -409,7 +521,7 @@ def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
 def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
     replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+eps=1e-4",
                       f"{WAY}+states=f32")
-    result = diagnose(replay, WAY, 4, seconds=0.0)
+    result = diagnose(replay, WAY, 4, Budget(0.0))
     assert [str(remedy.way) for remedy in result.remedies] == ["mixed+eps=0.0001"]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, round_to
+from ipu.run.exponents import count_exponents
 from ipu.run.updates import Updates
 
 
@@ -56,6 +57,28 @@ def test_layers_add_up_and_terms_broadcast():
     assert (summary["a"]["swallowed"], summary["a"]["share"]) == (12, 1.0)
     assert summary["b"]["in_ulps"] == {}
     assert {h.name: h.counts for h in updates.histograms()}["a"] == {-17: 12}
+
+
+@pytest.mark.parametrize("verb", ["add", "addcmul", "addcdiv"])
+@pytest.mark.parametrize("factor", [-1e-3, 1.0, 1e39])
+@pytest.mark.parametrize("n", [1, 5, 2048, 2051, 50_000])
+def test_a_term_made_of_operands_counts_as_it_is(verb, factor, n):
+    rng = np.random.default_rng(n)
+    before, x, y, after = rng.standard_normal((4, n)).astype(np.float32)
+    x[::5], y[::7], after[::3] = 0, 0, before[::3]
+    after[-1:] = np.nan
+    with np.errstate(all="ignore"):
+        combined = {"add": x, "addcmul": x * y, "addcdiv": x / y}[verb]
+        term = combined * np.float32(factor)
+    of_term, of_operands = Updates(), Updates()
+    sizes = of_term.add("w", BINARY16, before, term, after)
+    operands = (x,) if verb == "add" else (x, y)
+    *moved, exponents = of_operands.move("w", BINARY16, before, verb, operands, factor, after)
+    np.testing.assert_array_equal(moved, sizes)
+    np.testing.assert_array_equal(sizes, (np.max(np.abs(term)), np.max(np.abs(before))))
+    assert of_operands.summary() == of_term.summary()
+    assert of_operands.histograms() == of_term.histograms()
+    np.testing.assert_array_equal(exponents, count_exponents(after))
 
 
 @pytest.mark.parametrize("seed", range(4))

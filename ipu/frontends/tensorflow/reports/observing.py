@@ -74,7 +74,7 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
     def line() -> str:
         return site.line
 
-    births, recorder = site.run.recorder.births, site.run.recorder
+    births, recorder, phase = site.run.recorder.births, site.run.recorder, _phase(site)
 
     def wrote(values: tuple[Any, ...]) -> None:
         """A variable that no step of an optimiser writes, as a counter, has a new value."""
@@ -86,7 +86,7 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
 
     def noted_run(*values: Any) -> Any:
         before = account.noted
-        births.line = line
+        births.line, births.phase = line, phase
         result = run(*values)
         if isinstance(result, Array):  # of most nodes, each of which comes here
             if account.noted == before:
@@ -109,6 +109,17 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
         return result
 
     return noted_run
+
+
+def _phase(site: NodeSite) -> str:
+    """What is told in place of "optimizer" of an update that no gradient reaches; "" of others.
+
+    One with a scope is a layer's, which takes its statistics in the pass forward.
+    """
+    if site.direction != OPTIMIZER or site.layer == OPTIMIZER:
+        return ""
+    node = site.node
+    return "update" if node.layer == node.name.rpartition("/")[2] else "forward"
 
 
 def _is_array(values: tuple[Any, ...]) -> bool:

@@ -54,12 +54,11 @@ def _unscale(
     call: Call, gradients: Sequence[torch.Tensor], found_inf: torch.Tensor, inverse: torch.Tensor
 ) -> Any:
     scale = float(inverse)
-    if call.found_inf == "status" and (call.device.status.oflo or call.device.status.inv):
-        found_inf.fill_(1.0)
+    has_overflown = call.device.status.oflo or call.device.status.inv
     for gradient in gradients:
         g = call.array(gradient)
-        _check_visible(call, g.format)
-        if not np.isfinite(g.carrier).all():
+        is_hidden = _hides_overflow(call, g.format)
+        if (is_hidden and has_overflown) or not np.isfinite(g.carrier).all():
             found_inf.fill_(1.0)
         if scale != 1:
             smaller = call.device.cast(unscaled(call.device, g, scale), g.format)
@@ -67,8 +66,10 @@ def _unscale(
             call.memory.mark(gradient, g.format)
 
 
-def _check_visible(call: Call, held: Format) -> None:
-    """Refuse a scaler that waits for infinities where overflow of the backward pass saturates.
+def _hides_overflow(call: Call, held: Format) -> bool:
+    """Whether a scaler has to ask the status register, as overflow of the passes saturates.
+
+    Raises    RuntimeError where it looks at values alone.
 
     The formats that count are those in which the pass computed: under autocast gradients of
     binary32 parameters come from binary16.
@@ -77,13 +78,14 @@ def _check_visible(call: Call, held: Format) -> None:
         if call.device.context(fmt).core.settings.overflow == "saturate":
             if call.found_inf == "status":
                 call.run.account.asks_status = True
-                return
+                return True
             raise RuntimeError(
                 f"a gradient scaler looks for infinities, and overflow in {fmt} saturates here; "
                 "use machine(nanoo=True), where it gives NaN, or machine(found_inf='status') to "
                 "read the status register of the backward pass (fpsim torch: --nanoo, --found-inf "
                 "status)"
             )
+    return False
 
 
 @aten("_amp_update_scale_.default", rounding="on the host, as torch does")

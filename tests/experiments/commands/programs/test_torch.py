@@ -219,12 +219,7 @@ def test_ways_run_side_by_side(program, tmp_path, capfd):
     assert "poptorch" not in sys.modules
 
 
-@needs_torch
-@pytest.mark.parametrize("found_inf", [[], ["--found-inf", "values"]])
-def test_gradient_scalers_are_compared_by_the_status(found_inf, tmp_path, capfd):
-    """Of itself: by the gradients' values a scaler is refused where overflow saturates."""
-    path, out = tmp_path / "train.py", tmp_path / "out"
-    path.write_text("""
+SCALED = """
 import torch
 net = torch.nn.Linear(4, 2)
 optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -234,7 +229,31 @@ for _ in range(2):
     scaler.scale((net(torch.randn(8, 4)) - 1).square().mean()).backward()
     scaler.step(optimiser)
     scaler.update()
-""")
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize(("options", "status", "told"), [
+    ([], 0, True), (["--found-inf", "status"], 0, False), (["--nanoo"], 0, False),
+    (["--found-inf", "values"], 1, False),
+])
+def test_a_gradient_scaler_reads_the_status_where_overflow_saturates(
+    options, status, told, tmp_path, capfd
+):
+    path = tmp_path / "train.py"
+    path.write_text(SCALED)
+    assert main(["torch", "--policy", "mixed", *options, str(path)]) == status
+    printed = capfd.readouterr().err
+    assert ("gradient scalers read the status register" in printed) == told
+    assert ("looks for infinities" in printed) == bool(status)
+
+
+@needs_torch
+@pytest.mark.parametrize("found_inf", [[], ["--found-inf", "values"]])
+def test_gradient_scalers_are_compared_by_the_status(found_inf, tmp_path, capfd):
+    """Of itself: by the gradients' values a scaler is refused where overflow saturates."""
+    path, out = tmp_path / "train.py", tmp_path / "out"
+    path.write_text(SCALED)
     assert main(["torch", "--compare", "fp32,mixed", "--pairs", "1", *found_inf, "--report",
                  str(out), str(path)]) == bool(found_inf)
     printed, told = capfd.readouterr().err, "gradient scalers read the status register"

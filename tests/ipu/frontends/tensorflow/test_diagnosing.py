@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ipu.learn.policy import FP32
+from ipu.run.causes import find_causes
 from ipu.run.changes import Changes
 from ipu.run.restoring import Restoring
 from tests.ipu.frontends.tensorflow.framework import ipu, tf
@@ -214,6 +215,31 @@ def test_a_counter_that_overflows_is_told_by_its_name_and_line(tmp_path):
     assert "count.py:13" in result.sentence
     assert result.measure == "numbers in 'total #'"
     assert str(result.cure.way) == "fp16+total=f32"
+
+
+def test_a_statistic_of_a_layer_is_told_as_forward_and_of_a_program_as_an_update():
+    """Terms that an average absorbs again and again; places of random bits stay the optimiser's."""
+    with machine("fp16", count=True, unconfigured=True) as run:
+        w = tf.Variable(tf.ones(3), name="net/w")
+        inside, outside = (tf.Variable(tf.ones([9]), trainable=False) for _ in range(2))
+
+        def step(x):
+            with tf.GradientTape() as tape, tf.name_scope("net"):
+                inside.assign(inside + tf.fill([9], 2.0**-14))
+                loss = tf.reduce_sum(x * w)
+            w.assign(w - 2.0**-14 * tape.gradient(loss, w))
+            outside.assign(outside - tf.fill([9], 2.0**-14))
+            return loss
+
+        program = tf.function(step)
+        for _ in range(3):
+            ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant([1.0, 1.0, 1.0])])
+    births = [row for row in run.report()["births"] if row["kind"] == "absorption"]
+    assert {row["direction"] for row in births} == {"optimizer"}
+    phases = {row["layer"]: row["phase"] for row in births}
+    assert phases == {"net": "forward", "optimizer": "", "sub_1": "update"}
+    sums = next(cause for cause in find_causes(run.report()) if cause.kind == "sums")
+    assert "(forward, step 0" in sums.sentence
 
 
 STATISTICS = """

@@ -176,4 +176,4 @@ def test_a_program_without_steps_ends(tmp_path):
     result = diagnose_program(machine("fp16", count=True), path, [], 5, seconds=4.0)
     assert result.steps == 5
     assert result.left_out.startswith(
-        "the program ended no step of an optimiser and began no backward pass in 1 s, so each run")
+        "the program ended no step of an optimiser in 1 s, so each run stops after ")

@@ -127,7 +127,7 @@ def test_work_without_gradients_is_evaluation():
     assert places(work) == [(*evaluated, 0), (*evaluated, 1)]
 
 
-def test_functions_of_autograd_outside_of_modules_and_blocks_are_other():
+def test_functions_of_autograd_outside_of_modules_and_blocks_are_forward():
     class Doubled(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -139,7 +139,7 @@ def test_functions_of_autograd_outside_of_modules_and_blocks_are_other():
             return gradient
 
     rows = places(lambda: Doubled.apply(torch.ones(2, requires_grad=True)))
-    assert rows == [("aten.mul", "aten.mul", "other", 0)]
+    assert rows == [("aten.mul", "aten.mul", "forward", 0)]
 
 
 def test_modules_outside_of_the_outermost_one_have_names():

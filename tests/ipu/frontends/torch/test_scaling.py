@@ -79,6 +79,32 @@ def test_a_scaler_of_a_pass_in_binary32_runs():
     assert run(machine()) == run(nullcontext())
 
 
+class InvalidAside(torch.autograd.Function):
+    """Its backward pass computes ∞ - ∞ beside the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        torch.full_like(gradient, torch.inf) - torch.inf
+        return gradient * 3.0
+
+
+@pytest.mark.parametrize(("policy", "skips"), [("f32", False), ("f16", True)])
+def test_the_status_counts_where_overflow_saturates_alone(policy, skips):
+    """Elsewhere a scaler looks at values, as torch's does."""
+    w = torch.nn.Parameter(torch.ones(3))
+    optimiser = torch.optim.SGD([w], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
+    with machine(policy, found_inf="status"):
+        scaler.scale(InvalidAside.apply(w).sum()).backward()
+        scaler.step(optimiser)
+        scaler.update()
+    assert (w.tolist() == [1.0, 1.0, 1.0]) == skips
+
+
 def test_operands_in_a_narrow_format_are_of_the_pass():
     """Results are binary32, but the operands of the products of the backward pass are cast."""
     w = torch.nn.Parameter(torch.ones(3, 3))

@@ -120,6 +120,7 @@ def test_a_variable_that_stands_still_is_told():
             ipu.ipu_strategy.IPUStrategyV1().run(program, [tf.constant(1e-4 * np.ones(4, "f"))])
     still, moving = run.report()["shadow"]["motions"]
     assert (still["shape"], still["steps"], still["arrived"]) == ([4], 6, 0.0)
+    assert still["name"] == "average"
     assert (moving["name"], moving["shape"]) == ("net", [3])
     assert moving["arrived"] == pytest.approx(1.0, abs=1e-2)
 
