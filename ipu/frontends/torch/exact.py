@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from ipu.frontends.torch.aten import Call
 from ipu.frontends.torch.values import (
@@ -160,14 +161,15 @@ class Move:
             if x.dtype is torch.float32:
                 formats.add(memory.format_of(x))
         held = {fmt for fmt in formats if fmt is not None}
+        constants: list[Array] = []
         if self._constants and held and held != {BINARY32}:
-            args, kwargs = self._with_constants(flat, args, kwargs)
+            args, kwargs = self._with_constants(flat, args, kwargs, constants)
         if self._written:
-            return self._into(args, kwargs)
+            return self._into(args, kwargs, constants)
         if self._converts and (taker := self._taker(args, kwargs)).dtype in FORMATS:
             args = self._fitted(taker, args)
         result = self._func(*args, **kwargs)
-        memory.moved(flat, result)
+        memory.moved(flat, result, constants)
         if held and None not in formats:
             fmt, is_gradient = widest(held), any(map(memory.is_gradient, flat))
             copies_root = is_gradient and fmt == BINARY32 and any(map(memory.is_root, flat))
@@ -190,12 +192,14 @@ class Move:
                 copy.copy_(rounded)
             memory.mark(copy, fmt, is_gradient=True)
 
-    def _into(self, args: Any, kwargs: Any) -> Any:
+    def _into(self, args: Any, kwargs: Any, constants: Sequence[Array]) -> Any:
         """In place: numbers of another format are cast first, those from outside rounded."""
         memory = self._memory
         target = self._taker(args, kwargs)
         held = memory.format_of(target) if isinstance(target, torch.Tensor) else None
         result = self._func(*self._fitted(target, args), **kwargs)
+        if constants:
+            memory.moved((target,), target, constants)
         if held not in (None, BINARY32) and target.dtype == torch.float32:
             round_in_place(target, held)
         if held is not None and memory.format_of(target) is None:
@@ -234,14 +238,24 @@ class Move:
         self._call()
         return self._memory.write(self._memory.read(x, held), dtype)
 
-    def _with_constants(self, flat: Any, args: Any, kwargs: Any) -> Any:
-        """Numbers among the arguments, as constants of the format that is computed in."""
+    def _with_constants(
+        self, flat: Any, args: Any, kwargs: Any, constants: list[Array]
+    ) -> Any:
+        """Numbers among the arguments, as constants of the format that is computed in.
+
+        They are appended to `constants`: the result comes from what changed in them.
+        """
         call, places = self._call(), self._constants
         fmt = call.format_of(*flat)
 
         def constant(x: Any) -> Any:
             is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
-            return number_of(call.constant(x, fmt)) if is_number else x
+            if not is_number:
+                return x
+            rounded = call.constant(x, fmt)
+            if isinstance(rounded, Array):
+                constants.append(rounded)
+            return number_of(rounded)
 
         args = tuple(constant(x) if i in places else x for i, x in enumerate(args))
         return args, {k: constant(x) if k in places else x for k, x in kwargs.items()}

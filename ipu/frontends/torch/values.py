@@ -311,13 +311,17 @@ class Memory:
         session, origins = getattr(x.untyped_storage(), _ORIGINS, (None, {}))
         return origins if session is self else {}
 
-    def moved(self, sources: Iterable[torch.Tensor], target: Any) -> None:
-        """A tensor, or each of several, holds numbers of others now."""
+    def moved(
+        self, sources: Iterable[torch.Tensor], target: Any, constants: Iterable[Array] = ()
+    ) -> None:
+        """A tensor, or each of several, holds numbers of others and of the program now."""
         if self.births is None or not self.births.has_any:
             return
         origins: dict[str, Birth] = {}
         for x in sources:
             origins |= self.origins(x)
+        for number in constants:
+            origins |= self.births.of(number)
         for x in target if isinstance(target, (tuple, list)) else (target,):
             if isinstance(x, torch.Tensor) and (origins or self.origins(x)):
                 setattr(x.untyped_storage(), _ORIGINS, (self, origins))

@@ -7,6 +7,8 @@ import math
 import pytest
 
 from fpsim import BINARY16
+from ipu.run.births import CONSTANT
+from ipu.run.causes import find_causes
 from tests.ipu.frontends.torch.framework import machine, torch
 
 exact = pytest.importorskip("ipu.frontends.torch.exact")
@@ -84,6 +86,36 @@ def test_constants_are_rounded_into_the_format():
     assert padded[0].item() == torch.tensor(0.1).half().item()
     (constant,) = session.report()["constants"]
     assert (constant["value"], constant["becomes"]) == (-1e9, "overflow")
+
+
+LOWEST = torch.finfo(torch.float32).min
+FILLED = {
+    "masked_fill": lambda x, mask: x + (x * 0).masked_fill(mask, LOWEST),
+    "masked_fill_": lambda x, mask: x + (x * 0).masked_fill_(mask, LOWEST),
+    "full_like": lambda x, mask: torch.where(mask, torch.full_like(x, LOWEST), x),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+@pytest.mark.parametrize("reads", ["softmax", "mean"])
+def test_a_constant_that_fills_a_mask_is_followed(name, reads):
+    """It dies in a softmax; a mean computes on with it, and is what losses that part come from."""
+    mask = torch.arange(12).reshape(3, 4) % 4 > 1
+    with machine("p=f32,c=f16,part=f32", count=True) as session:
+        x = FILLED[name](torch.linspace(-1.0, 2.0, 12).reshape(3, 4) * 1.0, mask)
+        result = x.softmax(-1) if reads == "softmax" else x.mean(-1)
+    assert result.isfinite().all()
+    report = session.report()
+    (birth,) = [row for row in report["births"] if row["kind"] == CONSTANT]
+    causes = find_causes({**report, "harm": 1.0})
+    if reads == "softmax":
+        assert birth["harmless"]
+        assert list(birth["deaths"]) == ["aten._softmax"]
+        assert causes == []
+    else:
+        assert not birth["harmless"]
+        assert [cause.kind for cause in causes] == ["constant"]
+        assert "-3.4028234663852886e+38 is beyond the largest number" in causes[0].sentence
 
 
 def test_random_numbers_of_the_host_are_rounded_into_the_format_of_their_tensor():
