@@ -21,6 +21,8 @@ FIELDS = [
 #: Topics whose records have these fields; that of arithmetic compiles a dozen kernels, in the full
 #: tier. Graphs have a test of their own, where their framework is.
 CALLS = TOPICS.keys() - {"gemm", "compile", "train", "collectives", "graphs"}
+#: Those of which every record is beside torch's own, and there is none where torch is not.
+BESIDE_TORCH = {"operations", "programs", "learned", "growth", "largest", "updates"}
 
 
 @pytest.mark.parametrize("topic", pick(sorted(CALLS - {"arith"}), sorted(CALLS), sorted(CALLS)))
@@ -40,7 +42,7 @@ def test_records_have_the_promised_fields(topic, tmp_path, capsys):
         assert record["threads"] == 1
         if record["reference"] is not None:
             assert record["ratio"] == pytest.approx(record["ns_per_element"] / record["reference"])
-    if topic in ("operations", "programs", "growth", "largest", "updates"):  # through torch
+    if topic in BESIDE_TORCH:
         assert bool(records) == (find_spec("torch") is not None)
         assert all(r["peer"].startswith("torch ") for r in records)
     else:
