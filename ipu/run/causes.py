@@ -30,7 +30,7 @@ from ipu.run.births import (
     SATURATED,
     ZERO,
 )
-from ipu.run.harm import HARM, harm_of
+from ipu.run.harm import HARM, loss_harm
 from ipu.run.motions import (
     STILL,
     arrival,
@@ -718,7 +718,7 @@ def _harm(report: Report) -> float:
     if "harm" in report:
         return float(report["harm"])
     rows = report.get("shadow", {}).get("losses", ())
-    return harm_of([row["machine"] for row in rows], [row["shadow"] for row in rows])
+    return loss_harm([row["machine"] for row in rows], [row["shadow"] for row in rows])
 
 
 def _is_wrong(report: Report) -> bool:

@@ -5,6 +5,7 @@ noise. All runs begin at the same seeds and stop after the same few steps.
 
     harm         the mean distance of the losses from binary32's, step by step, beside what
                  binary32's losses go through (their fall, or their deviation where that is more).
+                 A loss a unit of its own format away, or less, is none (`ipu.run.harm`).
     ill          the harm is above 5 %, or the run still shows a symptom of the first one's
                  (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
                  astray beside its shadow must be brought back.
@@ -43,7 +44,7 @@ from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, of_same_line
 from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, harm_of
+from ipu.run.harm import HARM, loss_harm
 from ipu.run.motions import astray, motion_key
 from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
 from ipu.run.responses import (
@@ -418,7 +419,7 @@ class _Experiments:
             return math.inf
         if self.printed is not None:
             return printed_harm(self.losses_of(outcome), self.losses, self.negligible)
-        return harm_of(outcome.losses, self.losses)
+        return loss_harm(outcome.losses, self.losses)
 
     def is_ill(self, outcome: Outcome) -> bool:
         return self.harm(outcome) > HARM or bool(self.symptoms & self._kinds(outcome))
