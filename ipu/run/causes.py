@@ -472,12 +472,12 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     lost = lost_updates(report)
     if lost is None or least_arrival(report) > _FOLLOWS or _trains_well(report):
         return
-    yield Cause("updates", f"{lost.clause}, most of them in {lost.worst} ({lost.of_worst:.0%})",
-                {"layer": lost.worst}, lost.share)
+    where = f"the largest share in {lost.worst} ({lost.of_worst:.0%})"
+    yield Cause("updates", f"{lost.clause}, {where}", {"layer": lost.worst}, lost.share)
 
 
 class LostUpdates(NamedTuple):
-    """Updates that left their parameter as it was: of so many, and where most of them are."""
+    """Updates that left their parameter as it was: of so many, and where the largest share is."""
 
     share: float
     nonzero: int

@@ -245,7 +245,7 @@ def read_counts(reading, row):
 
 def read_swallowed(reading, report):
     nonzero, lost, worst, share = lost_updates(report)
-    reading.says("{}% of {} updates left their parameter as it was, most of them in "
+    reading.says("{}% of {} updates left their parameter as it was, the largest share in "
                  f"{worst} ({{}}%)", 100 * lost / nonzero, nonzero, 100 * share)
 
 
