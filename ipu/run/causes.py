@@ -30,9 +30,10 @@ from ipu.run.births import (
     SATURATED,
     ZERO,
 )
-from ipu.run.harm import HARM, loss_harm
+from ipu.run.harm import HARM, harm_of
 from ipu.run.motions import (
     STILL,
+    WAY_LOST,
     arrival,
     astray,
     factors_of_one,
@@ -59,9 +60,8 @@ _DIGITS = 0.05
 _SWALLOWED = 0.2
 #: Share of the terms of a sum that change nothing, and how many there are at least.
 _ABSORBED, _TERMS = 0.5, 8
-#: Share of its way in binary64 that each parameter moves at least where lost updates do no harm;
-#: the share of the way of all that is lost at most where the losses show none.
-_FOLLOWS, _WAY_LOST = 0.9, 0.3
+#: Share of its way in binary64 that each parameter moves at least where lost updates do no harm.
+_FOLLOWS = 0.9
 #: Within this factor of it lost digits of gradients do no harm.
 _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
@@ -522,7 +522,7 @@ def _trains_well(report: Report) -> bool:
     rows = report.get("shadow", {}).get("losses", ())
     if "harm" not in report and not rows:
         return False
-    return _harm(report) <= HARM and not way_lost(report) > _WAY_LOST
+    return _harm(report) <= HARM and not way_lost(report) > WAY_LOST
 
 
 def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -718,7 +718,7 @@ def _harm(report: Report) -> float:
     if "harm" in report:
         return float(report["harm"])
     rows = report.get("shadow", {}).get("losses", ())
-    return loss_harm([row["machine"] for row in rows], [row["shadow"] for row in rows])
+    return harm_of([row["machine"] for row in rows], [row["shadow"] for row in rows])
 
 
 def _is_wrong(report: Report) -> bool:

@@ -5,7 +5,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
 
     harm         the mean distance of the losses from binary32's, step by step, beside what
                  binary32's losses go through (their fall, or their deviation where that is more).
-                 A loss a unit of its own format away, or less, is none (`ipu.run.harm`).
+                 None where all are within a unit of the format that holds them, and the parameters
+                 go where binary64's do: such losses cannot tell more.
     ill          the harm is above 5 %, or the run still shows a symptom of the first one's
                  (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
                  astray beside its shadow must be brought back.
@@ -44,9 +45,9 @@ from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, of_same_line
 from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, loss_harm
-from ipu.run.motions import astray, motion_key
-from ipu.run.printed import PrintedNumber, negligible, printed_harm, printed_series
+from ipu.run.harm import HARM, harm_of, unit_of
+from ipu.run.motions import WAY_LOST, astray, motion_key, way_lost
+from ipu.run.printed import PrintedNumber, negligible, printed_series
 from ipu.run.responses import (
     Dose,
     SitePair,
@@ -311,6 +312,8 @@ class _Experiments:
         self.losses: Sequence[float] = self.reference.losses
         if not (self.losses or self.base.losses):
             self._compare_printed()
+        elif self.base.report and way_lost(self.base.report) <= WAY_LOST:
+            self.negligible = unit_of(self.base.losses)
         self._of_binary32: dict[Place, int] = {}
         #: The harm of a run in which only the site of a birth is low.
         self._alone: dict[Place, float] = {}
@@ -391,7 +394,7 @@ class _Experiments:
         reference = printed_series(self.reference.printed)
         ours = printed_series(self.base.printed)
         harms = {
-            key: printed_harm(ours.get(key, ()), row, negligible(reference, key))
+            key: harm_of(ours.get(key, ()), row, negligible(reference, key))
             for key, row in reference.items()
         }
         if max(harms.values(), default=0.0) > HARM:
@@ -417,9 +420,7 @@ class _Experiments:
     def harm(self, outcome: Outcome) -> float:
         if outcome.error:
             return math.inf
-        if self.printed is not None:
-            return printed_harm(self.losses_of(outcome), self.losses, self.negligible)
-        return loss_harm(outcome.losses, self.losses)
+        return harm_of(self.losses_of(outcome), self.losses, self.negligible)
 
     def is_ill(self, outcome: Outcome) -> bool:
         return self.harm(outcome) > HARM or bool(self.symptoms & self._kinds(outcome))

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["HARM", "harm_of", "loss_harm"]
+__all__ = ["HARM", "harm_of", "unit_of"]
 
 #: Harm above this is told.
 HARM = 0.05
@@ -19,15 +18,24 @@ _DIGITS = 8, 11
 
 
 @usual_arithmetic
-def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
+def harm_of(
+    losses: Sequence[float], reference: Sequence[float], negligible: float = 0.0
+) -> float:
     """The mean distance from the reference's losses, beside their fall or deviation.
 
     One loss is compared beside itself.
 
+    negligible    there is no harm where all distances are at most this.
+
     >>> harm_of([4.0, 4.0], [4.0, 3.0]), harm_of([4.0, float("nan")], [4.0, 3.0])
     (0.5, inf)
+    >>> harm_of([1.5], [1.0], 0.1), harm_of([1.05], [1.0], 0.1)
+    (0.5, 0.0)
     """
     n = min(len(losses), len(reference))
+    pairs = zip(losses, reference, strict=False)
+    if len(losses) == len(reference) and all(abs(x - y) <= negligible for x, y in pairs):
+        return 0.0
     if len(losses) < len(reference) or not np.isfinite(losses).all():
         return math.inf
     if not n:
@@ -40,30 +48,18 @@ def harm_of(losses: Sequence[float], reference: Sequence[float]) -> float:
     return distance / size if size else (math.inf if distance else 0.0)
 
 
-def loss_harm(losses: Sequence[float], reference: Sequence[float]) -> float:
-    """The harm that losses show: distances of at most a unit of the format that holds them are none.
+@usual_arithmetic
+def unit_of(losses: Sequence[float]) -> float:
+    """A unit of the coarsest format that holds all losses, at the largest; 0 where none does.
 
-    >>> loss_harm([4.0, 4.0], [4.0, 3.0]), loss_harm([1.3857421875, 1.384765625], [1.3854, 1.3851])
-    (0.5, 0.0)
+    >>> unit_of([1.5, 1000.0]), unit_of([0.1]), unit_of([1.0, float("inf")])
+    (4.0, 0.0, 0.0)
     """
-    n = min(len(losses), len(reference))
-    ours = np.asarray(losses, np.float64)
-    far = np.asarray(reference, np.float64)
-    if not np.isfinite(ours).all():
-        return math.inf
-    is_near = np.abs(ours[:n] - far[:n]) <= _units(ours)[:n]
-    return harm_of([*np.where(is_near, far[:n], ours[:n]), *ours[n:]], reference)
-
-
-def _units(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each loss a unit of the coarsest format that holds them all; zeros where none does.
-
-    >>> _units(np.array([1.5, 1000.0])).tolist(), _units(np.array([0.1])).tolist()
-    ([0.0078125, 4.0], [0.0])
-    """
-    parts, exponents = np.frexp(losses)
+    if not losses or not np.isfinite(losses).all():
+        return 0.0
+    parts, exponents = np.frexp(np.asarray(losses, np.float64))
     for digits in _DIGITS:
         scaled = np.ldexp(parts, digits)
         if (scaled == np.rint(scaled)).all():
-            return np.ldexp(np.ones_like(losses), exponents - digits)
-    return np.zeros_like(losses)
+            return math.ldexp(1.0, int(exponents.max()) - digits)
+    return 0.0

@@ -16,14 +16,18 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-__all__ = ["STILL", "arrival", "astray", "factors_of_one", "is_parameter", "least_arrival",
-           "motion_key", "way_lost"]
+__all__ = [
+    "STILL", "WAY_LOST", "arrival", "astray", "factors_of_one", "is_parameter", "least_arrival",
+    "motion_key", "way_lost",
+]
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 #: Share of its way in binary64 that a tensor moves at least which does not stand still.
 STILL = 0.4
+#: The share of the parameters' way that is lost at most where losses that show no harm decide.
+WAY_LOST = 0.3
 #: Of that way the share that sums in binary32 hold too, else no format of a layer is its cause.
 _IN_WIDE = 0.5
 #: The distance between both ways, beside binary64's, of a tensor that goes astray, and at most of

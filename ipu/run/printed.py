@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ipu.run.harm import harm_of
 
-__all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_harm", "printed_series"]
+__all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_series"]
 
 #: A finite number as programs print it.
 DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -62,15 +61,3 @@ def negligible(reference: Series, number: PrintedNumber) -> float:
 
     of_line = [row for key, row in reference.items() if key.line == number.line]
     return max(_SMALL * largest(of_line), _TINY * largest(reference.values()))
-
-
-def printed_harm(row: Sequence[float], reference: Sequence[float], small: float) -> float:
-    """The harm of a series; none where all differences are small.
-
-    >>> printed_harm([1.5], [1.0], 0.1), printed_harm([1.05], [1.0], 0.1)
-    (0.5, 0.0)
-    """
-    pairs = list(zip(row, reference, strict=False))
-    if len(row) == len(reference) and all(abs(x - y) <= small for x, y in pairs):
-        return 0.0
-    return harm_of(row, reference)

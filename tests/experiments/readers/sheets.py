@@ -38,20 +38,8 @@ def read_sheet(text, lines=""):
     return data["answer"]
 
 
-def unit_of(loss, rows):
-    """Of a loss in bfloat16 or binary16, where all are; else 0."""
-    for digits in (8, 11):
-        units = [2.0 ** (math.floor(math.log2(abs(x))) + 1 - digits) if x else 0.0 for x in rows]
-        if all(unit == 0 or (x / unit).is_integer() for x, unit in zip(rows, units, strict=True)):
-            return units[rows.index(loss)]
-    return 0.0
-
-
-def harm_of(losses, reference, negligible, measure):
-    """The mean distance from the reference's losses, beside their fall or deviation.
-
-    Losses that are a unit of their own format away, or less, are the reference's.
-    """
+def harm_of(losses, reference, negligible):
+    """The mean distance from the reference's losses, beside their fall or deviation."""
     ours, far = (np.array([float(x) for x in row]) for row in (losses, reference))
     if negligible and len(ours) == len(far) and (np.abs(ours - far) <= negligible).all():
         return 0.0
@@ -60,24 +48,15 @@ def harm_of(losses, reference, negligible, measure):
     if not len(far):
         return 0.0
     size = abs(far[0]) if len(far) == 1 else max(abs(far[0] - far[-1]), np.std(far))
-    distances = np.abs(ours[: len(far)] - far)
-    if measure == "losses":
-        rows = ours.tolist()
-        units = [unit_of(x, rows) for x in rows[: len(far)]]
-        distances = np.where(distances <= units, 0.0, distances)
-    distance = distances.mean()
+    distance = np.abs(ours[: len(far)] - far).mean()
     return distance / size if size else (math.inf if distance else 0.0)
 
 
 def check_harms(data):
     """Harms follow from losses, and the answer from the harm where the harm decides."""
-    data["harm"] = harm_of(
-        data["losses"], data["reference"], data["negligible"], data["measure"]
-    )
+    data["harm"] = harm_of(data["losses"], data["reference"], data["negligible"])
     for remedy in data["remedies"]:
-        remedy["harm"] = harm_of(
-            remedy["losses"], data["reference"], data["negligible"], data["measure"]
-        )
+        remedy["harm"] = harm_of(remedy["losses"], data["reference"], data["negligible"])
         assert not (remedy["cures"] and remedy["harm"] > TOLD)
     if data["harm"] > TOLD:
         assert data["answer"] != "healthy"

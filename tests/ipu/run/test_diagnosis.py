@@ -11,7 +11,7 @@ from ipu.run.advice import Advice
 from ipu.run.budget import Budget, TimeOverError
 from ipu.run.diagnosis import TriedRemedy, diagnose, patch_of
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import harm_of, loss_harm
+from ipu.run.harm import harm_of, unit_of
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born
@@ -135,15 +135,13 @@ def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
     assert harm_of(losses, reference) == harm
 
 
-def test_losses_that_are_a_unit_of_their_format_away_do_no_harm():
-    """1.3857 is the number of binary16 next to 1.3853; binary32's losses hardly move."""
-    reference, halves = [1.3853, 1.3850, 1.3856], [1.384765625, 1.384765625, 1.384765625]
-    assert harm_of(halves, reference) > 0.5
-    assert loss_harm(halves, reference) == 0.0
-    assert loss_harm([x + 1e-6 for x in halves], reference) > 0.5  # held in binary32
-    assert loss_harm([*halves[:2], 1.4], reference) > 0.5
-    assert loss_harm(halves[:2], reference) == loss_harm([1.5, math.inf, 1], reference) == math.inf
-    assert loss_harm([], []) == 0.0
+@pytest.mark.parametrize(("losses", "unit"), [
+    ([1.384765625, 0.5], 2.0**-10), ([1.384765625, 1.0 + 2**-20], 0.0), ([1.5, 1.0], 2.0**-7),
+    ([0.0, 2.0], 2.0**-6), ([], 0.0), ([math.nan], 0.0),
+])
+def test_a_unit_of_losses_is_that_of_the_format_that_holds_them(losses, unit):
+    assert unit_of(losses) == unit
+    assert harm_of([x + unit for x in losses], losses, unit) in (0.0, math.inf)
 
 
 def test_patches():
