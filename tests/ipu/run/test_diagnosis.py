@@ -383,6 +383,29 @@ def test_updates_that_are_lost_make_a_program_ill_where_they_cost_progress(
         assert result.harmless == []
 
 
+@pytest.mark.parametrize(("arrived", "offset", "answer"), [
+    (1.0, 0.0, "healthy"), (0.5, 0.0, "ill"), (None, 0.0, "ill"), (1.0, 1e-5, "ill"),
+])
+def test_losses_that_cannot_tell_more_are_no_harm(arrived, offset, answer):
+    """Losses of binary16 stand where binary32's move by less than a unit, 2^-10 here.
+
+    That is no harm where the parameters go their way; without a shadow, or in losses that binary16
+    does not hold, it is one.
+    """
+    def replay(way, restoring, has_shadow):
+        losses = [1.3850, 1.3852, 1.3849, 1.3853]
+        report = report_of(losses)
+        if way.policy != FP32:
+            losses = [1.384765625 + offset] * 4
+            report = report_of(losses)
+            if arrived is not None:
+                report["shadow"] = {"motions": [moving("w", arrived)]}
+        return Outcome(losses, report)
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.answer, result.harm > 0.05) == (answer, answer == "ill")
+
+
 def averaging(way, restoring, has_shadow):
     """An average in binary16: arithmetic in binary32 absorbs nothing, and its memory rounds."""
     is_stored = way.policy.default.param == FP32.param or at(2, "parameters") in restoring.sites
