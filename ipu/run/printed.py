@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-
 __all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_series"]
 
 #: A finite number as programs print it.
