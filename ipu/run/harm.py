@@ -13,8 +13,9 @@ __all__ = ["HARM", "harm_of", "unit_of"]
 
 #: Harm above this is told.
 HARM = 0.05
-#: Digits of the formats that losses may be held in, the coarsest first: bfloat16, binary16.
-_DIGITS = 8, 11
+#: Digits that hold losses, and those of their format: of bfloat16, of binary16, and of means of up
+#: to eight numbers of binary16, as loops that accumulate gradients log them.
+_DIGITS = (8, 8), (11, 11), (14, 11)
 
 
 @usual_arithmetic
@@ -58,8 +59,8 @@ def unit_of(losses: Sequence[float]) -> float:
     if not losses or not np.isfinite(losses).all():
         return 0.0
     parts, exponents = np.frexp(np.asarray(losses, np.float64))
-    for digits in _DIGITS:
-        scaled = np.ldexp(parts, digits)
+    for held, digits in _DIGITS:
+        scaled = np.ldexp(parts, held)
         if (scaled == np.rint(scaled)).all():
             return math.ldexp(1.0, int(exponents.max()) - digits)
     return 0.0

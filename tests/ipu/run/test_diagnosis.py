@@ -137,7 +137,7 @@ def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
 
 @pytest.mark.parametrize(("losses", "unit"), [
     ([1.384765625, 0.5], 2.0**-10), ([1.384765625, 1.0 + 2**-20], 0.0), ([1.5, 1.0], 2.0**-7),
-    ([0.0, 2.0], 2.0**-6), ([], 0.0), ([math.nan], 0.0),
+    ([1.384765625 + 2.0**-13, 0.5], 2.0**-10), ([0.0, 2.0], 2.0**-6), ([], 0.0), ([math.nan], 0.0),
 ])
 def test_a_unit_of_losses_is_that_of_the_format_that_holds_them(losses, unit):
     assert unit_of(losses) == unit
