@@ -70,6 +70,10 @@ Constant = Callable[[float, Format], tuple[Any, str]]
 Changed = tuple[tuple[Format, float, str], ...]
 
 
+#: The outputs that are the change of a variable and its direction, where there is none.
+_NOT_SHOWN = -1, -1
+
+
 class Equation(NamedTuple):
     """A program, and what it does with the variable and each slot.
 
@@ -86,7 +90,7 @@ class Equation(NamedTuple):
     changed: Changed
     told: ToldEvents = ToldEvents()
     outputs: tuple[int | None, ...] = ()
-    change: tuple[int, int] = (-1, -1)
+    change: tuple[int, int] = _NOT_SHOWN
 
 
 class UpdateRequest(NamedTuple):
@@ -150,19 +154,19 @@ class _SharedMemory:
     """
 
     def __init__(self) -> None:
-        self._blocks: list[NDArray[np.float32]] = []
+        self.blocks: list[NDArray[np.float32]] = []
         self._block = self._begin = 0
 
     def take(self, shape: Shape) -> Carrier:
         """Memory for an array of this shape."""
         size = int(np.prod(shape, dtype=np.int64))
-        while self._block < len(self._blocks):
-            begin, block = self._begin, self._blocks[self._block]
+        while self._block < len(self.blocks):
+            begin, block = self._begin, self.blocks[self._block]
             if begin + size <= block.size:
                 self._begin = begin + -(-size // _LINE) * _LINE
                 return block[begin : begin + size].reshape(shape)
             self._block, self._begin = self._block + 1, 0
-        self._blocks.append(np.empty(max(size, _BLOCK), np.float32))
+        self.blocks.append(np.empty(max(size, _BLOCK), np.float32))
         return self.take(shape)
 
     def take_all(self, shape: Shape, n: int) -> list[Carrier]:
@@ -172,8 +176,8 @@ class _SharedMemory:
     def reuse(self) -> None:
         """What was taken is needed no more; of much memory a part is kept."""
         self._block = self._begin = 0
-        while sum([block.size for block in self._blocks]) > _MOST_SHARED:
-            self._blocks.pop()
+        while sum([block.size for block in self.blocks]) > _MOST_SHARED:
+            self.blocks.pop()
 
 
 def _memories(
@@ -332,7 +336,9 @@ class Together:
             insort(self._begins, begin)
             insort(self._ends, begin + array.nbytes)
         self._singles += singles
-        change = [None if i < 0 else Array(outputs[i], w.context) for i in equation.change]
+        change = () if equation.change == _NOT_SHOWN else [
+            None if i < 0 else Array(outputs[i], w.context) for i in equation.change
+        ]
         return Updated(after[0], tuple(after[1:]), *change), changed
 
     def _waits_for(self, arrays: Sequence[Carrier], starts: Sequence[int]) -> bool:
@@ -366,7 +372,8 @@ class Together:
         self._waiting, self._arrays, self._singles, self._observed = {}, [], [], []
         self._begins, self._ends = [], []
         self._numbers, self._n_shown = (None, None), 0
-        self._shared.reuse()
+        if self._shared.blocks:
+            self._shared.reuse()
 
     def run(self) -> bool:
         """Compute what waits; raise its flags and count its cycles.
@@ -519,7 +526,7 @@ class Together:
             else:
                 is_single = array.shape == ()
                 places.append(array.carrier if is_single else outputs.in_place(array, i))
-        change = (-1, -1)
+        change = _NOT_SHOWN
         if request.observed.change:
             change = outputs.shown(updated.change), outputs.shown(updated.direction)
         read = shown.moved if is_counted else [*shown.shown, *shown.moved]
