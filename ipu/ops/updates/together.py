@@ -309,7 +309,8 @@ class Together:
         n_shown = len(equation.outputs) * w.carrier.size if is_shown else 0
         if n_shown > _SHOWN:
             return None
-        inputs = [x.carrier for x in request.arrays if x is not None and x.carrier.shape != ()]
+        tensors = (w, request.g, *request.slots)  # `request.arrays`, without a call
+        inputs = [x.carrier for x in tensors if x is not None and x.carrier.shape != ()]
         is_shared = bool(into) and device.counts is not None
         into = () if is_shown or device.counts is not None else into
         outputs = self._shared.take_all(shape, len(equation.outputs)) if is_shared else (
