@@ -1,4 +1,4 @@
-"""The processor that a record was measured on: its name, vectors, compiler, and kind of BLAS.
+"""The processor that a record was measured on: its name, its vectors, and the compiler.
 
 Vectors of 512 bits tell little by themselves: some processors compute them in two halves, others
 at once. So fused multiply-adds of both widths are timed, in registers alone.

@@ -1,7 +1,7 @@
 """Training steps of `ipu.learn` beside torch's own in binary32: a decoder written twice.
 
-Two blocks of width 64 and 128, of one text of embedded characters, by Adam. Both forms have the
-same operations. Where torch is not installed there is nothing to measure.
+Two blocks of width 64 and four of width 128, of one text of embedded characters, by Adam. Both
+forms have the same operations. Where torch is not installed there is nothing to measure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from fpsim.state.threads import get_threads
 from ipu.experiments.bench.programs import Decoder
 from ipu.experiments.bench.steps.decoders import EPSILON, RATE, embedded_text, learned_step
+from ipu.experiments.bench.steps.torch_networks import classifying
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 from ipu.ops.heap import keep_freed_memory
 
@@ -56,13 +57,7 @@ def _step_in_torch(sizes: Decoder) -> Call:
         torch.manual_seed(1)
         model = _decoder(torch.nn, sizes)
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, eps=EPSILON)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), labels).backward()
-        optimiser.step()
-
-    return step
+    return classifying(torch, model, optimiser, x, labels)
 
 
 def _decoder(nn: Any, sizes: Decoder) -> Any:

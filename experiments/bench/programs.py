@@ -17,6 +17,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from fpsim.state.threads import get_threads
+from ipu.experiments.bench.steps.torch_networks import classifying
 from ipu.experiments.bench.timing import Call, Size, TimedCase
 
 __all__ = [
@@ -164,13 +165,7 @@ def _classifying(torch: Any, network: str, batch: int) -> Call:
     images = torch.randn(batch, 1, _SIDE, _SIDE)
     labels = torch.randint(_CLASSES, (batch,))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
-        optimiser.step()
-
-    return step
+    return classifying(torch, model, optimiser, images, labels)
 
 
 def _perceptron(nn: Any) -> Any:

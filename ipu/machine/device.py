@@ -495,19 +495,18 @@ class Device:
         least = self._least_positive(context)
         values = kept_least(x.carrier, least)
         cycles = self.vector_cycles + thread_cycles("relu", x.format, x.size)
-        if values is None or context.counts is not None:
-            if values is None:
-                result = context.maximum(x, 0.0)
-            else:
-                flags = np.zeros(values.shape, np.uint8)
-                result = context.core.exact("maximum", [x.carrier], values, flags)
-            self.vector_cycles = cycles  # the machine takes the same time, whatever is looked at
-            return result
-        self.vector_cycles = cycles
-        if self.notes is not None:
-            again = partial(kept_least, x.carrier, least, values)
-            self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
-        return Array(values, context)
+        if values is None:
+            result = context.maximum(x, 0.0)
+        elif context.counts is not None:
+            flags = np.zeros(values.shape, np.uint8)
+            result = context.core.exact("maximum", [x.carrier], values, flags)
+        else:
+            result = Array(values, context)
+            if self.notes is not None:
+                again = partial(kept_least, x.carrier, least, values)
+                self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
+        self.vector_cycles = cycles  # the machine takes the same time, whatever is looked at
+        return result
 
     @staticmethod
     def _least_positive(context: Context) -> float:

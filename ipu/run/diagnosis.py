@@ -378,16 +378,24 @@ class _Experiments:
     def outcome(self, way: Way, restoring: Restoring = NOTHING_RESTORED) -> Outcome:
         key = way, restoring
         if key not in self._outcomes:
-            if self.budget.is_over:
-                raise TimeOverError
-            begin = self.budget.spent
-            try:
-                self._outcomes[key] = self._replay(way, restoring, self._has_shadow)
-            except TimeOverError:
-                self.budget.is_over = True
-                raise
-            self.budget.note(self.budget.spent - begin)
+            self._outcomes[key] = self._run(way, restoring, has_shadow=self._has_shadow)
         return self._outcomes[key]
+
+    def _run(self, way: Way, restoring: Restoring, *, has_shadow: bool) -> Outcome:
+        """A run within the budget.
+
+        Raises    TimeOverError where it is over.
+        """
+        if self.budget.is_over:
+            raise TimeOverError
+        begin = self.budget.spent
+        try:
+            outcome = self._replay(way, restoring, has_shadow)
+        except TimeOverError:
+            self.budget.is_over = True
+            raise
+        self.budget.note(self.budget.spent - begin)
+        return outcome
 
     def _compare_printed(self) -> None:
         """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
@@ -457,8 +465,10 @@ class _Experiments:
         report = self.beside_binary32(self.outcome(way))
         is_dark = report["harm"] > HARM and not report.get("shadow") and self.has_time()
         if is_dark and "losses" in report and not find_causes(report):
-            self._outcomes[way, NOTHING_RESTORED] = self._replay(way, NOTHING_RESTORED, True)
-            report = self.beside_binary32(self.outcome(way))
+            with suppress(TimeOverError):
+                outcome = self._run(way, NOTHING_RESTORED, has_shadow=True)
+                self._outcomes[way, NOTHING_RESTORED] = outcome
+                return self.beside_binary32(outcome)
         return report
 
     def is_harmed(self, outcome: Outcome) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
 
 #: Decoder and batch, as a rule and with --quick.
 _SIZES = (Decoder(64, 2, 1, 64), 8), (Decoder(8, 1, 1, 4), 1)
+#: Of Adam, in binary16 too.
 RATE, EPSILON = 1e-3, 1e-4
 
 #: What is done to a run before its first step.

@@ -18,7 +18,7 @@ from fpsim.state.threads import get_threads
 from ipu.experiments.bench.timing import Call
 from ipu.experiments.training.half_networks import transformer
 
-__all__ = ["IMAGES", "Peer", "peers", "torch_step", "training_step"]
+__all__ = ["IMAGES", "Peer", "classifying", "peers", "torch_step", "training_step"]
 
 #: The shape of an image of networks that torch alone has.
 IMAGES = {"Transformer": (8, 8, 1)}
@@ -59,11 +59,16 @@ def training_step(
     model = _MODELS[network](torch)
     rounded(model)
     sgd = optimizer(torch.optim.SGD(model.parameters(), 0.01, momentum=0.9))
+    return classifying(torch, model, sgd, x, y)
+
+
+def classifying(torch: Any, model: Any, optimizer: Any, x: Any, y: Any) -> Call:
+    """A step of a network that tells classes, as users write it."""
 
     def call() -> None:
-        sgd.zero_grad()
+        optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
-        sgd.step()
+        optimizer.step()
 
     return call
 

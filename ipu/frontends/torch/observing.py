@@ -91,11 +91,7 @@ class WeightObserver:
     ) -> None:
         """A parameter was `before`, and this term was added to it."""
         if self._run.is_counting:
-            layer = self._layers.layer_of(parameter) or "optimizer"
-            self.note_reached(parameter)
-            self._run.recorder.update(
-                layer, id(parameter), fmt, before, added, host_values(parameter)
-            )
+            self._note(parameter, fmt, before, "add", (added,), 1.0, host_values(parameter))
 
     def note_move(
         self, parameter: torch.Tensor, verb: str, before: Array, operands: Sequence[Array],
@@ -103,12 +99,16 @@ class WeightObserver:
     ) -> None:
         """An update moved a parameter by factor times what a verb makes of the operands."""
         if self._run.is_counting:
-            layer = self._layers.layer_of(parameter) or "optimizer"
-            self.note_reached(parameter)
-            self._run.recorder.move(
-                layer, id(parameter), before.format, before.carrier, verb,
-                [x.carrier for x in operands], factor, after.carrier,
+            self._note(
+                parameter, before.format, before.carrier, verb, [x.carrier for x in operands],
+                factor, after.carrier,
             )
+
+    def _note(self, parameter: torch.Tensor, *move: Any) -> None:
+        """See `Recorder.move`."""
+        layer = self._layers.layer_of(parameter) or "optimizer"
+        self.note_reached(parameter)
+        self._run.recorder.move(layer, id(parameter), *move)
 
 
 class LossListener(Protocol):

@@ -141,7 +141,8 @@ def test_harm_is_beside_what_binary32_goes_through(losses, reference, harm):
 ])
 def test_a_unit_of_losses_is_that_of_the_format_that_holds_them(losses, unit):
     assert unit_of(losses) == unit
-    assert harm_of([x + unit for x in losses], losses, unit) in (0.0, math.inf)
+    harm = math.inf if any(map(math.isnan, losses)) else 0.0
+    assert harm_of([x + unit for x in losses], losses, unit) == harm
 
 
 def test_patches():
@@ -451,6 +452,27 @@ def test_what_a_remedy_leaves_is_explained_by_a_shadow():
     result = diagnose(replay, Way.parse("fp16"), 4)
     assert result.sentence.startswith("77% of 100 updates")
     assert str(result.cure.way) == "mixed+layer2=f32"
+
+
+def test_a_shadow_of_a_remedy_for_which_no_time_is_left_ends_the_search():
+    """What was found until then is told."""
+    cut = []
+
+    def replay(way, restoring, has_shadow):
+        harm = 0.0 if way.policy == FP32 else 0.9 if way.policy.default.param == FP32.param else 0.5
+        report = report_of([loss + harm for loss in GOOD])
+        if harm == 0.5:
+            report["swallowed"] = SWALLOWED
+        elif harm and has_shadow:
+            cut.append(way)
+            raise TimeOverError
+        return Outcome([loss + harm for loss in GOOD], report)
+
+    result = diagnose(replay, Way.parse("fp16"), 4)
+    assert result.sentence.startswith("77% of 100 updates")
+    assert len(cut) == 1
+    assert str(result.remedies[0].way) == "fp16+sr"
+    assert result.cure is None
 
 
 def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():
