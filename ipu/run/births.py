@@ -73,7 +73,8 @@ class Birth:
     line       of the user's program at the first, where it is known.
     detail     what made it, in words: "of a negative number", or a constant's value.
     count      elements in all steps, of `results` that the operation had.
-    causes     births among the operands of the first.
+    causes     births among the operands of the first; of a constant that is zero, the flushed
+               numbers that it was added to, and does not keep from zero.
     deaths     operations that ended it, and how often; `spread`: those that computed on with it.
     weights    the layer whose weights it reached first.
     repeated   of an absorption: elements whose sum was one of the same place before, so that what
@@ -360,22 +361,28 @@ class Births:
                     return None
                 elif x.shape == array.shape or _fits(x.shape, array.shape):
                     origins[ABSORBED] = birth
-        zero = self._zero(operation, where, array, tally.zeros, flags, _oldest(zeros))
+        zero = self._zero(operation, where, array, tally.zeros, flags, zeros)
         if zero is not None:
             origins[ZERO] = zero
         return origins
 
     def _zero(
         self, operation: str, where: tuple[str, str, int], array: Array, zeros: int,
-        flags: Mapping[str, int], before: Birth | None,
+        flags: Mapping[str, int], brought: Sequence[Birth],
     ) -> Birth | None:
-        """A zero that was flushed here, or that an operand brought; of so many in the result."""
+        """A zero that was flushed here, or that operands brought; of so many in the result."""
         if not zeros:
             return None
+        before = _oldest(brought)
+        if before is not None and before.kind == CONSTANT and not before.causes:
+            before.causes = tuple(birth for birth in brought if birth.kind == ZERO)
         n = min(flags.get("UNDERFLOW", 0), zeros)
         if not n or (before is not None and before.kind == CONSTANT):
             return before
-        return self._born(ZERO, where, operation, array.format, n, array.size, (), "")
+        if before is None or zeros == n:
+            return self._born(ZERO, where, operation, array.format, n, array.size, (), "")
+        self._born(ZERO, where, operation, array.format, n, array.size, (before,), "")
+        return before  # the earliest of a chain of products is what the later ones follow from
 
     def ended(self, step: int, origins: Origins | None = None) -> None:
         """A loss is not finite; the first is the symptom whose cause is sought."""
@@ -470,7 +477,7 @@ class _Result:
             self._lost_terms(origins)
         zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
         zero = self.births._zero(
-            self.operation, self.where, self.array, zeros, self.flags, self._before(ZERO)
+            self.operation, self.where, self.array, zeros, self.flags, self._all_before(ZERO)
         )
         if zero is not None:
             origins[ZERO] = zero
@@ -589,7 +596,11 @@ class _Result:
 
     def _before(self, kind: str) -> Birth | None:
         """The birth of this kind among those of the operands; a constant before others."""
-        return _oldest([origins[kind] for origins in self.inherited if kind in origins])
+        return _oldest(self._all_before(kind))
+
+    def _all_before(self, kind: str) -> list[Birth]:
+        """The births of this kind that operands have."""
+        return [origins[kind] for origins in self.inherited if kind in origins]
 
     def _causes(self, kind: str) -> tuple[Birth, ...]:
         kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)

@@ -67,6 +67,8 @@ _FAR = 1.1
 #: Times its way that a parameter moves at least of an optimiser whose divisors are too small, and
 #: the share of the optimiser's results that are flushed to zero.
 _OVERSHOT, _FLUSHED = 2.0, 0.1
+#: Times binary32's update of the same step of such an optimiser's.
+_TIMES = 4.0
 #: Times that an operation magnifies the error of its operands, and the error of its result, at
 #: least, where it is told as the place in which precision is lost.
 _MAGNIFIED, _WRONG = 16.0, 0.1
@@ -75,6 +77,10 @@ _BORN = 0.2
 #: Sums whose roundings add up: calls and mean error at least, how many times as large it is as
 #: what one of them rounds away, and the most that they magnify errors of others.
 _SUMS, _CALLS, _OF_SUM, _ADDED_UP, _ADDS = ("add", "sub", "assignadd"), 32, 0.02, 16.0, 1.25
+#: Kinds of causes that show in no loss before the first update.
+_FOLLOWERS = frozenset(("updates", "gradients vanish"))
+#: Births that follow from each other, at most.
+_PATH = 8
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
@@ -113,23 +119,27 @@ def find_causes(report: Report) -> list[Cause]:
     births = _births(report)
     causes: list[Cause] = []
     symptom = _symptom(report, births)
-    if symptom is not None:
-        causes.append(symptom)
+    overshot = list(_overshot(report, births, symptom))
+    causes.extend(overshot or symptom)
     grown = _diverges(report, births)
     if grown is not None:
         return [grown]
     rules: tuple[Callable[[Report, Sequence[Row]], Iterator[Cause]], ...] = (
         _saturated, _vanished, _small_divisors, _swallowed, _constants, _absorbed, _integers,
     )
-    if symptom is not None:  # what was told by its symptom is no second cause
+    if symptom:  # what was told by its symptom is no second cause
         rules = (_vanished, _swallowed, _constants)
     others = [cause for rule in rules for cause in rule(report, births)]
     causes.extend(sorted(others, key=lambda cause: -cause.harm))
     if all(_is_of_sums(cause) for cause in causes):  # what else broke moves a tensor too
         causes = sorted([*causes, *_drifts(report)], key=lambda cause: -cause.harm)
-    if not causes and _harm(report) > HARM:
-        causes = [cause for rule in _OF_HARM for cause in rule(report, births)]
-    return list({cause.kind: cause for cause in reversed(causes)}.values())[::-1]
+    follow = all(cause.kind in _FOLLOWERS for cause in causes) and _parts_at_once(report)
+    if (not causes or follow) and _harm(report) > HARM:
+        causes = [*(cause for rule in _OF_HARM for cause in rule(report, births)), *causes]
+    first: dict[str, Cause] = {}
+    for cause in causes:
+        first.setdefault(cause.kind, cause)
+    return list(first.values())
 
 
 def causes_forward(report: Report, layers: Collection[str]) -> list[Cause]:
@@ -202,12 +212,12 @@ def _births(report: Report) -> list[Row]:
 # A loss that is not finite ------------------------------------------------------------------------
 
 
-def _symptom(report: Report, births: Sequence[Row]) -> Cause | None:
-    """The way back from the first loss that is not finite."""
+def _symptom(report: Report, births: Sequence[Row]) -> list[Cause]:
+    """The way back from the first loss that is not finite, with what stands beside it."""
     losses = report.get("losses", ())
     bad = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if bad is None:
-        return None
+        return []
     bad = report.get("symptom", {}).get("step", bad)
     named = report.get("symptom", {}).get("births", {})
     ends = [births[named[kind]] for kind in (NAN, INFINITY, SATURATED) if kind in named]
@@ -217,8 +227,9 @@ def _symptom(report: Report, births: Sequence[Row]) -> Cause | None:
     value = "NaN" if math.isnan(_at(losses, bad)) else "infinite"
     begin = f"The loss is {value} from step {bad} on"
     if not ends:
-        return Cause("outside", f"{begin}, and no operation made it: the data or the first "
-                     "weights hold a number that is not finite, or beyond its format's largest", {})
+        return [Cause("outside", f"{begin}, and no operation made it: the data or the first "
+                      "weights hold a number that is not finite, or beyond its format's largest",
+                      {})]
     return _chain(begin, ends[0], report, births)
 
 
@@ -227,33 +238,64 @@ def _at(losses: Sequence[float], step: int) -> float:
     return bad[0] if bad else losses[min(step, len(losses) - 1)]
 
 
-def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> Cause:
+def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> list[Cause]:
     """The sentence from a birth back to the first excursion, and forward again."""
-    path = [end]
-    while path[0]["causes"] and len(path) < 8:
-        path.insert(0, births[path[0]["causes"][0]])
+    path = _path_to(end, births)
     division = next((row for row in births if row["kind"] == DIVISION and (
         _place(row) == _place(path[-1]) or (len(path) == 1 and row is end))), None)
-    constant = path[0] if path[0]["kind"] == CONSTANT else None
     if division is not None and division not in path:
         path.insert(len(path) - 1, division)
-    if constant is None and division is not None:
+    if division is not None and not any(row["kind"] == CONSTANT for row in path):
         constant = _zero_constant(division, report)
         path = path if constant is None else [constant, *path]
     is_told = division is not None and path[-2:-1] == [division]  # the NaN is its quotient
-    text = ", so ".join(_clause(row) for row in path[:-1] if row["kind"] != NAN or row["detail"])
+    rows = [row for row in path[:-1] if row["kind"] != NAN or row["detail"]]
     if path[-1]["kind"] != NAN or not is_told:
-        text = ", so ".join(filter(None, (text, _clause(path[-1]))))
-    weights = path[-1]["weights"]
+        rows.append(path[-1])
+    text, weights = _clauses(rows), path[-1]["weights"]
     if weights:
         text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
+    return [_cause_of(path, f"{begin}: {text}"), *_constants_beside(path)]
+
+
+def _path_to(end: Row, births: Sequence[Row]) -> list[Row]:
+    """A birth, and before it the ones that it follows from; the first excursion begins them.
+
+    An optimiser's constant is there to keep flushed squares from zero: it comes before them.
+    """
+    path = [end]
+    while path[0]["causes"] and len(path) < _PATH:
+        if path[0]["kind"] == CONSTANT and path[0]["direction"] == "optimizer":
+            break
+        path.insert(0, births[path[0]["causes"][0]])
+    return path
+
+
+def _clauses(path: Sequence[Row]) -> str:
+    """What happened in births that follow from each other; constants stand beside the others."""
+    text = ""
+    for row in path:
+        joint = ", and " if row["kind"] == CONSTANT else ", so "
+        text += (joint if text else "") + _clause(row)
+    return text
+
+
+def _cause_of(path: Sequence[Row], sentence: str) -> Cause:
+    """The cause that begins with the first of these births."""
     first = path[0]
-    kind = "constant" if constant is not None else {
-        DIVISION: "division", NAN: "invalid", ZERO: "division", **dict.fromkeys(_OF_DATA, "data"),
+    kind = {
+        CONSTANT: "constant", DIVISION: "division", NAN: "invalid", ZERO: "division",
+        **dict.fromkeys(_OF_DATA, "data"),
     }.get(first["kind"], "overflow")
     if kind == "overflow" and is_of_gradients(first):
         kind = "gradients overflow"
-    return Cause(kind, f"{begin}: {text}", first)
+    return Cause(kind, sentence, first)
+
+
+def _constants_beside(path: Sequence[Row]) -> Iterator[Cause]:
+    """The constants that do not keep flushed numbers from zero."""
+    yield from (Cause("constant", capital(f"{_clause(row)} ({_where(row)})"), row)
+                for row in path[1:] if row["kind"] == CONSTANT)
 
 
 _VALUES = {NAN: "NaN", INFINITY: "infinite", SATURATED: "the largest number", DIVISION: "infinite"}
@@ -334,9 +376,12 @@ def _share(row: Row, of: str = "results") -> str:
 
 
 def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
-    """A loss that has grown before any number left its range."""
+    """A loss that has grown before any number left its range, where binary32 may do so too.
+
+    Of a program that trains in binary32, as was tried, a format is the cause.
+    """
     losses = report.get("losses", ())
-    if not losses or not math.isfinite(losses[0]):
+    if report.get("binary32") or not losses or not math.isfinite(losses[0]):
         return None
     bound = _GROWTH * abs(losses[0])
     index = next((i for i, x in enumerate(losses) if not abs(x) <= bound), None)
@@ -389,13 +434,11 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         )
         return
     if first["kind"] in (DIVISION, NAN):
-        constant = next((births[i] for i in first["causes"] if births[i]["kind"] == CONSTANT), None)
-        if constant is None and first["kind"] == DIVISION:
-            constant = _zero_constant(first, report)
-        begin = f"{_clause(constant)}, so " if constant else ""
-        named = first if constant is None else constant
-        kind = "constant" if constant else "division" if first["kind"] == DIVISION else "invalid"
-        yield Cause(kind, capital(f"{begin}{clause}: {n}"), named)
+        path = _path_to(first, births)
+        if first["kind"] == DIVISION and not any(row["kind"] == CONSTANT for row in path):
+            path = [*filter(None, [_zero_constant(first, report)]), *path]
+        yield _cause_of(path, capital(f"{_clauses(path)}: {n}"))
+        yield from _constants_beside(path)
     elif not is_scaled:
         yield Cause("overflow", capital(
             f"{clause}: {n}, of values that no loss scale changes"), first)
@@ -511,6 +554,34 @@ def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         yield Cause("states", f"Divisors of the optimiser are too small: {_clause(worst)}, "
                     f"{_share(worst)}, and parameters move {times:.1f} times as far as in "
                     "binary64", worst, 1 - 1 / times)
+
+
+def _overshot(
+    report: Report, births: Sequence[Row], symptom: Sequence[Cause]
+) -> Iterator[Cause]:
+    """Divisors of an optimiser that are too small, before any number leaves its range.
+
+    Its update is then many times binary32's of the same step; what leaves the range later follows.
+    """
+    jumps = {int(step): jump for step, jump in report.get("jumps", {}).items()}
+    theirs = {int(step): jump for step, jump in report.get("binary32", {}).get("jumps", {}).items()}
+    flushed = [row for row in births if row["kind"] == ZERO and row["direction"] == "optimizer"
+               and row["count"] > _FLUSHED * row["results"]]
+    beyond = [row for row in births if row["kind"] in _EXCURSIONS and not row["harmless"]]
+    first = min((row["step"] for row in beyond), default=math.inf)
+    step = next((step for step, jump in sorted(jumps.items()) if step < first
+                 and jump > _TIMES * theirs.get(step, math.inf)), None)
+    if step is None or not flushed:
+        return
+    worst = max(flushed, key=lambda row: row["count"])
+    sentence = (
+        f"Divisors of the optimiser are too small: {_clause(worst)}, {_share(worst)}, and the "
+        f"update of step {step} is {jumps[step] / theirs[step]:.0f} times as large as binary32's")
+    follows = [cause.sentence for cause in symptom] or [
+        _clause(min(beyond, key=lambda row: (row["step"], row["number"])))] if beyond else []
+    if follows:
+        sentence += f". What follows: {follows[0]}"
+    yield Cause("states", sentence, worst)
 
 
 def _trains_well(report: Report) -> bool:
@@ -698,7 +769,8 @@ def _underflowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = [r for r in births if r["kind"] == ZERO and is_pass(r["direction"])
             and not r["harmless"] and r["count"] > _ABSORBED * r["results"]]
     if rows:
-        yield Cause("underflow", capital(f"{_clause(rows[0])}: {_share(rows[0])}"), rows[0])
+        path = _path_to(rows[0], births)
+        yield Cause("underflow", capital(f"{_clauses(path)}: {_share(rows[0])}"), path[0])
 
 
 def _changed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -719,6 +791,14 @@ def _harm(report: Report) -> float:
         return float(report["harm"])
     rows = report.get("shadow", {}).get("losses", ())
     return harm_of([row["machine"] for row in rows], [row["shadow"] for row in rows])
+
+
+def _parts_at_once(report: Report) -> bool:
+    """Whether the first loss is far from binary32's already: no gradient and no update is in it."""
+    theirs, losses = report.get("binary32", {}).get("losses", ()), report.get("losses", ())
+    if not (len(theirs) and losses):
+        return False
+    return harm_of([losses[0], *theirs[1:]], theirs) * len(theirs) > HARM
 
 
 def _is_wrong(report: Report) -> bool:

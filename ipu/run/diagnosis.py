@@ -326,6 +326,12 @@ class _Experiments:
                 self._of_binary32[place] = self._of_binary32.get(place, 0) + row["count"]
             of_reference = _kinds(self.reference.report)
         self._kinds_of_reference = of_reference
+        #: What a report is told of binary32's run; {} where that trains nothing.
+        self._of_reference: dict[str, Any] = {}
+        if not self.is_narrow and self.losses and "diverges" not in of_reference and (
+                np.isfinite(self.losses).all()):
+            self._of_reference = {"jumps": self.reference.report.get("jumps", {}),
+                                  "losses": list(self.losses)}
         self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
@@ -449,8 +455,10 @@ class _Experiments:
         It must have a good part of them: a term or two are absorbed in any format.
         """
         report = outcome.report
-        return {**report, "harm": self.harm(outcome), "births": [
-            self._judged(row) for row in report.get("births", ())]}
+        return {
+            **report, "harm": self.harm(outcome), "binary32": self._of_reference,
+            "births": [self._judged(row) for row in report.get("births", ())],
+        }
 
     def _judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A birth with the harm that it does alone, where that was tried."""

@@ -227,6 +227,69 @@ def test_divisors_of_an_optimiser(report):
     assert texts(report) == []
 
 
+def overshooting(report):
+    """An update 100 times binary32's, before a layer overflows."""
+    report["births"] = [
+        born("flush to zero", layer="optimizer", direction="optimizer", count=30, results=100,
+             operation="torch.optim.adam", line="a.py:9"),
+        born("saturation", number=1, step=1, operation="aten.addmm", layer="net.b"),
+    ]
+    report["jumps"], report["binary32"] = {0: 50.0, 1: 9.0}, {"jumps": {0: 0.5, 1: 0.5}}
+    return report
+
+
+@pytest.mark.parametrize("losses", [[2.0, 9.0], [2.0, float("nan")]])
+def test_divisors_that_are_too_small_come_before_what_overflows_behind_them(report, losses):
+    overshooting(report)["losses"] = losses
+    cause = find_causes(report)[0]
+    assert (cause.kind, cause.row["line"]) == ("states", "a.py:9")
+    assert "the update of step 0 is 100 times as large as binary32's. What follows: " in (
+        cause.sentence)
+    assert cause.sentence.index("the addmm of net.b overflows") > cause.sentence.index("follows")
+    assert tried(report)[:2] == ["fp16+states=f32", "mixed"]
+
+
+def test_an_overflow_before_the_update_does_not_follow_it(report):
+    overshooting(report)["births"][1]["step"] = 0
+    assert find_causes(report)[0].kind == "overflow"
+
+
+def test_a_program_that_binary32_trains_does_not_diverge_by_itself(report):
+    overshooting(report)["losses"] = [2.0, 300.0]
+    assert [cause.kind for cause in find_causes(report)] == ["states", "overflow"]
+    del report["binary32"]
+    assert [cause.kind for cause in find_causes(report)] == ["diverges"]
+
+
+def test_a_loss_that_parts_before_any_update_has_its_cause_forward(report):
+    report.update(
+        swallowed={"net.b": {"nonzero": 4, "swallowed": 4, "share": 1.0}}, harm=0.5,
+        births=[born("flush to zero", operation="aten.prod", count=6)],
+        losses=[0.0, 0.0], binary32={"losses": [2.0, 1.0]},
+    )
+    assert [cause.kind for cause in find_causes(report)] == ["underflow", "updates"]
+    report["losses"][0] = 2.0
+    assert [cause.kind for cause in find_causes(report)] == ["updates"]
+
+
+def test_a_product_that_underflows_is_told_before_a_constant_that_does_not_keep_it(report):
+    """The earliest of what reaches the division is the head, and both are advised upon."""
+    report["births"] = [
+        born("flush to zero", operation="aten.prod", line="a.py:3"),
+        born("flush to zero", number=1, operation="aten.mul", causes=[0], line="a.py:4"),
+        born("constant", number=2, operation="1e-30", detail="zero", causes=[1], line="a.py:5"),
+        born("division by zero", number=3, operation="aten.log", causes=[2], line="a.py:5"),
+    ]
+    first, second = find_causes(report)
+    assert (first.kind, first.row["operation"], second.kind) == ("division", "aten.prod",
+                                                                 "constant")
+    words = ("the prod", "the mul", "and the constant 1e-30 is zero", "so the log")
+    places = [first.sentence.lower().index(word) for word in words]
+    assert places == sorted(places)
+    report["births"][2]["direction"] = "optimizer"  # whose eps is there to keep squares from zero
+    assert [cause.kind for cause in find_causes(report)] == ["constant"]
+
+
 def still(**about):
     """A motion of a tensor that stands still beside its shadow."""
     return {"name": "", "arrived": 0.0, "error": 1.0, "in_wide": 1.0, "shape": [4], "steps": 6,

@@ -113,6 +113,33 @@ def test_the_zero_that_is_divided_by_is_a_constant_or_was_flushed():
     division = next(b for b in desk.births if b.kind == DIVISION)
     assert [cause.kind for cause in division.causes] == [CONSTANT]
     assert desk.births.rows()[division.number]["causes"] == [division.causes[0].number]
+    (beside,) = division.causes[0].causes  # which the constant does not keep from zero
+    assert (beside.kind, beside.operation) == (ZERO, "multiply")
+
+
+def test_zeros_of_a_chain_of_products_come_from_the_first_one():
+    """A later one that flushes others as well only follows."""
+    desk = Desk()
+    small = desk.array(1e-4, 1e-3, 1.0)
+    square = desk.of("multiply", small, small, name="prod")  # 1e-8 is flushed
+    fourth = desk.of("multiply", square, square, name="mul")  # and 1e-12 is
+    desk.of("divide", desk.array(1.0, 1.0, 1.0), fourth)
+    product, later, division, _ = desk.births
+    assert (product.operation, later.operation) == ("prod", "mul")
+    assert later.causes == division.causes == (product,)
+
+
+def test_zeros_that_are_all_flushed_anew_come_from_there():
+    desk = Desk()
+    square = desk.of("multiply", desk.array(1e-4, 1e-3), desk.array(1e-4, 1e-3), name="prod")
+    sums = desk.of("add", square, desk.array(1e-3, 1e-7))
+    later = desk.of("multiply", sums, desk.array(1e-6, 1e-3), name="mul")
+    desk.of("divide", desk.array(1.0, 1.0), later)
+    births = list(desk.births)
+    assert [b.operation for b in births if b.kind == ZERO] == ["prod", "mul"]
+    division = next(b for b in births if b.kind == DIVISION)
+    assert [b.operation for b in division.causes] == ["mul"]
+    assert division.causes[0].causes == ()
 
 
 def test_terms_that_are_absorbed_are_counted_but_for_masks():
