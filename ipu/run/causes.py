@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ipu.learn.policy import FP32
 from ipu.run.births import (
     ABSORBED,
     CONSTANT,
@@ -43,8 +44,8 @@ from ipu.run.motions import (
 from ipu.run.sentences import capital
 
 __all__ = [
-    "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass", "name_of",
-    "of_same_line",
+    "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_beside_training",
+    "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
@@ -191,6 +192,14 @@ def is_of_gradients(row: Row) -> bool:
 def is_pass(direction: str) -> bool:
     """Whether operations of this direction belong to a pass forward."""
     return direction in _FORWARD
+
+
+def is_beside_training(cause: Cause) -> bool:
+    """Whether no backward pass and no optimiser reads what goes wrong, as of a metric."""
+    row = cause.row
+    if row.get("direction") in ("evaluation", "other"):
+        return True
+    return row.get("kind") in (NAN, INFINITY, SATURATED) and not row["trained_with"]
 
 
 def _births(report: Report) -> list[Row]:
@@ -399,10 +408,10 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
         what = f"the loss grew from {grown} in step {step}"
     else:
         return None
-    return Cause(
-        "diverges", f"The training diverges: {what}, before any number left the range of its "
-        "format, so binary32 is expected to diverge too", {},
-    )
+    tail = ("format, in binary32 itself" if report.get("policy") == str(FP32) else
+            "format, so binary32 is expected to diverge too")
+    return Cause("diverges", f"The training diverges: {what}, before any number left the range of "
+                 f"its {tail}", {})
 
 
 def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -515,8 +524,9 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     lost = lost_updates(report)
     if lost is None or least_arrival(report) > _FOLLOWS or _trains_well(report):
         return
-    where = f"the largest share in {lost.worst} ({lost.of_worst:.0%})"
-    yield Cause("updates", f"{lost.clause}, {where}", {"layer": lost.worst}, lost.share)
+    where = "" if f"{lost.of_worst:.0%}" == f"{lost.share:.0%}" else (
+        f", the largest share in {lost.worst} ({lost.of_worst:.0%})")
+    yield Cause("updates", f"{lost.clause}{where}", {"layer": lost.worst}, lost.share)
 
 
 class LostUpdates(NamedTuple):
