@@ -44,7 +44,7 @@ from ipu.run.motions import (
 from ipu.run.sentences import capital
 
 __all__ = [
-    "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_beside_training",
+    "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_beside_training",
     "is_pass", "name_of", "of_same_line",
 ]
 
@@ -84,6 +84,8 @@ _FOLLOWERS = frozenset(("updates", "gradients vanish"))
 _PATH = 8
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
+#: Those of which no gradient is computed.
+BESIDE_TRAINING = ("evaluation", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
 _OF_DATA = (DATA_BEYOND, DATA_ZERO, DATA_DIGITS)
 #: Functions that no backward pass applies to a gradient, in which it is linear: their operands are
@@ -197,7 +199,7 @@ def is_pass(direction: str) -> bool:
 def is_beside_training(cause: Cause) -> bool:
     """Whether no backward pass and no optimiser reads what goes wrong, as of a metric."""
     row = cause.row
-    if row.get("direction") in ("evaluation", "other"):
+    if row.get("direction") in BESIDE_TRAINING:
         return True
     return row.get("kind") in (NAN, INFINITY, SATURATED) and not row["trained_with"]
 
@@ -263,7 +265,7 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> list[
         rows.append(path[-1])
     text, weights = _clauses(rows), path[-1]["weights"]
     if weights:
-        text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
+        text += f", and the weights of {_module(weights)} become {_VALUES[path[-1]['kind']]}"
     return [_cause_of(path, f"{begin}: {text}"), *_constants_beside(path)]
 
 
@@ -363,7 +365,12 @@ def name_of(row: Row) -> str:
     operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
     if layer in ("", "optimizer", row["operation"], whole):
         return f"the {operation}"
-    return f"the {operation} of {layer}"
+    return f"the {operation} of {_module(str(layer))}"
+
+
+def _module(layer: str) -> str:
+    """The name of a layer; of one without, as in a sequence, that it is one."""
+    return f"module {layer}" if layer.isdigit() else layer
 
 
 def _where(row: Row) -> str:

@@ -41,8 +41,10 @@ import numpy as np
 from fpsim.records.formats import BINARY32, Format
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
+from ipu.run.births import INFINITY, SATURATED
 from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes import (
+    BESIDE_TRAINING,
     Cause,
     causes_forward,
     find_causes,
@@ -102,6 +104,8 @@ _SYMPTOMS = frozenset(("updates", "gradients vanish"))
 
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
+#: Births of numbers beyond the range.
+_BEYOND = (INFINITY, SATURATED)
 #: Of a cause that reaches no loss and no gradient.
 _BESIDE = "The training is binary32's, and a number beside it is wrong, as a metric is"
 #: Formats of weights with which a run in binary32 is one.
@@ -348,6 +352,8 @@ class _Experiments:
         elif self.base.report and way_lost(self.base.report) <= WAY_LOST:
             self.negligible = unit_of(self.base.losses)
         self._of_binary32: dict[Place, int] = {}
+        #: Births of a training that is well, which none of the run's numbers shows.
+        self._unseen: set[Place] = set()
         #: The harm of a run in which only the site of a birth is low.
         self._alone: dict[Place, float] = {}
         of_reference: set[str] = set()
@@ -365,6 +371,7 @@ class _Experiments:
                 np.isfinite(self.losses).all()):
             self._of_reference = {"jumps": self.reference.report.get("jumps", {}),
                                   "losses": list(self.losses)}
+        self._unseen = self._find_unseen()
         self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
@@ -377,6 +384,28 @@ class _Experiments:
             self._first.add("drift")
         by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
         self._has_shadow = bool(by_shadow & self.symptoms)
+
+    def _find_unseen(self) -> set[Place]:
+        """Births in passes forward that left their range, where losses and parameters are well.
+
+        As of a square that a selection leaves out again. What is wrong beside the training, as a
+        metric, is born where no gradients are recorded, or shows in what the program prints.
+        """
+        report = self.base.report
+        if not (self.base.losses and report) or self.harm(self.base) > HARM or not (
+                way_lost(report) <= WAY_LOST):
+            return set()
+        rows = [row for row in report.get("births", ()) if row["kind"] in _BEYOND]
+        beside = any(row["direction"] in BESIDE_TRAINING and not row["harmless"] for row in rows)
+        if not (beside or self._prints_the_same()):
+            return set()
+        return {_place(row) for row in rows if row["direction"] == "forward"}
+
+    def _prints_the_same(self) -> bool:
+        """Whether all numbers that the run prints are near binary32's."""
+        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
+        return all(harm_of(ours.get(key, ()), row, negligible(reference, key)) <= HARM
+                   for key, row in reference.items())
 
     def _find_causes(self) -> list[Cause]:
         """Those of the run as it is that binary32's does not show."""
@@ -512,7 +541,8 @@ class _Experiments:
 
     def _judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A birth with the harm that it does alone, where that was tried."""
-        of_binary32 = self._of_binary32.get(_place(row), 0) > _SAME * row["count"]
+        of_binary32 = _place(row) in self._unseen or (
+            self._of_binary32.get(_place(row), 0) > _SAME * row["count"])
         alone = self._alone.get(_place(row))
         if alone is None:
             return {**row, "harmless": row["harmless"] or of_binary32}
@@ -1164,7 +1194,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
                    "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
-                      "losses": list(r.losses), "reference": list(r.reference)} for r in diagnosis.remedies],
+                      "losses": list(r.losses), "reference": list(r.reference)}
+                     for r in diagnosis.remedies],
         "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,
         "runs": diagnosis.runs, "seconds": diagnosis.seconds, "report": diagnosis.report,
     }

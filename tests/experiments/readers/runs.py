@@ -241,7 +241,8 @@ def read_counts(reading, row):
         reading.says("Whole numbers up to {} are rounded", float(row["detail"]))
         reading.says("does not hold {} of them", row["count"])
     if row["layer"]:
-        reading.skips(f" of {row['layer']} ")
+        reading.skips(f" of {row['layer']} ", f" of module {row['layer']} ",
+                      f" of module {row['weights']} ")
 
 
 def read_swallowed(reading, report):

@@ -675,6 +675,29 @@ def test_a_number_beside_a_training_that_is_well_is_told_as_that(about, is_besid
     assert "the Square of net.a overflows" in result.sentence.replace("The S", "the S")
 
 
+@pytest.mark.parametrize(("births", "printed", "lost", "told"), [
+    (["forward"], "rmse 73.4", 0.0, "No harm was found."),  # as a square that is not selected
+    (["forward", "evaluation"], "rmse 22.0", 0.0, "beside it is wrong"),
+    (["forward"], "rmse 22.0", 0.0, "overflows"),  # a metric with gradients recorded
+    (["forward"], "rmse 73.4", 0.9, "overflows"),  # parameters do not go their way
+])
+def test_what_leaves_its_range_in_a_training_that_is_well(births, printed, lost, told):
+    def replay(way, restoring, has_shadow):
+        report, is_low = report_of(GOOD), way.policy != FP32
+        if is_low:
+            report["births"] = [
+                born("saturation", number=i, operation=f"op{i}", direction=direction,
+                     trained_with=False) for i, direction in enumerate(births)]
+            report["shadow"] = {"motions": [moving("w", 1.0 - lost)]}
+        return Outcome(GOOD, report, printed=printed if is_low else "rmse 73.4")
+
+    result = diagnose(replay, WAY, 4)
+    assert told in result.sentence
+    assert (result.answer == "healthy") == told.startswith("No ")
+    if "evaluation" in births:
+        assert "The op1" in result.sentence.replace("the op1", "The op1")
+
+
 @pytest.mark.parametrize(("fall", "cures"), [(1.0, True), (0.1, False)])
 def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypatch, fall, cures):
     """But for one with which binary32 learns nothing either."""
