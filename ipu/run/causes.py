@@ -44,8 +44,8 @@ from ipu.run.motions import (
 from ipu.run.sentences import capital
 
 __all__ = [
-    "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_beside_training",
-    "is_pass", "name_of", "of_same_line",
+    "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
+    "is_beside_training", "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
