@@ -124,6 +124,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         if kwargs and self._program.halves_by_policy and kwargs.get("dtype") in HALVES:
             kwargs = kwargs | {"dtype": torch.float32}
+            self._program.account.makes_halves = True
         tensors = tensors_of(args, kwargs or {})
         for x in tensors:
             if x.is_meta or type(x) is FakeTensor:
