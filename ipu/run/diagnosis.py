@@ -134,6 +134,8 @@ class TriedRemedy:
     harm      that is left; `cures`: nothing of the harm and of its symptoms is.
     losses    of its run; `reference`: of one in binary32 with the same numbers of the program
               replaced, where it was compared with that.
+    before    the harm of the run as it is: where that is none, no remedy moves it.
+    label     what is told in place of the way.
     """
 
     what: str
@@ -142,14 +144,18 @@ class TriedRemedy:
     cures: bool
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
+    before: float = math.inf
+    label: str = ""
 
     def __str__(self) -> str:
         verdict = "does not cure"
-        if self.cures:
+        if self.cures and self.before <= HARM:
+            verdict = "the symptom goes; the losses were binary32's without it too"
+        elif self.cures:
             verdict = "cures"
         elif self.harm <= HARM:
             verdict = "the losses are binary32's, and a symptom of the report stays"
-        return f"{self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
+        return f"{self.label or self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
 
 
 @dataclass
@@ -175,7 +181,10 @@ class Diagnosis:
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
     harmless    what the run loses without harm, in words.
-    makes_halves    the program makes tensors float16 or bfloat16 itself.
+    makes_halves    the program makes tensors float16 or bfloat16 itself; `is_of_halves`: it is well
+                with the policy's formats in their place.
+    misprint    a number that the program prints and that is not binary32's, beside a training that
+                is well; "" where there is none.
     measure     by which runs are compared: losses, or numbers that the program prints, whose
                 differences are none where they are negligible.
     """
@@ -201,6 +210,8 @@ class Diagnosis:
     beside: str = "binary32"
     asks_status: bool = False
     makes_halves: bool = False
+    is_of_halves: bool = False
+    misprint: str = ""
     harmless: list[str] = field(default_factory=list)
     measure: str = "losses"
     negligible: float = 0.0
@@ -247,6 +258,8 @@ class Diagnosis:
                 f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
+        if self.misprint:
+            yield f"  {self.misprint}"
         yield from (f"  without harm: {text}" for text in self.harmless)
         if self.left_out:
             yield f"  {self.left_out}"
@@ -282,6 +295,9 @@ class Diagnosis:
     @property
     def without_sites(self) -> str:
         """Why no sites are necessary."""
+        if self.is_of_halves:
+            return ("necessary: tensors that the program makes float16; the harm goes where they "
+                    "have the policy's formats")
         if self.beside != "binary32":
             return ("the program's own narrow tensors are no sites; a layer that a way names "
                     "computes them in binary32")
@@ -333,11 +349,12 @@ class _Experiments:
     def __init__(
         self, replay: Replay, way: Way, budget: Budget, sites: Sites | None,
         check: Callable[[Way], object],
+        outcomes: dict[tuple[Way, Restoring], Outcome] | None = None,
     ) -> None:
         self.way, self._check = way, check
         self.sites = sites or partial(sites_of, policy=way.policy)
         self._replay, self.budget = replay, budget
-        self._outcomes: dict[tuple[Way, Restoring], Outcome] = {}
+        self._outcomes = {} if outcomes is None else outcomes
         self._has_shadow = True
         self.reference = self.outcome(_binary32(way))
         self.base = self.outcome(way)
@@ -406,6 +423,35 @@ class _Experiments:
         reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
         return all(harm_of(ours.get(key, ()), row, negligible(reference, key)) <= HARM
                    for key, row in reference.items())
+
+    @property
+    def misprint(self) -> str:
+        """The number that the program prints which is furthest from binary32's; "": none is far."""
+        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
+        harms = {key: harm_of(ours.get(key, ()), row, negligible(reference, key))
+                 for key, row in reference.items()}
+        worst = max(harms, key=lambda key: harms[key], default=None)
+        if worst is None or harms[worst] <= HARM or not ours.get(worst):
+            return ""
+        return (f"the program prints {ours[worst][-1]:g} where binary32's run prints "
+                f"{reference[worst][-1]:g}, in {worst.line!r}")
+
+    def as_written(self) -> _Experiments | None:
+        """Runs in which float16 tensors of the program are what it makes them, if it is ill then.
+
+        The policy's formats in their place may be wider: a sum of halves is one in binary32. None
+        where the program makes none, and where it is ill with the policy's formats already.
+        """
+        changes = self.way.changes
+        is_asked = changes.halves_by_policy and self.base.report.get("makes_halves", False)
+        if not is_asked or self.reference.error or self.is_ill(self.base) or not self.has_time():
+            return None
+        way = replace(self.way, changes=replace(changes, halves_by_policy=False))
+        with suppress(TimeOverError):
+            runs = _Experiments(
+                self._replay, way, self.budget, lambda report: (), self._check, self._outcomes)
+            return runs if runs.is_ill(runs.base) else None
+        return None
 
     def _find_causes(self) -> list[Cause]:
         """Those of the run as it is that binary32's does not show."""
@@ -608,8 +654,10 @@ def diagnose(
     tell       is called with what an ill program's diagnosis is so far: after the first two runs,
                and when the advice has been tried.
     """
-    runs = _Experiments(replay, way, budget or Budget(), sites, check)
+    runs = by_policy = _Experiments(replay, way, budget or Budget(), sites, check)
+    runs = by_policy.as_written() or by_policy
     result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
+    result.is_of_halves = runs is not by_policy
     result.negligible = runs.negligible
     if runs.printed is not None:
         result.measure = f"numbers in {runs.printed.line!r}"
@@ -638,7 +686,12 @@ def diagnose(
         result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
     elif runs.is_ill(runs.base):
         result.answer = "ill"
-        _treat(result, runs, tell_so_far, has_windows=has_windows)
+        if result.harm <= HARM and any(map(is_beside_training, runs.causes[:1])):
+            result.misprint = runs.misprint
+        if result.is_of_halves:
+            result.remedies.append(_without_halves(by_policy, result.harm))
+        else:
+            _treat(result, runs, tell_so_far, has_windows=has_windows)
     elif not result.reference:
         result.answer = "cannot tell"
         within = "" if result.left_out else f" in {steps} steps"
@@ -646,6 +699,15 @@ def diagnose(
                            "to compare.")
     result.runs, result.seconds = runs.runs, runs.budget.spent
     return result
+
+
+def _without_halves(by_policy: _Experiments, harm: float) -> TriedRemedy:
+    """Tensors of the program's own that the policy decides of, which was run."""
+    base = by_policy.base
+    return TriedRemedy(
+        "Make the tensors float32 that the program makes float16 itself", by_policy.way,
+        by_policy.harm(base), True, by_policy.losses_of(base), before=harm,
+        label=f"{by_policy.way} without the program's halves")
 
 
 def _treat(
@@ -1105,9 +1167,9 @@ def _judged_remedy(
 ) -> TriedRemedy:
     """A remedy that was run; of a number replaced also beside binary32 with the same one."""
     harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-    losses = runs.losses_of(outcome)
+    losses, before = runs.losses_of(outcome), runs.harm(runs.base)
     if cures or way.changes.constants == runs.way.changes.constants or not runs.has_time():
-        return TriedRemedy(what, way, harm, cures, losses)
+        return TriedRemedy(what, way, harm, cures, losses, before=before)
     with suppress(TimeOverError):
         reference = runs.losses_with_constants(way)
         again = harm_of(losses, reference, runs.negligible) if reference else math.inf
@@ -1115,7 +1177,7 @@ def _judged_remedy(
             return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
                                again <= HARM and not runs.shows_symptoms(outcome), losses,
                                reference)
-    return TriedRemedy(what, way, harm, cures, losses)
+    return TriedRemedy(what, way, harm, cures, losses, before=before)
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -1125,6 +1187,8 @@ def patch_of(
     remedy: TriedRemedy, base: Way, name: str, text: str, words: tuple[str, str]
 ) -> str:
     """A diff of the program that does what the remedy does; else one of the command's policy.
+
+    "" of what no policy says, as that tensors of the program are float32.
 
     name, text    of the program's file.
     words         of the command that runs it: before --policy and behind the policy.
@@ -1146,6 +1210,8 @@ def patch_of(
             new = _number_replaced(new, old, number_text(value))
     if new == text:
         before, behind = words
+        if str(base) == str(remedy.way):
+            return ""
         return f"-{before} --policy {_shown(base)} {behind}\n" \
                f"+{before} --policy {_shown(remedy.way)} {behind}"
     lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")

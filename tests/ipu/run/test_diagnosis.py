@@ -331,6 +331,40 @@ def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
     assert cure.what.count("Replace the constant") == 2
 
 
+@pytest.mark.parametrize(("makes", "born_in", "answer"), [
+    (True, "evaluation", "ill"), (False, "evaluation", "healthy"), (True, "", "healthy"),
+])
+def test_halves_of_the_program_are_judged_as_it_makes_them(makes, born_in, answer):
+    """As of a metric summed in float16: the policy would have its sum in binary32."""
+    runs = []
+
+    def replay(way, restoring, has_shadow):
+        is_half = not way.changes.halves_by_policy
+        runs.append(is_half)
+        report = report_of(GOOD) | {"makes_halves": makes}
+        if is_half and born_in:
+            report["births"] = [born("saturation", direction=born_in, operation="aten.sum")]
+        return Outcome(GOOD, report, printed=f"rmse {11.31 if is_half else 73.42}")
+
+    result = diagnose(replay, WAY.with_policies, 4)
+    assert (result.answer, result.is_of_halves) == (answer, answer == "ill")
+    assert any(runs) == makes
+    if result.is_of_halves:
+        assert "a number beside it is wrong" in result.sentence
+        assert "the program prints 11.31 where binary32's run prints 73.42" in str(result)
+        assert "necessary: tensors that the program makes float16" in str(result)
+        (remedy,) = result.remedies
+        assert "without the program's halves: the symptom goes" in str(remedy)
+        assert patch_of(remedy, WAY, "a.py", "", ("fpsim torch", "a.py")) == ""
+
+
+def test_a_remedy_moves_a_harm_that_is_there():
+    """Where the losses were binary32's before, what a remedy ends is a symptom."""
+    told = [str(TriedRemedy("Wide", WAY, 0.001, True, before=before)) for before in (0.5, 0.001)]
+    assert ": cures, harm" in told[0]
+    assert ": the symptom goes; the losses were binary32's without it too, harm" in told[1]
+
+
 def test_halves_that_stay_in_binary32s_run_are_judged_beside_binary64():
     """As of Keras' mixed_float16: weights are binary32, activations binary16."""
     shadow = {"losses": [{"step": i, "shadow": loss} for i, loss in enumerate(GOOD)]}
