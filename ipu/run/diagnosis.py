@@ -30,6 +30,7 @@ import io
 import math
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -120,6 +121,9 @@ _REMEDIES = 8
 _FREE = 2
 #: Times that one looks for what shows behind a cause once that is mended.
 _ROUNDS = 4
+#: Modules that are tried as wholes where no advice cures; what a layer's name begins with.
+_MODULES, _SEPARATOR = 3, re.compile(r"[./]")
+_OUTSIDE = "all that stands outside of modules"
 #: Layers of necessary sites that are offered as a policy, and sites that are paired, at most.
 _LAYERS, _PAIRED = 6, 4
 #: Roles whose results may be rounded to a dose; windows of steps are of the first two.
@@ -725,6 +729,8 @@ def _treat(
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
+    if not any(remedy.cures for remedy in result.remedies):
+        _try(_by_module(runs), runs, result.remedies, first=True)
     _try(_without_needless(result.remedies, runs), runs, result.remedies)
     _sort(result.remedies, runs.way)
     with suppress(TimeOverError):
@@ -989,6 +995,28 @@ def _advised(runs: _Experiments, report: Mapping[str, Any], base: Way) -> dict[W
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
                 _meaning(way, base) or item.what)
     return dict(list(proposed.items())[:_REMEDIES])
+
+
+def _by_module(runs: _Experiments) -> dict[Way, str]:
+    """Whole modules in binary32, and all operations outside of them: few runs, told in few words.
+
+    Those with most of the shadow's error come first, then those of the most layers.
+    """
+    layers = [name for name in runs.base.report.get("layers", ()) if name and name != "optimizer"]
+    parts: dict[str, list[str]] = {}
+    for name in layers:
+        parts.setdefault(_SEPARATOR.split(name)[0], []).append(name)
+    shares = Counter[str]()
+    for row in runs.base.report.get("shadow", {}).get("layers", ()):
+        shares[_SEPARATOR.split(row["layer"])[0]] += row["share"]
+    ways: dict[Way, str] = {}
+    for part in sorted(parts, key=lambda part: (-shares[part], -len(parts[part])))[:_MODULES]:
+        way = runs.way.with_policies
+        for pattern in dict.fromkeys(
+                part if name == part else part + name[len(part)] + "*" for name in parts[part]):
+            way = way.with_layer(pattern)
+        ways[way] = f"Compute {_OUTSIDE if part == 'aten' else part} in binary32"
+    return ways
 
 
 def _meaning(way: Way, base: Way) -> str:

@@ -97,7 +97,7 @@ def test_harm_that_no_site_brings_has_no_site():
 def test_without_time_sites_are_told_as_not_tried():
     result = diagnose(program(lambda back, moved: at(3) not in back), WAY, 4, Budget(0.0))
     assert not result.is_smallest
-    assert (result.runs, result.necessary, result.remedies) == (2, [], [])
+    assert (result.runs, result.necessary, len(result.remedies)) == (3, [], 1)
     assert "no time was left to search 14 sites; give more --seconds" in str(result)
 
 
@@ -164,7 +164,7 @@ def test_what_is_known_is_told_before_sites_are_searched():
     told = []
     diagnose(program(lambda back, moved: at(3) not in back), WAY, 4,
              tell=lambda so_far: told.append((so_far.runs, so_far.so_far)))
-    assert [runs for runs, _ in told] == [2, 2]
+    assert [runs for runs, _ in told] == [2, 5]  # three modules are tried between
     assert "the first 4 steps beside binary32: ill" in told[0][1]
     assert told[0][1].endswith("; remedies are tried")
 
@@ -356,6 +356,28 @@ def test_halves_of_the_program_are_judged_as_it_makes_them(makes, born_in, answe
         (remedy,) = result.remedies
         assert "without the program's halves: the symptom goes" in str(remedy)
         assert patch_of(remedy, WAY, "a.py", "", ("fpsim torch", "a.py")) == ""
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 0.0])
+def test_where_nothing_is_advised_whole_modules_are_tried(seconds):
+    """The one with most error first, which has time in any case."""
+    names = ["stem", "head", "body.0.up", "body.0.down", "body.1", "optimizer"]
+    site = PrecisionSite("body.0.up", "forward")
+    counters = report_of(GOOD)["layers"]["layer0"]
+
+    def replay(way, restoring, has_shadow):
+        is_wide = way.policy == FP32 or str(way).endswith("+body.*=f32") or site in restoring.sites
+        losses = GOOD if is_wide else [4.0] * 4
+        report = report_of(losses) | {"layers": {
+            name: {"forward": counters, "backward": counters} for name in names}}
+        report["shadow"] = {"layers": [{"layer": site.layer, "share": 1.0}]}
+        return Outcome(losses, report)
+
+    result = diagnose(replay, WAY, 4, Budget(seconds))
+    assert result.cure is not None
+    assert result.cure.what == "Compute body in binary32"
+    if seconds:
+        assert result.necessary == [site]
 
 
 def test_a_remedy_moves_a_harm_that_is_there():
