@@ -137,6 +137,8 @@ class Account:
         self.noted = 0
         #: Whether a scaler looked for infinities where overflow saturates: by the status register.
         self.asks_status = False
+        #: The program makes tensors float16 or bfloat16 itself.
+        self.makes_halves = False
         #: Is called with that number after each call, as of what bounds a run; None: nothing is.
         self.watching: Callable[[int], object] | None = None
 
@@ -198,7 +200,7 @@ class Account:
         self._parameters[layer] += elements
 
     def summary(self) -> dict[str, Any]:
-        """operations, native, host, parameters, constants and asks_status of a report.
+        """operations, native, host, parameters, constants, asks_status and makes_halves.
 
         native        calls with floating-point results that nothing noted as of a kind.
         share         of the elements that were computed, on the host.
@@ -220,6 +222,7 @@ class Account:
             },
             "parameters": dict(self._parameters),
             "asks_status": self.asks_status,
+            "makes_halves": self.makes_halves,
             "constants": [
                 {"layer": layer, "direction": direction, "format": fmt, "value": value,
                  "becomes": change, "times": n, "line": self._lines[key]}

@@ -53,6 +53,8 @@ _JOINT = (
     "mm", "matmul", "conv", "dot", "linear", "einsum", "softmax", "norm", "cum", "pool", "loss",
     "lstm", "gru", "fft", "attention",
 )
+#: Words in the names of functions that negative numbers have not.
+_OF_POSITIVE = ("sqrt", "log", "pow")
 #: The operation in which numbers from outside are born.
 _ENTERING = "convert"
 #: Numbers of a sum by which it is known again.
@@ -149,6 +151,8 @@ class Births:
         self.symptom: tuple[int, Origins] | None = None
         #: What is told of the direction now; "": its name.
         self.phase = ""
+        #: What was invalid inside of the operation now, as sqrt of an optimiser's; "": itself.
+        self.invalid = ""
         #: The line of the user's program now, and its layer, direction and step.
         self.line: Callable[[], str] = str
         self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "forward", 0)
@@ -318,7 +322,7 @@ class Births:
         tally    of the result; None: it is made where it is needed.
         """
         inherited = [self.of(x) for x in operands]
-        is_sum = len(operands) == 2 and _base(operation) in _ADDITIONS
+        is_sum = len(operands) in (1, 2) and _base(operation) in _ADDITIONS
         if not flags and not is_sum and not any(inherited):
             return
         for birth in (birth for origins in inherited for birth in origins.values()):
@@ -500,10 +504,11 @@ class _Result:
             born = self._births_among(mask, is_of)
             self.births.carried[kind] += n - born
             if born and self._is_raised(kind):
-                causes = (division,) if division else self._causes(kind)
+                detail = self._detail(kind)
+                causes = () if detail else (division,) if division else self._causes(kind)
                 origins[kind] = self.births._born(
                     kind, self.where, self.operation, self.fmt, born, self.values.size, causes,
-                    self._detail(kind),
+                    detail,
                 )
             elif before is not None:
                 origins[kind] = before
@@ -518,6 +523,8 @@ class _Result:
         alike = [
             x.carrier for x in self.operands if _fits(np.shape(x.carrier), self.values.shape)
         ]
+        if len(self.operands) == 1 and alike:
+            return self._absorbed_by_number(alike[0])
         if len(alike) != 2:
             return {}
         x, y = (np.broadcast_to(v, self.values.shape) for v in alike)
@@ -540,6 +547,23 @@ class _Result:
         ):
             birth.repeated += n
         return {ABSORBED: birth}
+
+    def _absorbed_by_number(self, terms: NDArray[Any]) -> dict[str, Birth]:
+        """Terms below a quarter of a unit of their sum with a number of the program, as 1 - p.
+
+        It is that number then. Most such terms may vanish: it is told of a program that is harmed.
+        """
+        if self.values.dtype != np.float32:
+            return {}
+        _, exponents = np.frexp(self.values)
+        quarters = np.ldexp(np.float32(0.25), exponents - self.fmt.precision)
+        is_term = (terms != 0) & np.isfinite(self.values)
+        n = int(np.count_nonzero(is_term & (np.abs(terms) < quarters)))
+        if not n:
+            return {}
+        return {ABSORBED: self.births._born(
+            ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(is_term)), (),
+            "")}
 
     # Parts ------------------------------------------------------------------------------------
 
@@ -613,8 +637,13 @@ class _Result:
             return ""
         base = _base(self.operation)
         is_zero = self.flags.get("DIVBYZERO")
-        if not is_zero and any(word in base for word in ("sqrt", "log", "pow")):
+        if is_zero:
+            return ""
+        if any(word in base for word in _OF_POSITIVE):
             return "of a negative number"
+        if any(word in self.births.invalid for word in _OF_POSITIVE):
+            return f"in the {self.births.invalid} of a negative number, as a difference of " \
+                   "nearly equal ones may be"
         return ""
 
     def _read(self, kind: str, birth: Birth) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ipu.learn.policy import FP32
 from ipu.run.births import (
     ABSORBED,
     CONSTANT,
@@ -43,8 +44,8 @@ from ipu.run.motions import (
 from ipu.run.sentences import capital
 
 __all__ = [
-    "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses", "is_pass", "name_of",
-    "of_same_line",
+    "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
+    "is_beside_training", "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
@@ -83,6 +84,8 @@ _FOLLOWERS = frozenset(("updates", "gradients vanish"))
 _PATH = 8
 #: Directions of a pass forward.
 _FORWARD = ("forward", "evaluation", "recompute", "other")
+#: Those of which no gradient is computed.
+BESIDE_TRAINING = ("evaluation", "other")
 _EXCURSIONS = (NAN, INFINITY, SATURATED, DIVISION, DATA_BEYOND)
 _OF_DATA = (DATA_BEYOND, DATA_ZERO, DATA_DIGITS)
 #: Functions that no backward pass applies to a gradient, in which it is linear: their operands are
@@ -193,6 +196,14 @@ def is_pass(direction: str) -> bool:
     return direction in _FORWARD
 
 
+def is_beside_training(cause: Cause) -> bool:
+    """Whether no backward pass and no optimiser reads what goes wrong, as of a metric."""
+    row = cause.row
+    if row.get("direction") in BESIDE_TRAINING:
+        return True
+    return row.get("kind") in (NAN, INFINITY, SATURATED) and not row["trained_with"]
+
+
 def _births(report: Report) -> list[Row]:
     """Those of the report; of a front end that tells no operations, its first flags."""
     births = list(report.get("births", ()))
@@ -254,7 +265,7 @@ def _chain(begin: str, end: Row, report: Report, births: Sequence[Row]) -> list[
         rows.append(path[-1])
     text, weights = _clauses(rows), path[-1]["weights"]
     if weights:
-        text += f", and the weights of {weights} become {_VALUES[path[-1]['kind']]}"
+        text += f", and the weights of {_module(weights)} become {_VALUES[path[-1]['kind']]}"
     return [_cause_of(path, f"{begin}: {text}"), *_constants_beside(path)]
 
 
@@ -354,7 +365,12 @@ def name_of(row: Row) -> str:
     operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
     if layer in ("", "optimizer", row["operation"], whole):
         return f"the {operation}"
-    return f"the {operation} of {layer}"
+    return f"the {operation} of {_module(str(layer))}"
+
+
+def _module(layer: str) -> str:
+    """The name of a layer; of one without, as in a sequence, that it is one."""
+    return f"module {layer}" if layer.isdigit() else layer
 
 
 def _where(row: Row) -> str:
@@ -399,10 +415,10 @@ def _diverges(report: Report, births: Sequence[Row]) -> Cause | None:
         what = f"the loss grew from {grown} in step {step}"
     else:
         return None
-    return Cause(
-        "diverges", f"The training diverges: {what}, before any number left the range of its "
-        "format, so binary32 is expected to diverge too", {},
-    )
+    tail = ("format, in binary32 itself" if report.get("policy") == str(FP32) else
+            "format, so binary32 is expected to diverge too")
+    return Cause("diverges", f"The training diverges: {what}, before any number left the range of "
+                 f"its {tail}", {})
 
 
 def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -515,8 +531,9 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     lost = lost_updates(report)
     if lost is None or least_arrival(report) > _FOLLOWS or _trains_well(report):
         return
-    where = f"the largest share in {lost.worst} ({lost.of_worst:.0%})"
-    yield Cause("updates", f"{lost.clause}, {where}", {"layer": lost.worst}, lost.share)
+    where = "" if f"{lost.of_worst:.0%}" == f"{lost.share:.0%}" else (
+        f", the largest share in {lost.worst} ({lost.of_worst:.0%})")
+    yield Cause("updates", f"{lost.clause}{where}", {"layer": lost.worst}, lost.share)
 
 
 class LostUpdates(NamedTuple):

@@ -38,11 +38,20 @@ from typing import Any
 
 import numpy as np
 
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format
 from ipu.learn.policy import FP32, Policy
 from ipu.run.advice import find_advice
+from ipu.run.births import INFINITY, SATURATED
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, of_same_line
+from ipu.run.causes import (
+    BESIDE_TRAINING,
+    Cause,
+    causes_forward,
+    find_causes,
+    harmless_losses,
+    is_beside_training,
+    of_same_line,
+)
 from ipu.run.changes import number_text, scale_text
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of, unit_of
@@ -95,10 +104,16 @@ _SYMPTOMS = frozenset(("updates", "gradients vanish"))
 
 #: Of a harm that no rule explains; what is given back to mend it is told behind it.
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
+#: Births of numbers beyond the range.
+_BEYOND = (INFINITY, SATURATED)
+#: Of a cause that reaches no loss and no gradient.
+_BESIDE = "The training is binary32's, and a number beside it is wrong, as a metric is"
 #: Formats of weights with which a run in binary32 is one.
 _WIDE = ("binary32", "binary64")
 #: Share of births of a place that binary32 has too where they are no format's.
 _SAME = 0.1
+#: Share of binary32's progress that it makes at least with a number replaced.
+_TRAINS = 0.5
 #: Remedies that are tried, at most.
 _REMEDIES = 8
 #: Powers of two of a loss scale above the smallest that cures.
@@ -117,7 +132,8 @@ class TriedRemedy:
 
     what      in words.
     harm      that is left; `cures`: nothing of the harm and of its symptoms is.
-    losses    of its run.
+    losses    of its run; `reference`: of one in binary32 with the same numbers of the program
+              replaced, where it was compared with that.
     """
 
     what: str
@@ -125,6 +141,7 @@ class TriedRemedy:
     harm: float
     cures: bool
     losses: Sequence[float] = ()
+    reference: Sequence[float] = ()
 
     def __str__(self) -> str:
         verdict = "does not cure"
@@ -158,6 +175,7 @@ class Diagnosis:
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
     harmless    what the run loses without harm, in words.
+    makes_halves    the program makes tensors float16 or bfloat16 itself.
     measure     by which runs are compared: losses, or numbers that the program prints, whose
                 differences are none where they are negligible.
     """
@@ -182,6 +200,7 @@ class Diagnosis:
     seconds: float = 0.0
     beside: str = "binary32"
     asks_status: bool = False
+    makes_halves: bool = False
     harmless: list[str] = field(default_factory=list)
     measure: str = "losses"
     negligible: float = 0.0
@@ -218,7 +237,9 @@ class Diagnosis:
         yield f"{self.runs} runs, {self.seconds:.0f} s"
 
     def _first_lines(self) -> Iterator[str]:
-        yield f"{self.way}, the first {self.steps} steps beside {self.beside}: {self.answer}"
+        halves = ", the program makes halves itself" if self.makes_halves else ""
+        yield (f"{self.way}{halves}, the first {self.steps} steps beside {self.beside}: "
+               f"{self.answer}")
         yield f"  {self.sentence}"
         if self.answer != "cannot tell":
             loss = "loss " if self.measure == "losses" else ""
@@ -254,6 +275,11 @@ class Diagnosis:
             yield "no remedy is known that could be tried"
 
     @property
+    def doses_told(self) -> str:
+        """Whether range or digits are the matter; "" where neither alone is."""
+        return _kind_of_dose(self.doses, self.way.policy.default.activations)
+
+    @property
     def without_sites(self) -> str:
         """Why no sites are necessary."""
         if self.beside != "binary32":
@@ -282,8 +308,19 @@ class Diagnosis:
                 neither, one, other, both = map(harm_text, pair.harms)
                 yield (f"pair {pair.first} and {pair.second}: harm {neither} with neither given "
                        f"back, {one} and {other} with one, {both} with both")
-        for dose in self.doses:
-            yield f"dose {dose}"
+        yield from (f"dose {dose}" for dose in self.doses)
+        if self.doses_told:
+            yield self.doses_told
+
+
+def _kind_of_dose(doses: Sequence[Dose], low: Format) -> str:
+    """Whether range or digits are the matter; "" where neither alone is."""
+    cures = {dose.format.exponent_bits > low.exponent_bits for dose in doses if dose.cures}
+    if len(cures) != 1 or len({d.format.exponent_bits > low.exponent_bits for d in doses}) < 2:
+        return ""
+    if True in cures:
+        return "the matter is range: more bits of exponent cure, more digits do not"
+    return "the matter is digits: more of them cure, more bits of exponent do not"
 
 
 def _losses(losses: Sequence[float]) -> str:
@@ -315,6 +352,8 @@ class _Experiments:
         elif self.base.report and way_lost(self.base.report) <= WAY_LOST:
             self.negligible = unit_of(self.base.losses)
         self._of_binary32: dict[Place, int] = {}
+        #: Births of a training that is well, which none of the run's numbers shows.
+        self._unseen: set[Place] = set()
         #: The harm of a run in which only the site of a birth is low.
         self._alone: dict[Place, float] = {}
         of_reference: set[str] = set()
@@ -332,6 +371,7 @@ class _Experiments:
                 np.isfinite(self.losses).all()):
             self._of_reference = {"jumps": self.reference.report.get("jumps", {}),
                                   "losses": list(self.losses)}
+        self._unseen = self._find_unseen()
         self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
         #: By which sites are told apart: several symptoms need not have the same ones.
@@ -344,6 +384,28 @@ class _Experiments:
             self._first.add("drift")
         by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
         self._has_shadow = bool(by_shadow & self.symptoms)
+
+    def _find_unseen(self) -> set[Place]:
+        """Births in passes forward that left their range, where losses and parameters are well.
+
+        As of a square that a selection leaves out again. What is wrong beside the training, as a
+        metric, is born where no gradients are recorded, or shows in what the program prints.
+        """
+        report = self.base.report
+        if not (self.base.losses and report) or self.harm(self.base) > HARM or not (
+                way_lost(report) <= WAY_LOST):
+            return set()
+        rows = [row for row in report.get("births", ()) if row["kind"] in _BEYOND]
+        beside = any(row["direction"] in BESIDE_TRAINING and not row["harmless"] for row in rows)
+        if not (beside or self._prints_the_same()):
+            return set()
+        return {_place(row) for row in rows if row["direction"] == "forward"}
+
+    def _prints_the_same(self) -> bool:
+        """Whether all numbers that the run prints are near binary32's."""
+        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
+        return all(harm_of(ours.get(key, ()), row, negligible(reference, key)) <= HARM
+                   for key, row in reference.items())
 
     def _find_causes(self) -> list[Cause]:
         """Those of the run as it is that binary32's does not show."""
@@ -437,7 +499,24 @@ class _Experiments:
         return harm_of(self.losses_of(outcome), self.losses, self.negligible)
 
     def is_ill(self, outcome: Outcome) -> bool:
-        return self.harm(outcome) > HARM or bool(self.symptoms & self._kinds(outcome))
+        return self.harm(outcome) > HARM or self.shows_symptoms(outcome)
+
+    def shows_symptoms(self, outcome: Outcome) -> bool:
+        """Whether a run has causes of the first run's kinds."""
+        return bool(self.symptoms & self._kinds(outcome))
+
+    def losses_with_constants(self, way: Way) -> Sequence[float]:
+        """Of binary32 with the numbers that a way replaces; none where it then trains less.
+
+        A larger floor below a logarithm that all numbers reach stops a NaN, and nothing is learned.
+        """
+        changes = replace(self.way.changes, constants=way.changes.constants)
+        outcome = self.outcome(_binary32(replace(self.way, changes=changes)))
+        losses = () if outcome.error else self.losses_of(outcome)
+        if len(losses) != len(self.losses) or not np.isfinite(losses).all():
+            return ()
+        gone, full = (abs(row[0] - row[-1]) for row in (losses, self.losses))
+        return losses if gone > _TRAINS * full else ()
 
     @property
     def report(self) -> dict[str, Any]:
@@ -462,7 +541,8 @@ class _Experiments:
 
     def _judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A birth with the harm that it does alone, where that was tried."""
-        of_binary32 = self._of_binary32.get(_place(row), 0) > _SAME * row["count"]
+        of_binary32 = _place(row) in self._unseen or (
+            self._of_binary32.get(_place(row), 0) > _SAME * row["count"])
         alone = self._alone.get(_place(row))
         if alone is None:
             return {**row, "harmless": row["harmless"] or of_binary32}
@@ -536,6 +616,9 @@ def diagnose(
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or steps
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
+    result.makes_halves = runs.is_narrow or any(
+        report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
+        if report)
     result.beside = "binary64" if runs.is_narrow else "binary32"
     result.harm = runs.harm(runs.base)
     result.sentence = _sentence(runs.causes, result.harm, runs.base)
@@ -580,6 +663,8 @@ def _treat(
     _try(_advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
     _try(_together(result.remedies, runs), runs, result.remedies)
     _try_behind(runs, result.remedies)
+    _try(_without_needless(result.remedies, runs), runs, result.remedies)
+    _sort(result.remedies, runs.way)
     with suppress(TimeOverError):
         _try_smallest_scale(runs, result.remedies)
     tell_so_far()
@@ -630,7 +715,9 @@ def _sort(remedies: list[TriedRemedy], base: Way) -> None:
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
     """The first cause, and what stopped the program."""
-    if causes:
+    if causes and harm <= HARM and is_beside_training(causes[0]):
+        text = f"{_BESIDE}: {causes[0].sentence}."
+    elif causes:
         text = f"{causes[0].sentence}."
     elif outcome.error:
         return outcome.error
@@ -837,8 +924,22 @@ def _advised(runs: _Experiments, report: Mapping[str, Any], base: Way) -> dict[W
     for item in find_advice(report, base):
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
-                way.changes, halves_by_policy=runs.way.changes.halves_by_policy)), item.what)
+                way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
+                _meaning(way, base) or item.what)
     return dict(list(proposed.items())[:_REMEDIES])
+
+
+def _meaning(way: Way, base: Way) -> str:
+    """What a way changes of a base, where advice names several; "" of others."""
+    pieces = list(_pieces(way, base))
+    if way.policy.default.param != base.policy.default.param:
+        return "Keep parameters, and what optimisers compute of them, in binary32"
+    if pieces == [("wide_states", True)]:
+        return ("Let the framework's optimisers compute, and keep their states, in binary32; "
+                "parameters stay as they are")
+    if len(pieces) == 1 and pieces[0][0] == "eps":
+        return f"Set eps={number_text(pieces[0][1])}"
+    return "Round stochastically" if pieces == [("sr", True)] else ""
 
 
 def _try_behind(runs: _Experiments, remedies: list[TriedRemedy]) -> None:
@@ -902,26 +1003,40 @@ def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
         "direction", "operation", "line")))
 
 
+#: A part of a remedy: the name of a change with its value, or a layer's pattern with its policy.
+_Piece = tuple[str, Any]
+
+
 def _together(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, str]:
     """The fewest changes and layers of the remedies that cure together, where none does alone."""
     pieces = {piece: None for remedy in remedies for piece in _pieces(remedy.way, runs.way)}
     if len(pieces) < 2 or any(remedy.cures for remedy in remedies):
         return {}
 
-    def cures(parts: Sequence[_Piece]) -> bool:
-        way = _joined(runs.way, parts)
-        with suppress(TimeOverError):
-            return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
-        return False
-
+    cures = partial(_do_cure, runs)
     if not (runs.has_time() and cures(list(pieces))):
         return {}
     parts, _ = smallest(list(pieces), cures, runs.has_time)
     return {_joined(runs.way, parts): "Together, and none of them can be left out"}
 
 
-#: A part of a remedy: the name of a change with its value, or a layer's pattern with its policy.
-_Piece = tuple[str, Any]
+def _without_needless(remedies: Sequence[TriedRemedy], runs: _Experiments) -> dict[Way, str]:
+    """The first remedy that cures, without changes and layers that it does not need."""
+    cure = next((remedy for remedy in remedies if remedy.cures), None)
+    pieces = list(_pieces(cure.way, runs.way)) if cure is not None else []
+    if cure is None or len(pieces) < 2 or _joined(runs.way, pieces) != cure.way:
+        return {}
+    parts, _ = smallest(pieces, partial(_do_cure, runs), runs.has_time)
+    needless = len(parts) < len(pieces)
+    return {_joined(runs.way, parts): f"{cure.what}. Only this much is needed"} if needless else {}
+
+
+def _do_cure(runs: _Experiments, parts: Sequence[_Piece]) -> bool:
+    """Whether these changes and layers cure together."""
+    way = _joined(runs.way, parts)
+    with suppress(TimeOverError):
+        return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+    return False
 
 
 def _pieces(way: Way, base: Way) -> Iterator[_Piece]:
@@ -982,8 +1097,25 @@ def _try(
             except TimeOverError:
                 return
             if not outcome.error:  # as of a layer that no policy can name
-                harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
-                remedies.append(TriedRemedy(what, way, harm, cures, runs.losses_of(outcome)))
+                remedies.append(_judged_remedy(runs, way, what, outcome))
+
+
+def _judged_remedy(
+    runs: _Experiments, way: Way, what: str, outcome: Outcome
+) -> TriedRemedy:
+    """A remedy that was run; of a number replaced also beside binary32 with the same one."""
+    harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
+    losses = runs.losses_of(outcome)
+    if cures or way.changes.constants == runs.way.changes.constants or not runs.has_time():
+        return TriedRemedy(what, way, harm, cures, losses)
+    with suppress(TimeOverError):
+        reference = runs.losses_with_constants(way)
+        again = harm_of(losses, reference, runs.negligible) if reference else math.inf
+        if again < harm:
+            return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
+                               again <= HARM and not runs.shows_symptoms(outcome), losses,
+                               reference)
+    return TriedRemedy(what, way, harm, cures, losses)
 
 
 # Patch ------------------------------------------------------------------------------------------
@@ -1062,7 +1194,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
                    "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
-                      "losses": list(r.losses)} for r in diagnosis.remedies],
+                      "losses": list(r.losses), "reference": list(r.reference)}
+                     for r in diagnosis.remedies],
         "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,
         "runs": diagnosis.runs, "seconds": diagnosis.seconds, "report": diagnosis.report,
     }

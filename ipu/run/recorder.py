@@ -82,11 +82,14 @@ class Recorder:
         if counts is None or counts.raised is None or not counts.is_on:
             return
         flags: dict[str, int] = {}
+        self.births.invalid = ""
         for (tensor, verb, flag), n in counts.raised.items():
             if flag in _EXCEPTIONS and flag not in self._first:
                 self._note_first(flag, step, tensor, verb, n, self.births.line())
             if tensor == counts.tensor:
                 flags[flag] = flags.get(flag, 0) + n
+                if flag == "INVALID":
+                    self.births.invalid = verb
             else:
                 self.births.untold(verb, (*split_name(tensor), step), flag, n)
         if counts.raised:

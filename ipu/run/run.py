@@ -335,6 +335,8 @@ class Run(ABC):
         host          operations computed in binary64 on the host, and their share of all elements.
         constants     numbers that did not fit into the format that they were used in.
         asks_status   a gradient scaler could tell of overflow by the status register alone.
+        makes_halves  the program makes tensors float16 or bfloat16, which have the policy's
+                      formats here (`halves_by_policy`).
         note          what the target is not, of targets that are no IPU.
         unreached     what to add to a program of which nothing reached the machine; "" for others.
         layers        counters by layer and direction; this and the next need `count=True`.

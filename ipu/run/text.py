@@ -175,10 +175,9 @@ def _update_lines(swallowed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         return
     lost = sum(row["swallowed"] for row in swallowed.values())
     worst = max(swallowed, key=lambda name: swallowed[name]["share"])
-    yield (
-        f"updates swallowed by rounding: {lost / nonzero:.1%} of {nonzero:,}; most in {worst}, "
-        f"{swallowed[worst]['share']:.1%}"
-    )
+    share, largest = f"{lost / nonzero:.1%}", f"{swallowed[worst]['share']:.1%}"
+    where = "" if share == largest else f"; the largest share in {worst}, {largest}"
+    yield f"updates swallowed by rounding: {share} of {nonzero:,}{where}"
 
 
 def _operand_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

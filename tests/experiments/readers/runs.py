@@ -126,8 +126,9 @@ def lost_updates(report):
 
 def read_updates(reading, report):
     nonzero, lost, worst, share = lost_updates(report)
-    reading.says(f"{{}}% of {{}}; most in {worst}, {{}}%", 100 * lost / nonzero, nonzero,
-                 100 * share)
+    reading.says("{}% of {}", 100 * lost / nonzero, nonzero)
+    if "largest share" in reading.text:
+        reading.says(f"the largest share in {worst}, {{}}%", 100 * share)
 
 
 def read_unit(reading, report):
@@ -240,13 +241,15 @@ def read_counts(reading, row):
         reading.says("Whole numbers up to {} are rounded", float(row["detail"]))
         reading.says("does not hold {} of them", row["count"])
     if row["layer"]:
-        reading.skips(f" of {row['layer']} ")
+        reading.skips(f" of {row['layer']} ", f" of module {row['layer']} ",
+                      f" of module {row['weights']} ")
 
 
 def read_swallowed(reading, report):
     nonzero, lost, worst, share = lost_updates(report)
-    reading.says("{}% of {} updates left their parameter as it was, the largest share in "
-                 f"{worst} ({{}}%)", 100 * lost / nonzero, nonzero, 100 * share)
+    reading.says("{}% of {} updates left their parameter as it was", 100 * lost / nonzero, nonzero)
+    if "largest share" in reading.text:
+        reading.says(f"the largest share in {worst} ({{}}%)", 100 * share)
 
 
 def read_digits(reading, report):
@@ -264,6 +267,15 @@ def read_symptom(reading, report):
 def read_divisors(reading, report):
     shares = [r["arrived"] for r in report["shadow"]["motions"] if is_parameter(r)]
     reading.says("parameters move {} times as far", median(shares))
+
+
+def read_overshot(reading, report):
+    """An update of an optimiser beside binary32's of the same step."""
+    ours, theirs = report["jumps"], report["binary32"]["jumps"]
+    for step, jump in ours.items():
+        if f"update of step {step} is" in reading.text:
+            reading.says(f"update of step {step} is {{}} times as large as binary32's",
+                         float(jump) / float(theirs[step]))
 
 
 def is_parameter(row):
@@ -326,6 +338,7 @@ def read_roundings(reading, report):
 CLAUSES = {
     "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
     "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
+    "times as large as binary32's": read_overshot,
     "is 1 in": read_factor, "loses the digits of its operands": read_magnified,
     "left nearly unchanged": read_drift, "Rounding adds up": read_roundings,
     "The training diverges": read_divergence,

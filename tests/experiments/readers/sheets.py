@@ -56,7 +56,8 @@ def check_harms(data):
     """Harms follow from losses, and the answer from the harm where the harm decides."""
     data["harm"] = harm_of(data["losses"], data["reference"], data["negligible"])
     for remedy in data["remedies"]:
-        remedy["harm"] = harm_of(remedy["losses"], data["reference"], data["negligible"])
+        beside = remedy["reference"] or data["reference"]
+        remedy["harm"] = harm_of(remedy["losses"], beside, data["negligible"])
         assert not (remedy["cures"] and remedy["harm"] > TOLD)
     if data["harm"] > TOLD:
         assert data["answer"] != "healthy"

@@ -73,6 +73,20 @@ def test_a_nan_comes_from_the_division_that_made_it():
     assert desk.births.carried[NAN] == 1
 
 
+@pytest.mark.parametrize(("operation", "detail"), [
+    ("aten.sqrt", "of a negative number"),
+    ("torch.optim.rmsprop", "in the sqrt of a negative number, as a difference of nearly equal "
+                            "ones may be")])
+def test_a_root_of_a_negative_number_does_not_follow_from_zeros(operation, detail):
+    desk = Desk(nanoo=True)
+    small = desk.of("multiply", desk.array(1e-4, 1.0), desk.array(1e-4, 1.0))  # 1e-8 is flushed
+    difference = desk.of("subtract", small, desk.array(0.0, 1.001))
+    desk.births.invalid = "sqrt"
+    desk.of("sqrt", difference, name=operation)
+    nan = next(b for b in desk.births if b.kind == NAN)
+    assert (nan.detail, nan.causes) == (detail, ())
+
+
 def test_a_negative_score_beyond_the_range_dies_in_a_softmax():
     desk = Desk()
     score = desk.of("add", desk.array(-60000.0, 1.0), desk.array(-60000.0, 1.0))
@@ -163,6 +177,16 @@ def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
         total = count.of("add", total, count.array(1.0))
     assert count.rows() == [(ABSORBED, "add", 3)]
     assert next(iter(count.births)).repeated == 3
+
+
+def test_terms_are_lost_beside_a_number_of_the_program():
+    """As 1 - p of small p, where the number itself is no array; x + eps loses no term."""
+    desk = Desk()
+    births, terms = desk.births, desk.array(1e-4, 2e-4, 0.25, 0.0)
+    births.see("aten.rsub", NET, desk.array(1.0, 1.0, 0.75, 1.0), (terms,), {})
+    births.see("aten.add", NET, terms, (terms,), {})
+    (birth,) = births
+    assert (birth.kind, birth.count, birth.results, birth.repeated) == (ABSORBED, 2, 3, 0)
 
 
 def test_terms_are_lost_again_where_they_are_added_to_the_last_sum():

@@ -642,6 +642,80 @@ def test_what_was_not_followed_is_said():
     assert "2 steps took 90 s, so each run stops after them" in str(result)
 
 
+def test_a_cure_keeps_nothing_that_it_does_not_need(monkeypatch):
+    """Rounding that was advised first is dropped where the scale alone cures."""
+    replay = advising(monkeypatch, lambda changes: changes.loss_scale == 1024.0,
+                      f"{WAY}+sr+scale=1024")
+    result = diagnose(replay, WAY, 4)
+    assert str(result.cure.way) == "mixed+scale=1024"
+    assert result.cure.what.endswith("Only this much is needed")
+
+
+def test_a_program_that_makes_halves_itself_is_told_in_the_heading():
+    def replay(way, restoring, has_shadow):
+        return Outcome(GOOD, report_of(GOOD) | {"makes_halves": True})
+
+    assert str(diagnose(replay, WAY, 4)).startswith("mixed, the program makes halves itself, the")
+
+
+@pytest.mark.parametrize(("about", "is_beside"), [
+    ({"direction": "evaluation"}, True), ({"trained_with": False}, True), ({}, False)])
+def test_a_number_beside_a_training_that_is_well_is_told_as_that(about, is_beside):
+    def replay(way, restoring, has_shadow):
+        report = report_of(GOOD)
+        if way.policy != FP32:
+            report["births"] = [born("saturation", operation="Square", **about)]
+            report["losses"] = GOOD if not about or "direction" in about else []
+        return Outcome(GOOD, report)
+
+    result = diagnose(replay, WAY, 4)
+    assert result.answer == "ill"
+    begin = "The training is binary32's, and a number beside it is wrong"
+    assert result.sentence.startswith(begin) == is_beside
+    assert "the Square of net.a overflows" in result.sentence.replace("The S", "the S")
+
+
+@pytest.mark.parametrize(("births", "printed", "lost", "told"), [
+    (["forward"], "rmse 73.4", 0.0, "No harm was found."),  # as a square that is not selected
+    (["forward", "evaluation"], "rmse 22.0", 0.0, "beside it is wrong"),
+    (["forward"], "rmse 22.0", 0.0, "overflows"),  # a metric with gradients recorded
+    (["forward"], "rmse 73.4", 0.9, "overflows"),  # parameters do not go their way
+])
+def test_what_leaves_its_range_in_a_training_that_is_well(births, printed, lost, told):
+    def replay(way, restoring, has_shadow):
+        report, is_low = report_of(GOOD), way.policy != FP32
+        if is_low:
+            report["births"] = [
+                born("saturation", number=i, operation=f"op{i}", direction=direction,
+                     trained_with=False) for i, direction in enumerate(births)]
+            report["shadow"] = {"motions": [moving("w", 1.0 - lost)]}
+        return Outcome(GOOD, report, printed=printed if is_low else "rmse 73.4")
+
+    result = diagnose(replay, WAY, 4)
+    assert told in result.sentence
+    assert (result.answer == "healthy") == told.startswith("No ")
+    if "evaluation" in births:
+        assert "The op1" in result.sentence.replace("the op1", "The op1")
+
+
+@pytest.mark.parametrize(("fall", "cures"), [(1.0, True), (0.1, False)])
+def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypatch, fall, cures):
+    """But for one with which binary32 learns nothing either."""
+    way = f"{WAY}+1e-30=1e-4"
+    replaced = [9.0 - fall * (GOOD[0] - loss) for loss in GOOD]
+
+    def replay(way, restoring, has_shadow):
+        losses = replaced if way.changes.constants else GOOD if way.policy == FP32 else [4.0] * 4
+        return Outcome(losses, report_of(losses))
+
+    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, base: [
+        Advice("Replace it", "", "", (Way.parse(way),))])
+    remedy = diagnose(replay, WAY, 4).remedies[0]
+    assert remedy.cures == cures
+    assert list(remedy.reference) == (replaced if cures else [])
+    assert remedy.what.endswith("binary32 with the same number)") == cures
+
+
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
     assert "the losses are binary32's, and a symptom of the report stays" in text
@@ -664,4 +738,5 @@ def test_the_window_and_the_dose_of_a_site_are_told():
     text = str(result)
     assert "in step 2 alone" in text
     assert "dose 6 bits of exponent, 11 digits: cures, harm 0.0%" in text
+    assert "the matter is range: more bits of exponent cure, more digits do not" in text
     assert diagnose(replay, WAY, 4).window is None

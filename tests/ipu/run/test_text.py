@@ -20,12 +20,18 @@ from tests.ipu.run.runs import make_report, quiet_report
         "loss 2 → nan",
         "first ÷ 0: step 0, divide in optimizer (optimizer), 64 results",
         "constant 1e-08 becomes zero in binary16: optimizer (optimizer), 1 times",
-        "updates swallowed by rounding: 75.0% of 16; most in net.a, 75.0%",
+        "updates swallowed by rounding: 75.0% of 16",
         "unit AMP_F16_F32, matmul: 100.0% of the multiply-adds, 2 products",
     ],
 )
 def test_lines_of_a_run(line):
     assert line in str(make_report()).splitlines()
+
+
+def test_the_layer_with_the_largest_share_of_lost_updates_is_told_where_there_is_one():
+    report = make_report()
+    report["swallowed"]["net.b"] |= {"swallowed": 8, "share": 1.0}
+    assert "swallowed by rounding: 87.5% of 16; the largest share in net.b, 100.0%" in str(report)
 
 
 def test_the_table_of_layers_has_the_worst_first():
