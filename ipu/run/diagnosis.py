@@ -151,15 +151,20 @@ class TriedRemedy:
     before: float = math.inf
     label: str = ""
 
-    def __str__(self) -> str:
-        verdict = "does not cure"
+    @property
+    def verdict(self) -> str:
+        """What became of the illness, in words."""
         if self.cures and self.before <= HARM:
-            verdict = "the symptom goes; the losses were binary32's without it too"
-        elif self.cures:
-            verdict = "cures"
-        elif self.harm <= HARM:
-            verdict = "the losses are binary32's, and a symptom of the report stays"
-        return f"{self.label or self.way}: {verdict}, harm {harm_text(self.harm)}. {self.what}"
+            return "the symptom goes; the losses were binary32's without it too"
+        if self.cures:
+            return "cures"
+        if self.harm <= HARM:
+            return "the losses are binary32's, and a symptom of the report stays"
+        return "does not cure"
+
+    def __str__(self) -> str:
+        return (f"{self.label or self.way}: {self.verdict}, harm {harm_text(self.harm)}. "
+                f"{self.what}")
 
 
 @dataclass
@@ -1287,7 +1292,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "doses": [{"exponent_bits": d.format.exponent_bits, "digits": d.format.precision,
                    "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
-        "remedies": [{"what": r.what, "way": str(_shown(r.way)), "harm": r.harm, "cures": r.cures,
+        "remedies": [{"what": r.what, "way": r.label or str(_shown(r.way)),
+                      "harm": r.harm, "cures": r.cures,
                       "losses": list(r.losses), "reference": list(r.reference)}
                      for r in diagnosis.remedies],
         "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,

@@ -191,7 +191,15 @@ def read_remedy(reading, data):
     for remedy in data["remedies"]:
         if reading.text.startswith(f"remedy {remedy['way']}: "):
             says_harms(reading, "harm HARM.", remedy["harm"])
-            assert (": cures, " in reading.text) == remedy["cures"]
+            assert f": {verdict_of(remedy, data)}, harm" in reading.text
+
+
+def verdict_of(remedy, data):
+    if remedy["cures"]:
+        return "cures" if data["harm"] > TOLD else (
+            "the symptom goes; the losses were binary32's without it too")
+    return "does not cure" if remedy["harm"] > TOLD else (
+        "the losses are binary32's, and a symptom of the report stays")
 
 
 SENTENCES = {
@@ -216,7 +224,7 @@ def read_remedies(rows, data):
     for (way, harm, verdict, what), remedy in zip(rows, data["remedies"], strict=True):
         assert (way, what) == (remedy["way"], remedy["what"])
         check_cell(harm, remedy["harm"])
-        assert verdict == ("cures" if remedy["cures"] else "does not cure")
+        assert verdict == verdict_of(remedy, data)
 
 
 def check_cell(text, harm):
