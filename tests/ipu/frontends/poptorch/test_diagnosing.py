@@ -82,6 +82,9 @@ def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(
     program = tmp_path / "train.py"
     program.write_text(ACCUMULATED)
     result = diagnose_program(machine("fp16", count=True), program, [], 4, seconds=300.0)
-    assert result.answer == "ill" and result.losses[-1] != result.reference[-1]
-    assert "accumulate" in result.sentence and "overflows" in result.sentence
-    assert result.cure is not None and str(result.cure.way) == "fp16+states=f32"
+    assert result.answer == "ill"
+    assert result.losses[-1] != result.reference[-1]
+    assert "accumulate" in result.sentence
+    assert "overflows" in result.sentence
+    assert result.cure is not None
+    assert str(result.cure.way) == "fp16+states=f32"
