@@ -1,8 +1,9 @@
 """Training steps of TensorFlow programs through the front end, beside TensorFlow's own in binary32.
 
 Keras networks in one tf.function, batches of 64, by SGD with momentum, the transformer by Adam: in
-binary16 by stochastic rounding, the same counted, and in binary32. TensorFlow computes in threads of its own, so times are
-the processor time of all threads. Where it is not installed there is nothing to measure.
+binary16 by stochastic rounding, the same counted, and in binary32. TensorFlow computes in threads
+of its own, so times are the processor time of all threads. Where it is not installed there is
+nothing to measure.
 """
 
 from __future__ import annotations
