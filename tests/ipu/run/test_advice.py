@@ -459,6 +459,9 @@ def test_where_digits_are_lost():
     assert not find_causes(harmed(row) | {"harm": 0.01})
     (cause,) = find_causes(harmed(row | {"amplification": None, "born": 0.4}))
     assert "rounding them costs 40% of its results" in cause.sentence
+    peak = {"amplification": 900.0, "error": 0.9, "line": "a.py:7"}  # in an early step
+    (cause,) = find_causes(harmed(row | {"amplification": 1.1, "peak": peak}))
+    assert "(forward, a.py:7): their error of 0.1% is 90% of its results, 900" in cause.sentence
 
 
 def test_a_constant_of_the_line_whose_digits_are_lost_is_told():
