@@ -23,6 +23,7 @@ from ipu.frontends.torch.exact import OF_REAL_NUMBERS, Move, is_exact
 from ipu.frontends.torch.host import on_host
 from ipu.frontends.torch.lists import is_of_lists, one_by_one
 from ipu.frontends.torch.native import native_plan
+from ipu.frontends.torch.pieces import PIECEWISE
 from ipu.frontends.torch.shadowing import Shadowing
 from ipu.frontends.torch.single import is_fused, run_fused
 from ipu.frontends.torch.values import (
@@ -281,7 +282,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         with self:
             if "_backward" in func._schema.name and not args[1].numel():
                 return torch.zeros_like(args[1])  # torch's words for it divide by the number
-            return decomposition_table[func](*args, **kwargs)
+            words = PIECEWISE.get(func) or decomposition_table[func]
+            return words(*args, **kwargs)
 
     def _primitive(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What derivatives of derivatives are written in, by torch's own words for it."""

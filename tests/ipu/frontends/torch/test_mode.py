@@ -73,6 +73,36 @@ def test_losses_of_no_numbers_have_gradients_of_none(name, reduction):
     assert x.grad.shape == (0, 3)
 
 
+#: Losses of two pieces, and the name of the number that bounds the quadratic one.
+PIECES = [("smooth_l1_loss", "beta"), ("huber_loss", "delta")]
+
+
+def _of_pieces(name, options, **choices):
+    """The terms of a loss, its gradient, and what saturates in it."""
+    x = torch.linspace(-400, 400, 801).requires_grad_()
+    with machine("fp16", count=True, **choices) as run:
+        y = getattr(torch.nn.functional, name)(x, torch.zeros(801), reduction="none", **options)
+        y.sum().backward()
+    births = [b for b in run.report()["births"] if b["kind"] == "saturation"]
+    return y.detach(), x.grad, sum(b["count"] for b in births)
+
+
+@pytest.mark.parametrize(("name", "bound"), PIECES)
+def test_squares_that_a_loss_does_not_select_are_not_computed(name, bound):
+    """That of 400 is beyond binary16; the loss is linear there, or it is not."""
+    assert _of_pieces(name, {bound: 1.0})[2] == 0
+    assert _of_pieces(name, {bound: 500.0})[2] > 0
+
+
+@pytest.mark.parametrize(("name", "bound"), PIECES)
+def test_losses_of_pieces_are_those_of_torchs_words(name, bound, monkeypatch):
+    ours = _of_pieces(name, {bound: 20.0}, sr=True)
+    monkeypatch.setattr("ipu.frontends.torch.mode.PIECEWISE", {})
+    theirs = _of_pieces(name, {bound: 20.0}, sr=True)
+    assert all(map(torch.equal, ours[:2], theirs[:2]))
+    assert ours[2] < theirs[2]
+
+
 def test_results_in_place_are_cast_into_the_tensor_that_takes_them():
     with machine("p=f16,c=f16"):
         x = torch.ones(3, dtype=torch.float16)
