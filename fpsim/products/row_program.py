@@ -239,6 +239,8 @@ class _RowBuilder:
 
     def _add(self, operation: RecordedOperation) -> None:
         rows, result = self.geometry.rows, operation.result
+        if operation.is_single and operation.is_drawn:
+            raise _UnfitError
         is_constant = operation.is_single and all(
             x.shape == () and self.value_of(x) is None for x in operation.operands
         )

@@ -9,17 +9,21 @@ Source    docs/semantics.md §2 (bits of element i of operation n depend on seed
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray, njit
 from numba.core import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.tally import add_look, add_tally
 
-__all__ = ["COPY", "PART", "STEP", "address_of", "call_loop", "numbers_at", "run_sequence"]
+__all__ = [
+    "COPY", "PART", "STEP", "SequenceCounts", "address_of", "call_loop", "numbers_at",
+    "run_sequence",
+]
 
 #: What copies its operand, in the place of a loop's address.
 COPY = 0
@@ -29,6 +33,27 @@ STEP = 8192
 
 #: Elements of a part, which one thread computes.
 PART = 8 * STEP
+
+
+class SequenceCounts(NamedTuple):
+    """What `run_sequence` counts into.
+
+    strides     of the samples of each tensor; none where operations are not counted.
+    smallest    of each operation the format's smallest normal number.
+    slots       of each operation its place among those whose results are looked at; -1 for none.
+    room        for numbers of flags.
+    tallies     by tensor and operation.
+    fields      exponents, by tensor and place.
+    largest     bits of the largest magnitudes, by tensor and place.
+    """
+
+    strides: NDArray[np.int64]
+    smallest: NDArray[np.float32]
+    slots: NDArray[np.int64]
+    room: NDArray[np.int64]
+    tallies: NDArray[np.int64]
+    fields: NDArray[np.int64]
+    largest: NDArray[np.int64]
 
 
 @intrinsic
@@ -89,9 +114,11 @@ def address_of(loop: Any, *, is_wide: bool, is_from_wide: bool = False) -> int:
 
 
 @njit(**INLINE)
-def _operand(slot, t, b, m, table, rooms, constants):
-    """A block of an operand: of an array, of a value between operations, or a constant."""
+def _operand(slot, t, b, m, table, n_singles, rooms, constants):
+    """A block of an operand: of an array, of a value between operations, or one number."""
     n_arrays, n_rooms = table.shape[1], rooms.shape[0]
+    if n_arrays - n_singles <= slot < n_arrays:
+        return carray(numbers_at(table[t, slot]), (1,))
     if slot < n_arrays:
         return carray(numbers_at(table[t, slot] + 4 * b), (m,))
     if slot < n_arrays + n_rooms:
@@ -113,8 +140,8 @@ def _tally(o, out, marks, t, b, counting):
 
 @compiled
 def run_sequence(
-    rows, narrow, wide, constants, table, parts, firsts, numbers, seed, rooms, element_flags, words,
-    flags, counting, begin, end,
+    rows, narrow, wide, constants, table, n_singles, parts, firsts, numbers, seed, rooms,
+    element_flags, words, flags, counting, begin, end,
 ):
     """The operations of parts begin … end - 1; flags[o] |= those of operation o.
 
@@ -122,30 +149,32 @@ def run_sequence(
                operands' slots and its result's.
     narrow, wide   constants of each loop.
     constants  a row of STEP equal numbers for each constant.
-    table      where the arrays of each tensor begin; slots go on with rooms, then constants.
+    table      where the arrays of each tensor begin, the last n_singles of which have one element;
+               slots go on with rooms, then constants. Such a number is no first operand: it is
+               copied into a room before.
     parts      tensor, first element and end of each part.
     firsts     index of each tensor's first element in the whole operation.
     numbers    of each tensor's operations, for random bits.
-    counting   of each tensor the stride of its samples, none where operations are not counted; of
-               each operation the format's smallest normal number and its slot among those whose
-               results are looked at, -1 for none; room for numbers of flags; tallies of each tensor
-               and operation; exponents, and bits of the largest magnitudes, by tensor and slot.
+    counting   see `SequenceCounts`.
     """
     for p in range(begin, end):
         t, first = parts[p, 0], firsts[parts[p, 0]]
         for b in range(parts[p, 1], parts[p, 2], STEP):
             m = min(STEP, parts[p, 2] - b)
             for o in range(rows.shape[0]):
-                out = _operand(rows[o, 5], t, b, m, table, rooms, constants)
-                x = _operand(rows[o, 2], t, b, m, table, rooms, constants)
+                out = _operand(rows[o, 5], t, b, m, table, n_singles, rooms, constants)
+                x = _operand(rows[o, 2], t, b, m, table, n_singles, rooms, constants)
+                if rows[o, 0] == COPY:
+                    if x.shape[0] < m:
+                        out[:] = x[0]
+                    else:
+                        for i in range(m):
+                            out[i] = x[i]
+                    continue
                 if x.shape[0] < m:
                     x = constants[rows[o, 2] - table.shape[1] - rooms.shape[0], :m]
-                if rows[o, 0] == COPY:
-                    for i in range(m):
-                        out[i] = x[i]
-                    continue
-                y = _operand(rows[o, 3], t, b, m, table, rooms, constants)
-                z = _operand(rows[o, 4], t, b, m, table, rooms, constants)
+                y = _operand(rows[o, 3], t, b, m, table, n_singles, rooms, constants)
+                z = _operand(rows[o, 4], t, b, m, table, n_singles, rooms, constants)
                 at = np.int64(first + b)
                 if rows[o, 1]:
                     flags[o] |= call_loop(

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import JobTallies, RecordedProgram, Recording
+from fpsim.elementwise.recorded_program import JobTallies, RecordedProgram
+from fpsim.elementwise.recording import Recording
 from fpsim.kernels.elementwise.tally import TALLIED
 from fpsim.records.flags import Flags
 from fpsim.records.formats import Format

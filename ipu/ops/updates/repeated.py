@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fpsim.elementwise.recording import RecordedJob, are_apart
+from fpsim.elementwise.recorded_program import RecordedJob, are_apart
 from fpsim.records.types import Carrier
 from fpsim.state.memory import memory_addresses
 from ipu.machine.device import Device
@@ -107,7 +107,8 @@ class RepeatedUpdates:
                     return None
                 equations[i], jobs[i] = equation, job
         ready = [e for e in equations if e is not None]
-        self._together.compute(self._numbered(device, ready, jobs))
+        request = self._updates[0].request._replace(numbers=numbers)
+        self._together.compute(self._numbered(device, ready, jobs, request.singles))
         for update, equation in zip(self._updates, ready, strict=True):
             for place, output in zip(update.places, equation.slots, strict=False):
                 if output is not None and not isinstance(output, int) and place is not None:
@@ -126,15 +127,18 @@ class RepeatedUpdates:
 
     @staticmethod
     def _numbered(
-        device: Device, equations: Sequence[Equation], jobs: Sequence[RecordedJob | None]
+        device: Device, equations: Sequence[Equation], jobs: Sequence[RecordedJob | None],
+        singles: Sequence[Carrier],
     ) -> list[tuple[Equation, RecordedJob]]:
-        """Jobs with the numbers of their operations, in the order of the updates."""
+        """Jobs with their single inputs and the numbers of their operations, in order."""
         drawn = device.clock.take(sum([e.program.n_draws for e in equations]))
         rows: list[tuple[Equation, RecordedJob]] = []
-        first = 0
+        first, beside = 0, tuple(memory_addresses(singles))
         for equation, job in zip(equations, jobs, strict=True):
             n = equation.program.n_draws
             assert job is not None
-            rows.append((equation, job._replace(numbers=drawn[first : first + n])))
+            rows.append((
+                equation, job._replace(numbers=drawn[first : first + n], singles=beside)
+            ))
             first += n
         return rows

@@ -87,7 +87,8 @@ class UpdateRow:
 
     A tensor is one call; an optimiser of several is a loop.
 
-    equation    (verbs, w, g, slots, **numbers) -> Updated.
+    equation    (verbs, w, g, slots, **numbers) -> Updated. A number that is an array is an operand:
+                its value chooses nothing.
     slots       names of the slots, in order.
     rounding    the operations, in order.
     verbs       what the equation is written in: the device itself, where all formats are one.

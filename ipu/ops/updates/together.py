@@ -1,10 +1,11 @@
 """Updates of many tensors by the equations of the table, computed in one call.
 
 An equation is run on tensors of one element, by a twin of the device, which changes nothing and
-shows the operations (`fpsim.elementwise.recording`). Numbers, formats, control bits and the single
-numbers among the slots tell one such program from another. It then runs on all tensors that it
-holds for: values, flags, cycles and the numbers of operations are those of one update after the
-other. What is not of that kind is left to its caller.
+shows the operations (`fpsim.elementwise.recorded_program`). Python's numbers, formats, control bits
+and the single numbers among the slots tell one such program from another; numbers that are arrays
+are inputs of it. It then runs on all tensors that it holds for: values, flags, cycles and the
+numbers of operations are those of one update after the other. What is not of that kind is left to
+its caller.
 
 Where operations are counted or shown, results have memory of their own; counts and observers are
 told behind the call (`ipu.ops.updates.observed`). Where one that counts would have to look closer,
@@ -25,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.elementwise.recording import (
+from fpsim.elementwise.recorded_program import (
     JobTallies,
     RecordedJob,
     RecordedProgram,
-    Recording,
     are_apart,
+    numbers_of_jobs,
 )
+from fpsim.elementwise.recording import Recording
 from fpsim.records.flags import raised_in
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier, Shape
@@ -128,15 +130,20 @@ class UpdateRequest(NamedTuple):
                 key.append(carrier.tobytes())
         return tuple(key)
 
+    @property
+    def singles(self) -> list[Carrier]:
+        """The numbers that are arrays."""
+        return [x.carrier for x in self.numbers.values() if isinstance(x, Array)]
+
     def key_of_numbers(self) -> tuple[Any, ...] | None:
-        """The row and its numbers; None where one of them is no single number."""
+        """The row and Python's numbers; None where an array among them is no single number."""
         key: list[Any] = [self.row.name]
         for name, number in self.numbers.items():
             if isinstance(number, Array):
                 carrier = number.carrier
                 if carrier.shape != ():
                     return None
-                key += [name, id(number.context.core.settings.format), carrier.tobytes()]
+                key += [name, id(number.context.core.settings.format)]
             else:  # the text tells -0.0 from 0.0, and True from 1
                 key += [name, repr(number)]
         return tuple(key)
@@ -320,20 +327,25 @@ class Together:
         for x in arrays:
             if x.shape != shape or not x.flags.c_contiguous:
                 return None
-        starts, n, size = memory_addresses(arrays), len(inputs), arrays[0].size
+        n, end, size = len(inputs), len(arrays), inputs[0].size
+        arrays += request.singles
+        starts = memory_addresses(arrays)
         program, changed = equation.program, equation.changed
         waits = self._begins and self._waits_for(arrays, starts)
-        if waits or after[0] is None or not are_apart(starts[:n], starts[n:], size):
+        if waits or after[0] is None or not are_apart(starts[:n], starts[n:end], size):
             return None
         numbers = device.clock.take(program.n_draws) if program.n_draws else ()
-        job = RecordedJob(tuple(starts[:n]), tuple(starts[n:]), size, device.clock.first, numbers)
+        job = RecordedJob(
+            tuple(starts[:n]), tuple(starts[n:end]), size, device.clock.first, numbers,
+            tuple(starts[end:]),
+        )
         jobs = self._waiting.setdefault(id(program), (program, []))[1]
         if is_shown or device.counts is not None:
             self._observe(device.counts, request, equation, outputs, len(jobs))
         self._n_shown += n_shown
         jobs.append(job)
         self._arrays += arrays
-        for begin, array in zip(starts[n:], outputs, strict=True):
+        for begin, array in zip(starts[n:end], outputs, strict=True):
             insort(self._begins, begin)
             insort(self._ends, begin + array.nbytes)
         self._singles += singles
@@ -473,6 +485,11 @@ class Together:
         w, g, *slots = (self._sample(x) for x in (request.w, request.g, *request.slots))
         assert w is not None
         assert g is not None
+        # Copies: an array that is two numbers here may be two arrays in another request.
+        numbers = {
+            name: Array(x.carrier.copy(), twin.context(x.format)) if isinstance(x, Array) else x
+            for name, x in request.numbers.items()
+        }
 
         def constant(value: float, fmt: Format) -> Any:
             if request.constant is None:
@@ -492,25 +509,31 @@ class Together:
                 constant, None if observed.watch is None else shown.watch,
                 None if observed.moved is None else shown.move, request.fmt,
             )
-            updated = request.row(twin, w, g, slots, around, **request.numbers)
+            updated = request.row(twin, w, g, slots, around, **numbers)
         except (ArithmeticError, TypeError, ValueError):
             return None  # the caller meets it in the usual way
         finally:
             twin.recording = None
             recording.close()
+        singles = [x.carrier for x in numbers.values() if isinstance(x, Array)]
         return self._program(
-            request, recording, (w, g, *slots), updated, shown, tuple(changed),
+            request, recording, (w, g, *slots), singles, updated, shown, tuple(changed),
             is_counted=twin.counts is not None,
         )
 
     @staticmethod
     def _program(
         request: UpdateRequest, recording: Recording, samples: Sequence[Array | None],
-        updated: Updated, shown: ShownUpdate, changed: Changed, *, is_counted: bool,
+        singles: Sequence[Carrier], updated: Updated, shown: ShownUpdate, changed: Changed, *,
+        is_counted: bool,
     ) -> Equation | None:
-        """The equation of a recording on samples; None where it is no program."""
+        """The equation of a recording on samples and single inputs; None where it is no program."""
         w, _, *slots = samples
         assert w is not None
+        of_jobs = numbers_of_jobs(recording.operations, singles)
+        told = (*updated.slots, *shown.shown, *shown.moved)
+        if any(x is not None and id(x.carrier) in of_jobs for x in told):
+            return None  # single numbers that are told of, or kept, must be part of the program
         references = {
             **{id(x.carrier): i for i, x in enumerate(samples) if x is not None},
             **{id(o.result): -1 - k for k, o in enumerate(recording.operations)
@@ -535,7 +558,7 @@ class Together:
             if references.get(id(array.carrier), 0) < 0:
                 outputs.add(array)
         inputs = [x.carrier for x in samples if x is not None and x.shape != ()]
-        program = RecordedProgram.of(recording, inputs, outputs.carriers)
+        program = RecordedProgram.of(recording, inputs, outputs.carriers, singles)
         if program is None or not outputs.have_format:
             return None
         return Equation(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fpsim.context import Context
-from fpsim.elementwise import folding, recording
+from fpsim.elementwise import folding, recorded_program
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.levels import LEVELS, host_features
 from fpsim.products.by_operation import calls
@@ -55,7 +55,7 @@ def test_kernels_of_training_steps_are_among_those_that_are_called(monkeypatch):
     """Rows and updates run as programs, running sums by the processor."""
     programs = []
     for module, name in (
-        (recording, "run_sequence"), (row_steps, "run_rows"), (folding, "running_kernel"),
+        (recorded_program, "run_sequence"), (row_steps, "run_rows"), (folding, "running_kernel"),
         (folding, "folding_kernel"), (updates, "tally_moves"), (tallies, "tally_values"),
         (counts, "tally_results"),
     ):

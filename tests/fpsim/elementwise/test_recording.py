@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Array
-from fpsim.elementwise.recording import RecordedJob, RecordedProgram, Recording, are_apart
+from fpsim.elementwise.recorded_program import RecordedJob, RecordedProgram, are_apart
+from fpsim.elementwise.recording import Recording
 from fpsim.state.threads import get_threads, set_threads
 from ipu.machine import Device
 from ipu.machine.control import FpCtl
@@ -103,17 +104,25 @@ def test_what_is_not_noted_is_refused():
         assert recorded(device, function, [one(device)]) is None
 
 
-@pytest.mark.parametrize("number", [3.0, 1 / 3])
-def test_a_single_number_is_part_of_a_program_unless_chance_rounds_it(number):
-    device = Device(control=FpCtl(esr=True))
-    context = device.context(BINARY16)
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("number", [3.0, 0.25])
+def test_a_single_number_is_part_of_a_program_unless_chance_rounds_it(number, esr):
+    device = Device(control=FpCtl(esr=esr), seed=5)
 
     def scaled(d, x):
-        return (d.multiply(x, d.divide(context.full((), 1.0), number)),)
+        return (d.multiply(x, d.divide(d.context(BINARY16).full((), 1.0), number)),)
 
-    assert recorded(device, scaled, [one(device)]) is None
-    device.control = FpCtl()
-    assert recorded(device, scaled, [one(device)]) is not None
+    program = recorded(device, scaled, [one(device)])
+    (x,) = halves(20, 1)
+    values = set()
+    for n in range(30 if esr else 1):
+        device.clock.operation = n
+        expected = scaled(device, Array(x, device.context(BINARY16)))[0].carrier
+        out = np.empty_like(x)
+        run(program, [x], [out], (n, n + 1), seed=5)
+        assert out.tobytes() == expected.tobytes()
+        values.add(out.tobytes())
+    assert (len(values) > 1) == esr or number == 0.25
 
 
 @pytest.mark.parametrize("threads", [1, 2])

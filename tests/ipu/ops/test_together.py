@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -35,14 +36,19 @@ NUMBERS = {
 }
 
 
-def numbers_of(row: UpdateRow, rng: np.random.Generator) -> dict[str, object]:
+def numbers_of(
+    row: UpdateRow, rng: np.random.Generator, single: Callable[[float], Array] | None = None
+) -> dict[str, object]:
+    """Numbers of a row at random; `single` makes arrays of those that may be some."""
     numbers: dict[str, object] = {}
     for name in row.numbers:
         if name in SWITCHES:
             numbers[name] = bool(rng.integers(2))
         else:
             choices = NUMBERS.get(name, (0.5, 0.9, 0.999))
-            numbers[name] = choices[rng.integers(len(choices))]
+            number = choices[rng.integers(len(choices))]
+            is_array = single is not None and isinstance(number, float) and rng.integers(3)
+            numbers[name] = single(number) if is_array else number
     return numbers
 
 
@@ -74,25 +80,35 @@ def check(row: UpdateRow, seed: int, *, count: bool = False) -> bool:
     alone, joint = (Device(**how, count=count) for _ in range(2))
     for device in (alone, joint) if count else ():
         device.counts.raised = Counter()
-    numbers, step = numbers_of(row, rng), float(rng.integers(4))
+    takes_arrays = row.name.startswith("tensorflow")
+
+    def single_number(x: float) -> Array:
+        return alone.from_host(np.float32(x), fmt)
+
+    step = float(rng.integers(4))
     tensors = [
         [tensor(alone, rng, fmt, n, hard=bool(hard)) for _ in range(2)] + [
             single(alone, s, step) if s in SINGLE else
             tensor(alone, rng, fmt, n, hard=bool(hard)) for s in row.slots
         ] for n in SIZES
     ]
-    expected = []
-    for w, g, *slots in tensors:
+    together, expected, results, n_joined = together_on(joint), [], [], 0
+    numbers = [numbers_of(row, rng, single_number if takes_arrays else None)] * 2
+    numbers += [numbers[0] | {
+        # arrays of other values, in the same program
+        name: single_number(rng.uniform(0.1, 1)) for name, x in numbers[0].items()
+        if isinstance(x, Array)
+    }] * (len(SIZES) - 2)
+    for (w, g, *slots), of_tensor in zip(tensors, numbers, strict=True):
         w, g, *slots = (moved(alone, x) for x in (w, g, *slots))
-        expected.append(row(alone, w, g, slots, **numbers))
-    together, results, n_joined = together_on(joint), [], 0
-    for w, g, *slots in tensors:
+        expected.append(row(alone, w, g, slots, **of_tensor))
+    for (w, g, *slots), of_tensor in zip(tensors, numbers, strict=True):
         w, g, *slots = (moved(joint, x) for x in (w, g, *slots))
         places = [x.carrier for x in (w, *slots)] if in_place else ()
-        request = UpdateRequest(row, w, g, slots, numbers)
+        request = UpdateRequest(row, w, g, slots, of_tensor)
         result = together.add(request, places)
         n_joined += result is not None
-        results.append(result[0] if result else row(joint, w, g, slots, **numbers))
+        results.append(result[0] if result else row(joint, w, g, slots, **of_tensor))
     assert together.run()
     for a, b in zip(expected, results, strict=True):
         for x, y in zip((a.value, *a.slots), (b.value, *b.slots), strict=True):
@@ -119,7 +135,8 @@ def test_they_count_what_the_operations_count(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["native sgd", "native adamw", "tensorflow momentum", "popart sgd", "torch radam"]
+    "name", ["native sgd", "native adamw", "tensorflow momentum", "tensorflow adam",
+             "tensorflow centred rms prop", "popart sgd", "torch radam"]
 )
 def test_these_rows_run_in_one_call(name):
     for count in (False, True):
@@ -412,12 +429,55 @@ def test_other_control_bits_are_another_program():
 
 def test_a_number_that_is_rounded_by_chance_is_computed_for_each_tensor():
     """Adam's corrections of the rate draw bits of their own for each variable."""
-    device = Device(control=FpCtl(esr=True))
-    together, (w, g, m) = together_on(device), arrays(device)
-    numbers = {"power1": 0.9, "power2": 0.999, "rate": 0.1, "beta1": 0.9, "beta2": 0.999,
-               "epsilon": 1e-4, "nesterov": False}
-    request = UpdateRequest(UPDATES["tensorflow adam"], w, g, (m, m.copy()), numbers)
-    assert together.add(request) is None
+    row, numbers = UPDATES["tensorflow adam"], {
+        "power1": 0.9, "power2": 0.999, "rate": 0.1, "beta1": 0.9, "beta2": 0.999,
+        "epsilon": 1e-4, "nesterov": False,
+    }
+    alone, joint = (Device(control=FpCtl(esr=True), seed=7) for _ in range(2))
+    together, results, expected = together_on(joint), [], []
+    for _ in range(20):
+        w, g, m = arrays(joint)
+        joined = together.add(UpdateRequest(row, w, g, (m, m.copy()), numbers))
+        assert joined is not None
+        results.append(joined[0].value)
+        w, g, m = (moved(alone, x) for x in (w, g, m))
+        expected.append(row(alone, w, g, (m, m.copy()), **numbers).value)
+    assert together.run()
+    values = [x.carrier.tobytes() for x in results]
+    assert values == [x.carrier.tobytes() for x in expected]
+    assert len(set(values)) > 10
+    assert state(alone) == state(joint)
+
+
+@pytest.mark.parametrize("esr", [False, True])
+@pytest.mark.parametrize("name", ["tensorflow adam", "tensorflow rms prop", "native adamw"])
+def test_single_arrays_are_inputs_of_one_program(name, esr):
+    """Powers change in each step, and may be one array in one of them."""
+    row, rng = UPDATES[name], np.random.default_rng(3)
+    alone, joint = (Device(control=FpCtl(esr=esr), seed=7) for _ in range(2))
+    together, programs = together_on(joint), set()
+    names = ("left1", "left2") if name == "native adamw" else row.numbers
+    plain = dict.fromkeys(row.numbers, 0.5) | {"nesterov": False, "in_root": True}
+    for step in range(12):
+        one = joint.from_host(np.float32(0.9 ** (step + 1)), BINARY16)
+        numbers = {n: plain[n] for n in row.numbers} | {
+            n: one if step % 3 == 0 else joint.from_host(
+                np.float32(rng.uniform(0.1, 0.9)), BINARY16
+            ) for n in names if plain[n] == 0.5
+        }
+        w, g, m, v = (tensor(joint, rng, BINARY16, 70 * step + 1, hard=False) for _ in range(4))
+        request = UpdateRequest(row, w, g, (m, Array(np.abs(v.carrier), v.context)), numbers)
+        programs.add(id(together.equation(joint, request)))
+        joined = together.add(request)
+        assert joined is not None
+        assert together.run()
+        w, g, *slots = (moved(alone, x) for x in (w, g, *request.slots))
+        expected = row(alone, w, g, slots, **numbers)
+        for x, y in zip((joined[0].value, *joined[0].slots), (expected.value, *expected.slots),
+                        strict=True):
+            assert x.carrier.tobytes() == y.carrier.tobytes()
+        assert state(alone) == state(joint)
+    assert len(programs) == 1
 
 
 @pytest.mark.parametrize("esr", [False, True])
