@@ -32,6 +32,8 @@ _TORCH = "aten."
 _EPS = 1e-4
 #: Loss scales to try where every gradient is zero, so that none says how large it must be.
 _SCALES = (2.0**10, 2.0**20)
+#: By what the loss scale of gradients that overflow is divided.
+_LOWER = (16.0, 256.0)
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,11 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
         return "Let the optimiser compute in binary32", (
             _with(base, wide_states=True), _with_parameters(base),
         )
+    if cause.row["direction"] == "accumulate":
+        lower = base.changes.loss_scale / _LOWER[-1]
+        return "Keep the sums of gradients in binary32, or lower the loss scale", (
+            _with(base, wide_states=True), _with_parameters(base), _with(base, loss_scale=lower),
+        )
     ways = _layer(cause, report, base)
     layers = _alike(cause, report) if ways and cause.kind in ("overflow", "underflow") else []
     place = _place(cause)
@@ -166,7 +173,7 @@ def _lower_to(cause: Cause, report: Report, base: Way) -> Remedy:
 def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
     """A lower loss scale."""
     present = (report.get("loss_scale") or {}).get("present", 1.0)
-    lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in (16.0, 256.0))
+    lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in _LOWER)
     at = f" from {scale_text(present)}" if present != 1 else ""
     return f"Lower the loss scale{at}, or compute {_place(cause)} in binary32", (
         *lower, *_layer(cause, report, base),
@@ -239,9 +246,15 @@ def _data(cause: Cause, report: Report, base: Way) -> Remedy:
 
 
 def _cancelled(cause: Cause, report: Report, base: Way) -> Remedy:
-    """An operation that magnifies the errors of its operands."""
-    return f"Compute {_place(cause)}, and what it reads, in binary32", (
-        _layers_around(cause, report, base))
+    """An operation that magnifies the errors of its operands, with those of its line at first."""
+    ways = _layers_around(cause, report, base)
+    line = cause.row["line"]
+    layers = list(dict.fromkeys(
+        row["layer"] for row in report.get("shadow", {}).get("operations", ())
+        if line and row["line"] == line and is_pass(row["direction"]) and row["layer"]))
+    if ways and cause.layer in layers and len(layers) > 1:
+        ways = (reduce(Way.with_layer, layers, base), *ways)
+    return f"Compute {_place(cause)}, and what it reads, in binary32", ways
 
 
 def _diverges(cause: Cause, report: Report, base: Way) -> Remedy:

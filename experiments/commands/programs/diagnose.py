@@ -15,7 +15,7 @@ import click
 
 from fpsim.state.files import write_whole
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.experiments.commands.programs.comparing import as_options, make_folder
+from ipu.experiments.commands.programs.comparing import as_options, make_folder, target_of
 from ipu.experiments.commands.programs.torch import check_program, check_there
 from ipu.installation import how_to_install
 
@@ -49,6 +49,8 @@ _FRONT_ENDS = {
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True,
               help="That it takes; with few of them more sites are told than are needed.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
+@click.option("--target", default=None, metavar="TARGET",
+              help="As of fpsim torch and fpsim tf.")
 @click.option("--nanoo", is_flag=True, help="Overflow gives NaN; else it saturates.")
 @click.option("--found-inf", type=click.Choice(["values", "status"]), default="status",
               show_default=True, help="What gradient scalers look at.")
@@ -56,8 +58,8 @@ _FRONT_ENDS = {
               help="Folder for index.html, diagnosis.txt, diagnosis.json and remedy.patch.")
 def command(
     program: str, arguments: tuple[str, ...], is_module: bool, policy: str, framework: str | None,
-    tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, nanoo: bool,
-    found_inf: str, out: Path | None,
+    tf1: bool, unconfigured: bool, steps: int, seconds: float, seed: int, target: str | None,
+    nanoo: bool, found_inf: str, out: Path | None,
 ) -> int:
     """Run the first steps of PROGRAM.py ARGS... again and again, and tell what hurts it.
 
@@ -81,11 +83,13 @@ def command(
         else:
             check_program(program, is_module=is_module)
         way = Way.parse(policy)
+        target = target_of([way], target)
         if out is not None:
             make_folder(out)
         run = (
-            _run_of_graphs(way, seed, tf1=tf1, unconfigured=unconfigured, found_inf=found_inf)
-            if is_graph else _session(way, seed, nanoo=nanoo, found_inf=found_inf)
+            _run_of_graphs(way, seed, target, tf1=tf1, unconfigured=unconfigured,
+                           found_inf=found_inf)
+            if is_graph else _session(way, seed, target, nanoo=nanoo, found_inf=found_inf)
         )
     from ipu.frontends.processes.diagnosing import diagnose_program
 
@@ -100,7 +104,8 @@ def command(
         name, text = (program, "") if is_module else (Path(program).name, Path(program).read_text())
         words = _words(
             program, arguments, is_module=is_module, is_graph=is_graph, tf1=tf1, nanoo=nanoo,
-            unconfigured=unconfigured, seed=seed, asks_status=diagnosis.asks_status,
+            unconfigured=unconfigured, seed=seed, target=target,
+            asks_status=diagnosis.asks_status,
         )
         patch = patch_of(diagnosis.cure, run.way, name, text, words)
         click.echo(patch)
@@ -113,16 +118,16 @@ def command(
 
 def _words(
     program: str, arguments: Sequence[str], *, is_module: bool, is_graph: bool, tf1: bool,
-    nanoo: bool, unconfigured: bool, seed: int, asks_status: bool,
+    nanoo: bool, unconfigured: bool, seed: int, target: str | None, asks_status: bool,
 ) -> tuple[str, str]:
     """What stands before and behind the policy of the command that runs the program."""
-    options = {"seed": seed, "found_inf": "status" if asks_status else "", "tf1": tf1,
-               "nanoo": nanoo, "unconfigured": unconfigured}
+    options = {"seed": seed, "target": target, "found_inf": "status" if asks_status else "",
+               "tf1": tf1, "nanoo": nanoo, "unconfigured": unconfigured}
     words = [*as_options(options), *(["-m"] if is_module else []), program, *arguments]
     return f"fpsim {'tf' if is_graph else 'torch'}", shlex.join(words)
 
 
-def _session(way: Way, seed: int, *, nanoo: bool, found_inf: str) -> Run:
+def _session(way: Way, seed: int, target: str | None, *, nanoo: bool, found_inf: str) -> Run:
     """A run of torch; tensors that the program makes float16 are sites as well.
 
     In binary32 it is these alone that may hurt, so they stay.
@@ -132,11 +137,11 @@ def _session(way: Way, seed: int, *, nanoo: bool, found_inf: str) -> Run:
 
     changes = replace(way.changes, halves_by_policy=way.policy != FP32)
     return machine(way.policy, sr=way.sr, seed=seed, count=True, changes=changes, nanoo=nanoo,
-                   found_inf=found_inf)
+                   target=target, found_inf=found_inf)
 
 
 def _run_of_graphs(
-    way: Way, seed: int, *, tf1: bool, unconfigured: bool, found_inf: str
+    way: Way, seed: int, target: str | None, *, tf1: bool, unconfigured: bool, found_inf: str
 ) -> Run:
     """A run of TensorFlow."""
     way.check_for_graphs()
@@ -145,7 +150,7 @@ def _run_of_graphs(
     from ipu.frontends.tensorflow.facade import install_facade
 
     choose(Choices(policy=way.policy, sr=way.sr, seed=seed, count=True, changes=way.changes,
-                   unconfigured=unconfigured, found_inf=found_inf))
+                   target=target, unconfigured=unconfigured, found_inf=found_inf))
     if tf1:
         install_facade()
     return current_run()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fpsim.array import Array
+from fpsim.records.formats import BINARY32
 from ipu.frontends.poptorch.engine.gradients import (
     MicroBatchGradients,
     ReplicaAdditions,
@@ -111,7 +112,19 @@ class Updater:
     @property
     def types(self) -> dict[int, torch.dtype]:
         """Of each parameter's accumulator."""
-        return {id(p): group["accum_type"] for group in self.groups for p in group["params"]}
+        return {
+            id(p): self._kept(group["accum_type"]) for group in self.groups for p in group["params"]
+        }
+
+    def _kept(self, dtype: torch.dtype) -> torch.dtype:
+        """The type of an accumulator or slot that the program makes of this one.
+
+        It is torch.float32 where a run gives what is float16 the formats of a policy in binary32
+        (`Changes.halves_by_policy`), or keeps the optimiser's states in it.
+        """
+        session = self.machine.session
+        is_wide = session.halves_by_policy and session.policy.default.param == BINARY32
+        return torch.float32 if is_wide or session.changer.widens else dtype
 
     def combined(self, parameter: torch.Tensor, unscale: float) -> tuple[Array | None, float]:
         """Start and share of a combined accumulator; None, 1 for a separate one."""
@@ -223,7 +236,7 @@ class Updater:
         device, state = self.machine.device, self.optimizer.state[parameter]
         slots = {}
         for name, dtype in slots_of(self.optimizer, group).items():
-            fmt = format_of(dtype)
+            fmt = format_of(self._kept(dtype))
             shape = () if name == "step" else tuple(parameter.shape)
             slot = state.get(name)
             slots[name] = (

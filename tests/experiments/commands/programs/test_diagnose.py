@@ -59,6 +59,17 @@ def test_status_files_and_patch(tmp_path, capsys, eps, status, answer):
 
 
 @needs_torch
+def test_a_format_that_no_ipu_has_runs_on_the_target_that_is_asked_for(tmp_path, capsys):
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM.replace("EPS", "1e-3"))
+    words = ["diagnose", "--policy", "bf16", "--steps", "3", "--seconds", "300"]
+    assert main([*words, str(program)]) == 2
+    assert "target='hypothetical'" in capsys.readouterr().err
+    assert main([*words, "--target", "hypothetical", str(program)]) == 0
+    assert "beside binary32: healthy" in capsys.readouterr().out
+
+
+@needs_torch
 @pytest.mark.parametrize(("scale", "status"), [("2.0 ** 8", 0), ("2.0 ** 26", 3)])
 def test_a_gradient_scaler_reads_the_status(tmp_path, capsys, scale, status):
     program = tmp_path / "train.py"

@@ -41,3 +41,11 @@ def test_a_program_of_tensorflow_is_known_by_what_it_imports(tmp_path, capsys):
     assert "the program's own output" not in printed
     assert "the constant 1e-09 is zero in binary16" in printed
     assert "+optimiser = tf.keras.optimizers.Adam(0.01, epsilon=0.0001)" in printed
+
+
+def test_a_format_that_no_ipu_has_runs_on_the_target_that_is_asked_for(tmp_path, capsys):
+    program = tmp_path / "train.py"
+    program.write_text(GRAPH_PROGRAM.replace("1e-9", "1e-3"))
+    assert main(["diagnose", "--policy", "bf16", "--target", "hypothetical", "--steps", "3",
+                 "--seconds", "300", str(program)]) == 0
+    assert "beside binary32: healthy" in capsys.readouterr().out

@@ -47,3 +47,44 @@ def test_a_model_on_the_device_is_diagnosed(tmp_path, factor, answer):
         assert "overflows binary16" in result.sentence
         assert str(result.cure.way) == "mixed+Net=f32"
     assert torch.is_grad_enabled()
+
+
+ACCUMULATED = """
+import poptorch
+import torch
+
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(12, 3)
+
+    def forward(self, x, y):
+        return torch.nn.functional.cross_entropy(self.last(x), y)
+
+
+net, options = Net().half(), poptorch.Options()
+options.Training.gradientAccumulation(16)
+options.Training.setMeanAccumulationAndReplicationReductionStrategy(
+    poptorch.MeanReductionStrategy.Post)
+optimizer = poptorch.optim.SGD(
+    net.parameters(), lr=0.5, loss_scaling=65536.0 / 4, accum_type=torch.float16)
+model = poptorch.trainingModel(net, options, optimizer)
+for _ in range(4):
+    y = torch.randint(0, 3, (64,))
+    model((torch.randn(64, 12) + torch.eye(3, 12)[y] * 6).half(), y)
+"""
+
+
+def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(ACCUMULATED)
+    result = diagnose_program(machine("fp16", count=True), program, [], 4, seconds=300.0)
+    assert result.answer == "ill"
+    assert result.losses[-1] != result.reference[-1]
+    assert "accumulate" in result.sentence
+    assert "overflows" in result.sentence
+    assert result.cure is not None
+    assert str(result.cure.way) == "fp16+states=f32"
