@@ -1,8 +1,9 @@
 """Training steps of TensorFlow programs through the front end, beside TensorFlow's own in binary32.
 
-Keras networks by SGD with momentum in one tf.function, batches of 64: in binary16 by stochastic
-rounding, the same counted, and in binary32. TensorFlow computes in threads of its own, so times are
-the processor time of all threads. Where it is not installed there is nothing to measure.
+Keras networks in one tf.function, batches of 64, by SGD with momentum, the transformer by Adam: in
+binary16 by stochastic rounding, the same counted, and in binary32. TensorFlow computes in threads
+of its own, so times are the processor time of all threads. Where it is not installed there is
+nothing to measure.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _WAYS = (
     ("fp32", "binary32", False, False),
 )
 _BATCH, _CLASSES = 64, 10
+
+#: Changes variables by their gradients.
+Update = Callable[[list[Any]], object]
 
 
 def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
@@ -74,7 +78,7 @@ def _front() -> tuple[Any, Any]:
 
 def _step(tf: Any, name: str) -> tuple[Callable[..., Any], list[Any]]:
     """A step of the network, and its batch."""
-    network, shape = NETWORKS[name]
+    network, shape, updating = NETWORKS[name]
     tf.keras.utils.set_random_seed(1)
     model = network(tf.keras)
     rng = np.random.default_rng(1)
@@ -82,7 +86,7 @@ def _step(tf: Any, name: str) -> tuple[Callable[..., Any], list[Any]]:
     labels = tf.constant(rng.integers(_CLASSES, size=_BATCH), tf.int32)
     model(images)  # which makes its variables
     weights = model.trainable_variables
-    slots = [tf.Variable(tf.zeros_like(w)) for w in weights]
+    update = updating(tf, weights)
 
     @tf.function  # type: ignore[untyped-decorator]
     def step(x: Any, y: Any) -> Any:
@@ -90,12 +94,30 @@ def _step(tf: Any, name: str) -> tuple[Callable[..., Any], list[Any]]:
             loss = tf.reduce_mean(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=model(x))
             )
-        for w, g, m in zip(weights, tape.gradient(loss, weights), slots, strict=True):
-            m.assign(0.9 * m + g)
-            w.assign_sub(0.05 * m)
+        update(tape.gradient(loss, weights))
         return loss
 
     return step, [images, labels]
+
+
+# Updates ----------------------------------------------------------------------------------------
+
+
+def _by_momentum(tf: Any, weights: list[Any]) -> Update:
+    slots = [tf.Variable(tf.zeros_like(w)) for w in weights]
+
+    def update(gradients: list[Any]) -> None:
+        for w, g, m in zip(weights, gradients, slots, strict=True):
+            m.assign(0.9 * m + g)
+            w.assign_sub(0.05 * m)
+
+    return update
+
+
+def _by_adam(tf: Any, weights: list[Any]) -> Update:
+    """One node for each variable."""
+    optimiser = tf.keras.optimizers.legacy.Adam(1e-3, epsilon=1e-4)
+    return lambda gradients: optimiser.apply_gradients(zip(gradients, weights, strict=True))
 
 
 # Networks ---------------------------------------------------------------------------------------
@@ -124,11 +146,29 @@ def _recurrent(keras: Any) -> Any:
     ])
 
 
-#: Networks by name, with the shape of an example: images, images, rows of an image.
-NETWORKS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
-    "Keras MLP": (_perceptron, (28, 28, 1)),
-    "Keras CNN": (_convolutions, (28, 28, 1)),
-    "Keras LSTM": (_recurrent, (28, 28)),
+def _transformer(keras: Any) -> Any:
+    """Two blocks of width 64 with four heads, over the rows of an image."""
+    layers = keras.layers
+    rows = keras.Input((28, 28))
+    x = layers.Dense(64)(rows)
+    for _ in range(2):
+        h = layers.LayerNormalization()(x)
+        x = x + layers.MultiHeadAttention(4, 16)(h, h)
+        h = layers.Dense(256, "gelu")(layers.LayerNormalization()(x))
+        x = x + layers.Dense(64)(h)
+    pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+    return keras.Model(rows, layers.Dense(_CLASSES)(pooled))
+
+
+#: Networks by name, with the shape of an example (images, images, rows of an image), and what
+#: updates their variables.
+NETWORKS: dict[
+    str, tuple[Callable[[Any], Any], tuple[int, ...], Callable[[Any, list[Any]], Update]]
+] = {
+    "Keras MLP": (_perceptron, (28, 28, 1), _by_momentum),
+    "Keras CNN": (_convolutions, (28, 28, 1), _by_momentum),
+    "Keras LSTM": (_recurrent, (28, 28), _by_momentum),
+    "Keras transformer": (_transformer, (28, 28), _by_adam),
 }
 #: Those that --quick runs.
 _QUICK = ("Keras MLP",)

@@ -246,9 +246,15 @@ def _data(cause: Cause, report: Report, base: Way) -> Remedy:
 
 
 def _cancelled(cause: Cause, report: Report, base: Way) -> Remedy:
-    """An operation that magnifies the errors of its operands."""
-    return f"Compute {_place(cause)}, and what it reads, in binary32", (
-        _layers_around(cause, report, base))
+    """An operation that magnifies the errors of its operands, with those of its line at first."""
+    ways = _layers_around(cause, report, base)
+    line = cause.row["line"]
+    layers = list(dict.fromkeys(
+        row["layer"] for row in report.get("shadow", {}).get("operations", ())
+        if line and row["line"] == line and is_pass(row["direction"]) and row["layer"]))
+    if ways and cause.layer in layers and len(layers) > 1:
+        ways = (reduce(Way.with_layer, layers, base), *ways)
+    return f"Compute {_place(cause)}, and what it reads, in binary32", ways
 
 
 def _diverges(cause: Cause, report: Report, base: Way) -> Remedy:

@@ -737,12 +737,13 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
     No number leaves its range in a difference of nearly equal ones, and nearly all digits go.
     """
-    rows = [
-        row for row in report.get("shadow", {}).get("operations", ())
-        if row["direction"] in _FORWARD and row["error"] > _WRONG
-    ]
-    magnified = [row for row in rows if (row["amplification"] or 0.0) > _MAGNIFIED]
+    forward = [row for row in report.get("shadow", {}).get("operations", ())
+               if row["direction"] in _FORWARD]
+    rows = [row for row in forward if row["error"] > _WRONG]
+    magnified = _magnified(rows)
     rounded = [row for row in rows if row["born"] > _BORN]  # operands lose them on the way in
+    if not (magnified or rounded):  # means over steps hide it, once the parameters have parted
+        magnified = _magnified([{**row, **row["peak"]} for row in forward if row.get("peak")])
     if magnified:
         worst = max(magnified, key=lambda row: float(row["amplification"]))
         times = float(worst["amplification"])
@@ -762,6 +763,11 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     yield Cause("cancellation", capital(
         f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): {what}, as where "
         "nearly equal numbers are subtracted"), worst, worst["error"])
+
+
+def _magnified(rows: Iterable[Row]) -> list[Row]:
+    """Operations whose operands are much less wrong than their results."""
+    return [row for row in rows if (row["amplification"] or 0.0) > _MAGNIFIED]
 
 
 def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:

@@ -998,7 +998,7 @@ def _advised(runs: _Experiments, report: Mapping[str, Any], base: Way) -> dict[W
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
-                _meaning(way, base) or item.what)
+                _meaning(way, base, item.what) or item.what)
     return dict(list(proposed.items())[:_REMEDIES])
 
 
@@ -1024,8 +1024,8 @@ def _by_module(runs: _Experiments) -> dict[Way, str]:
     return ways
 
 
-def _meaning(way: Way, base: Way) -> str:
-    """What a way changes of a base, where advice names several; "" of others."""
+def _meaning(way: Way, base: Way, advice: str) -> str:
+    """What a way changes of a base, where the advice names several; "" of others."""
     pieces = list(_pieces(way, base))
     if way.policy.default.param != base.policy.default.param:
         return "Keep parameters, and what optimisers compute of them, in binary32"
@@ -1034,6 +1034,12 @@ def _meaning(way: Way, base: Way) -> str:
                 "parameters stay as they are")
     if len(pieces) == 1 and pieces[0][0] == "eps":
         return f"Set eps={number_text(pieces[0][1])}"
+    if [name for name, _ in pieces] == ["constants"]:
+        old, new = map(number_text, way.changes.constants[-1])
+        return f"Replace the constant {old} by {new}"
+    if pieces and advice.startswith("Replace ") and all(
+            isinstance(value, Policy) for _, value in pieces):
+        return f"Compute {', '.join(name for name, _ in pieces)} in binary32"
     return "Round stochastically" if pieces == [("sr", True)] else ""
 
 

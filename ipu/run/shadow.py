@@ -38,6 +38,8 @@ __all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
+#: The error of a result that is told as wrong.
+_WRONG = 0.1
 #: Why a shadow is empty.
 _EMPTY = "no number was computed on the machine while it was followed"
 #: The least half of a unit in the last place of binary32, of a number that is 1.
@@ -148,6 +150,8 @@ class _OperationSums:
     operands: float = 0.0
     #: Of the calls whose operands have an error: squares of what is inherited.
     passed: float = 0.0
+    #: Of the call with a wrong result that magnifies most: by how much, its error and line.
+    peak: tuple[float, float, str] = (0.0, 0.0, "")
 
     def told(self, key: Key) -> dict[str, Any]:
         """Plain data."""
@@ -158,6 +162,7 @@ class _OperationSums:
             "elements": self.elements, "left_out": self.left_out, "born": rms[0],
             "inherited": rms[1], "error": rms[2], "line": self.line,
             "amplification": math.sqrt(self.passed / self.operands) if self.operands else None,
+            "peak": dict(zip(("amplification", "error", "line"), self.peak, strict=True)),
         }
 
 
@@ -226,10 +231,14 @@ class Shadow:
         row.born += born / size
         row.inherited += inherited / size
         row.total += total / size
+        error = math.sqrt(total / size)
         if operands:
             row.operands += operands**2
             row.passed += inherited / size
-        return math.sqrt(total / size)
+            times = math.sqrt(inherited / size) / operands
+            if error > _WRONG and times > row.peak[0]:
+                row.peak = times, error, self.line()
+        return error
 
     def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
         """A choice was made for so many elements, and would be another one for some of them."""
@@ -262,7 +271,9 @@ class Shadow:
     def summary(self) -> dict[str, Any]:
         """Plain data.
 
-        operations  by layer, direction and operation: the most error born first.
+        operations  by layer, direction and operation: the most error born first; `peak` is the
+                    call that magnifies most of those with a wrong result: once the parameters have
+                    parted, the mean over the steps no longer shows where they began to.
         layers      shares of all error born, in squares, by layer and direction.
         branches    choices that differ; `rejoined`: operations whose shadow is the machine's.
         motions     of tensors that several steps wrote, the one that arrives least first.

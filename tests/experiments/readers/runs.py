@@ -308,7 +308,10 @@ def read_divergence(reading, report):
 
 def read_magnified(reading, report):
     """The operation that magnifies errors most."""
-    row = max(report["shadow"]["operations"], key=lambda row: row["amplification"] or 0.0)
+    rows = report["shadow"]["operations"]
+    if not any(row["error"] > 0.1 and (row["amplification"] or 0.0) > 16 for row in rows):
+        rows = [row["peak"] for row in rows if "peak" in row] or rows
+    row = max(rows, key=lambda row: row["amplification"] or 0.0)
     reading.says("error of {}% is {}% of its results, {} times", 100 * row["error"] / row[
         "amplification"], 100 * row["error"], row["amplification"])
 

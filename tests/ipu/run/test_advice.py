@@ -459,6 +459,19 @@ def test_where_digits_are_lost():
     assert not find_causes(harmed(row) | {"harm": 0.01})
     (cause,) = find_causes(harmed(row | {"amplification": None, "born": 0.4}))
     assert "rounding them costs 40% of its results" in cause.sentence
+    peak = {"amplification": 900.0, "error": 0.9, "line": "a.py:7"}  # in an early step
+    (cause,) = find_causes(harmed(row | {"amplification": 1.1, "peak": peak}))
+    assert "(forward, a.py:7): their error of 0.1% is 90% of its results, 900" in cause.sentence
+
+
+def test_what_a_difference_reads_is_widened_with_it():
+    """The operations of its line, in one way, which is tried first."""
+    row = {"layer": "sub", "direction": "forward", "operation": "Sub", "line": "a.py:2",
+           "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 1}
+    others = ({"layer": "mul", "amplification": 1.0}, {"layer": "far", "line": "a.py:1",
+              "amplification": 1.0}, {"layer": "grad", "direction": "backward"})
+    report = harmed(row, *(row | other for other in others))
+    assert tried(report) == ["fp16+sub=f32+mul=f32", "fp16+sub=f32"]
 
 
 def test_a_constant_of_the_line_whose_digits_are_lost_is_told():

@@ -731,6 +731,20 @@ def test_a_number_beside_a_training_that_is_well_is_told_as_that(about, is_besid
     assert "the Square of net.a overflows" in result.sentence.replace("The S", "the S")
 
 
+def test_each_way_of_an_advice_is_told_by_what_it_changes(monkeypatch):
+    ways = [f"{WAY}+{addition}" for addition in (
+        "1e-30=1e-4", "layer2=f32", "states=f32", "eps=1e-4")]
+    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, base: [
+        Advice("Replace the constant, or compute layer2 in binary32", "", "",
+               tuple(map(Way.parse, ways)))])
+    remedies = diagnose(program(lambda back, moved: True), WAY, 4).remedies
+    told = {str(remedy.way): remedy.what for remedy in remedies}
+    assert told["mixed+1e-30=0.0001"] == "Replace the constant 1e-30 by 0.0001"
+    assert told["mixed+layer2=f32"] == "Compute layer2 in binary32"
+    assert told["mixed+eps=0.0001"] == "Set eps=0.0001"
+    assert "parameters stay as they are" in told["mixed+states=f32"]
+
+
 @pytest.mark.parametrize(("births", "printed", "lost", "told"), [
     (["forward"], "rmse 73.4", 0.0, "No harm was found."),  # as a square that is not selected
     (["forward", "evaluation"], "rmse 22.0", 0.0, "beside it is wrong"),

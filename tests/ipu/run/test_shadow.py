@@ -37,6 +37,19 @@ def test_moves_that_binary32_absorbs_are_told(exponent):
     assert how.in_wide >= held - 1e-12  # no motion that binary32 makes is left out
 
 
+def test_the_call_that_magnifies_most_is_told_behind_ones_whose_operands_are_wrong_already():
+    """A difference in the first step, beside those of steps whose parameters have parted."""
+    lines = iter(("a.py:3", "a.py:4"))
+    shadow = Shadow(3, lambda: next(lines, "a.py:5"))
+    far, near = numbers(2.0), numbers(1.0)
+    shadow.compared(KEY, numbers(1.001), numbers(1.001), near, 0.001)  # a result that is right
+    shadow.compared(KEY, far, far, near, 0.001)
+    shadow.compared(KEY, far, far, near, 1.0)
+    (row,) = shadow.summary()["operations"]
+    assert row["amplification"] < 2
+    assert row["peak"] == {"amplification": pytest.approx(1000), "error": 1.0, "line": "a.py:4"}
+
+
 def test_an_empty_shadow_says_so():
     """As of a program that runs beside the machine."""
     summary = Shadow(2).summary()
