@@ -53,14 +53,16 @@ COUNTED = (
 
 
 def test_packed_kernels_are_not_compiled(tree, tmp_path):
-    process = run(COUNTED, PYTHONPATH=str(tree), FPSIM_CACHE_DIR=str(tmp_path))
+    process = run(
+        COUNTED, PYTHONPATH=str(tree), FPSIM_CACHE_DIR=str(tmp_path), FPSIM_CPU_LEVEL=LEVEL)
     assert (process.stdout, process.stderr) == (RIGHT + "0\n", "")
     assert kept(tmp_path) == []
 
 
 def test_packed_kernels_serve_where_no_folder_can_be_written(tree):
     quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
-    process = run(quiet + COUNTED, PYTHONPATH=str(tree), FPSIM_CACHE_DIR="/dev/null/x")
+    process = run(
+        quiet + COUNTED, PYTHONPATH=str(tree), FPSIM_CACHE_DIR="/dev/null/x", FPSIM_CPU_LEVEL=LEVEL)
     assert process.stdout == RIGHT + "0\n", process.stderr
 
 

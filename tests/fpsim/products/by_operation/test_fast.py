@@ -12,7 +12,6 @@ import pytest
 
 import fpsim as fp
 from fpsim.elementwise.codes import to_codes
-from fpsim.kernels import target
 from fpsim.kernels.status_register import TININESS
 from fpsim.kernels.target import HAS_HALF
 from fpsim.linalg import rounded_matmul
@@ -23,6 +22,7 @@ from fpsim.products.by_operation.fast import run_macs
 from fpsim.products.by_operation.rules import mac_rules
 from fpsim.records.flags import Flags
 from fpsim.records.settings import Settings
+from tests.fpsim.kernels.needs import needs_halves
 from tests.tiers import pick
 
 WIDE = fp.Format.custom(9, 26, name="wide")
@@ -266,10 +266,7 @@ def test_the_numbers_of_the_processor_are_binary16(rounding, fused, monkeypatch)
     assert raised >= Flags.INEXACT | Flags.UNDERFLOW | Flags.OVERFLOW
 
 
-@pytest.mark.skipif(
-    not (target.IS_ARM or target._target_has("f16c")),
-    reason="the processor converts no numbers of 16 bits, and the compiler would call a library",
-)
+@needs_halves
 def test_binary16_of_the_processor_is_numpys(monkeypatch):
     """Where it has none the compiler gives the values, through binary32: the kernel is built."""
     monkeypatch.setattr(fast, "HAS_HALF", True)
