@@ -22,9 +22,9 @@ from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.diagnosis import Replay
 from ipu.run.endpoints import Outcome
 from ipu.run.options import RunOptions
+from ipu.run.reruns import Replay
 from ipu.run.restoring import Restoring
 from ipu.run.seeding import seeded
 from ipu.run.showing import Report

@@ -30,7 +30,8 @@ from ipu.plan.metering import Costs
 from ipu.run.account import Account, split_name
 from ipu.run.advising import Advised, advise
 from ipu.run.budget import Budget
-from ipu.run.diagnosis import Diagnosis, diagnose
+from ipu.run.diagnosing import diagnose
+from ipu.run.diagnosis import Diagnosis
 from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
 from ipu.run.judging import Declaration

@@ -70,8 +70,8 @@ def command(
     binary32 itself does not train, or the program begins no backward pass.
     """
     begin = time.monotonic() - time.process_time()  # of the process; frameworks are imported below
-    from ipu.run.diagnosis import patch_of
     from ipu.run.pages.sheet import write_sheet
+    from ipu.run.patches import patch_of
     from ipu.run.ways import Way
 
     with bad_input():

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from fpsim.records.formats import Format
-from ipu.run.diagnosis import Diagnosis, TriedRemedy, diagnose
+from ipu.run.diagnosing import diagnose
+from ipu.run.diagnosis import Diagnosis, TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.pages.sheet import write_sheet
 from ipu.run.responses import Dose, SitePair

@@ -9,9 +9,11 @@ import pytest
 from ipu.learn.policy import FP32
 from ipu.run.advice import Advice
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.diagnosis import TriedRemedy, diagnose, patch_of
+from ipu.run.diagnosing import diagnose
+from ipu.run.diagnosis import TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of, unit_of
+from ipu.run.patches import patch_of
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born
@@ -300,7 +302,7 @@ def test_sites_that_suffice_begin_with_the_one_that_is_named():
 
 def test_sites_of_a_remedy_that_cures_are_tried_before_all_others(monkeypatch):
     items = [Advice("try", "why", "", (Way.parse(f"{WAY}+layer3=f32"),))]
-    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, way: items)
+    monkeypatch.setattr("ipu.run.remedies.find_advice", lambda report, way: items)
     whole, tried = program(lambda back, moved: at(3) not in back), []
 
     def replay(way, restoring, has_shadow):
@@ -638,7 +640,7 @@ def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
 def advising(monkeypatch, cures, *ways):
     """A program that is ill in every way but those, whose report advises some."""
     items = [Advice("try", "why", "", tuple(map(Way.parse, ways)))]
-    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, way: items)
+    monkeypatch.setattr("ipu.run.remedies.find_advice", lambda report, way: items)
 
     def replay(way, restoring, has_shadow):
         ill = way.policy != FP32 and not cures(way.changes)
@@ -734,7 +736,7 @@ def test_a_number_beside_a_training_that_is_well_is_told_as_that(about, is_besid
 def test_each_way_of_an_advice_is_told_by_what_it_changes(monkeypatch):
     ways = [f"{WAY}+{addition}" for addition in (
         "1e-30=1e-4", "layer2=f32", "states=f32", "eps=1e-4")]
-    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, base: [
+    monkeypatch.setattr("ipu.run.remedies.find_advice", lambda report, base: [
         Advice("Replace the constant, or compute layer2 in binary32", "", "",
                tuple(map(Way.parse, ways)))])
     remedies = diagnose(program(lambda back, moved: True), WAY, 4).remedies
@@ -778,7 +780,7 @@ def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypat
         losses = replaced if way.changes.constants else GOOD if way.policy == FP32 else [4.0] * 4
         return Outcome(losses, report_of(losses))
 
-    monkeypatch.setattr("ipu.run.diagnosis.find_advice", lambda report, base: [
+    monkeypatch.setattr("ipu.run.remedies.find_advice", lambda report, base: [
         Advice("Replace it", "", "", (Way.parse(way),))])
     remedy = diagnose(replay, WAY, 4).remedies[0]
     assert remedy.cures == cures

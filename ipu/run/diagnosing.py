@@ -1,0 +1,167 @@
+"""Diagnosis of a program: its runs, its causes, remedies that were tried, and sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from ipu.run.budget import Budget, TimeOverError
+from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, is_beside_training
+from ipu.run.diagnosis import LISTED, Diagnosis
+from ipu.run.endpoints import Outcome
+from ipu.run.harm import HARM
+from ipu.run.remedies import (
+    advised,
+    by_module,
+    joined_remedies,
+    sort_remedies,
+    try_behind,
+    try_smallest_scale,
+    try_ways,
+    with_wide_layers,
+    without_halves,
+    without_needless,
+)
+from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
+from ipu.run.restoring import FORWARD
+from ipu.run.searching import find_responses, find_sites
+from ipu.run.ways import Way
+
+__all__ = ["diagnose"]
+
+#: Kinds of causes that wrong results of a pass forward have behind them, too.
+_SYMPTOMS = frozenset(("updates", "gradients vanish"))
+#: Of a harm that no rule explains; what is given back to mend it is told behind it.
+_NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
+#: Of a cause that reaches no loss and no gradient.
+_BESIDE = "The training is binary32's, and a number beside it is wrong, as a metric is"
+
+
+def diagnose(
+    replay: Replay, way: Way, steps: int, budget: Budget | None = None,
+    sites: Sites | None = None, check: Callable[[Way], object] = str, *, has_windows: bool = False,
+    tell: Callable[[Diagnosis], object] = id,
+) -> Diagnosis:
+    """Why a program is harmed in a way, and what mends it; each statement was run.
+
+    replay     runs the program, for so many steps and from the same seeds; its report has counted.
+    budget     of the runs; None: as much as they take.
+    sites      that a run with a report can give back; None: `sites_of` of the way's policy.
+    check      raises ValueError for a way in which the program cannot be run.
+    has_windows    sites may be given back in some of the steps alone.
+    tell       is called with what an ill program's diagnosis is so far: after the first two runs,
+               and when the advice has been tried.
+    """
+    runs = by_policy = Reruns(replay, way, budget or Budget(), sites, check)
+    runs = by_policy.as_written() or by_policy
+    result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
+    result.is_of_halves = runs is not by_policy
+    result.negligible = runs.negligible
+    if runs.printed is not None:
+        result.measure = f"numbers in {runs.printed.line!r}"
+    result.followed = runs.reference.report.get("followed", {})
+    result.steps = result.followed.get("steps") or steps
+    result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
+    result.makes_halves = runs.is_narrow or any(
+        report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
+        if report)
+    result.beside = "binary64" if runs.is_narrow else "binary32"
+    result.harm = runs.harm(runs.base)
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
+    result.report = runs.report if runs.base.report else {}
+    result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
+
+    def tell_so_far() -> None:
+        result.runs, result.seconds = runs.runs, runs.budget.spent
+        tell(result)
+
+    if not np.isfinite(runs.losses).all() or "diverges" in kinds_of_causes(runs.reference.report):
+        result.answer = f"{result.beside} does not train here"
+        result.report = runs.reference.report
+        result.sentence = _sentence(find_causes(result.report), result.harm, runs.reference)
+    elif runs.reference.error:
+        result.answer = "cannot tell"
+        result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
+    elif runs.is_ill(runs.base):
+        result.answer = "ill"
+        if result.harm <= HARM and any(map(is_beside_training, runs.causes[:1])):
+            result.misprint = runs.misprint
+        if result.is_of_halves:
+            result.remedies.append(without_halves(by_policy, result.harm))
+        else:
+            _treat(result, runs, tell_so_far, has_windows=has_windows)
+    elif not result.reference:
+        result.answer = "cannot tell"
+        within = "" if result.left_out else f" in {steps} steps"
+        result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
+                           "to compare.")
+    result.runs, result.seconds = runs.runs, runs.budget.spent
+    return result
+
+
+def _treat(
+    result: Diagnosis, runs: Reruns, tell_so_far: Callable[[], None], *, has_windows: bool
+) -> None:
+    """Remedies and sites of a program that is ill."""
+    tell_so_far()
+    if runs.has_time():
+        with suppress(TimeOverError):
+            runs.weigh()
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
+    result.report = runs.report if runs.base.report else {}
+    # Before sites are searched: a remedy takes one run, sites take many. The first one always has
+    # time, as what is told of a program without one is of little use.
+    try_ways(advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
+    try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
+    try_behind(runs, result.remedies)
+    if not any(remedy.cures for remedy in result.remedies):
+        try_ways(by_module(runs), runs, result.remedies, first=True)
+    try_ways(without_needless(result.remedies, runs), runs, result.remedies)
+    sort_remedies(result.remedies, runs.way)
+    with suppress(TimeOverError):
+        try_smallest_scale(runs, result.remedies)
+    tell_so_far()
+    with suppress(TimeOverError):
+        find_sites(result, runs)
+    if result.sentence == _NO_CAUSE and result.necessary and result.is_smallest:
+        places = ", ".join(map(str, result.necessary[:LISTED]))
+        result.sentence += f" Precision is lost in {places}."
+    tested = _tested_cause(result, runs)
+    if tested is not None:
+        result.sentence = _sentence([tested], result.harm, runs.base)
+    try_ways(with_wide_layers(result, runs), runs, result.remedies)
+    try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
+    with suppress(TimeOverError):
+        find_responses(result, runs, has_windows=has_windows)
+    sort_remedies(result.remedies, runs.way)
+
+
+def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
+    """What goes wrong forward in the necessary sites, where updates or gradients were told first.
+
+    They are lost behind a layer that gives too small or too large results, too. If they are no
+    longer when that layer is given back, they are a symptom of its.
+    """
+    roles = {site.role for site in result.necessary}
+    if not runs.causes or runs.causes[0].kind not in _SYMPTOMS or roles != {FORWARD} or (
+            not result.is_smallest):
+        return None
+    layers = {site.layer for site in result.necessary}
+    return next(iter(causes_forward(runs.report, layers)), None)
+
+
+def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
+    """The first cause, and what stopped the program."""
+    if causes and harm <= HARM and is_beside_training(causes[0]):
+        text = f"{_BESIDE}: {causes[0].sentence}."
+    elif causes:
+        text = f"{causes[0].sentence}."
+    elif outcome.error:
+        return outcome.error
+    elif harm > HARM:
+        text = _NO_CAUSE
+    else:
+        text = "No harm was found."
+    return f"{text} The program stops: {outcome.error}" if outcome.error else text

@@ -1,0 +1,295 @@
+"""Remedies that are tried: what the report advises, parts and sums of it, layers of sites.
+
+Each is a way that the program was run in, and is told with the harm that is left.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ipu.learn.policy import Policy
+from ipu.run.advice import find_advice
+from ipu.run.budget import TimeOverError
+from ipu.run.causes import Cause, find_causes
+from ipu.run.changes import number_text, scale_text
+from ipu.run.diagnosis import Diagnosis, TriedRemedy
+from ipu.run.endpoints import Outcome
+from ipu.run.harm import HARM, harm_of
+from ipu.run.reruns import ROUNDS, Reruns
+from ipu.run.responses import last_that_holds
+from ipu.run.restoring import UPDATE
+from ipu.run.subsets import smallest
+from ipu.run.ways import Way
+
+__all__ = [
+    "advised", "by_module", "joined_remedies", "sort_remedies", "try_behind",
+    "try_smallest_scale", "try_ways", "with_wide_layers", "without_halves", "without_needless",
+]
+
+#: Remedies that are tried, at most.
+_REMEDIES = 8
+#: Powers of two of a loss scale above the smallest that cures.
+_FREE = 2
+#: Modules that are tried as wholes where no advice cures; what a layer's name begins with.
+_MODULES, _SEPARATOR = 3, re.compile(r"[./]")
+_OUTSIDE = "all that stands outside of modules"
+#: Layers of necessary sites that are offered as a policy, at most.
+_LAYERS = 6
+#: A part of a remedy: the name of a change with its value, or a layer's pattern with its policy.
+_Piece = tuple[str, Any]
+
+
+def try_ways(
+    proposed: Mapping[Way, str], runs: Reruns, remedies: list[TriedRemedy], *,
+    first: bool = False,
+) -> None:
+    """Append each way that is new and that there is time for, as it comes out.
+
+    first    one is run without time, too.
+    """
+    tried = {str(runs.way), *(str(remedy.way) for remedy in remedies)}
+    for way, what in proposed.items():
+        if str(way) not in tried and runs.can_run(way) and (
+                runs.has_time() or (first and not remedies)):
+            try:
+                outcome = runs.outcome(way)
+            except TimeOverError:
+                return
+            if not outcome.error:  # as of a layer that no policy can name
+                remedies.append(_judged_remedy(runs, way, what, outcome))
+
+
+def _judged_remedy(
+    runs: Reruns, way: Way, what: str, outcome: Outcome
+) -> TriedRemedy:
+    """A remedy that was run; of a number replaced also beside binary32 with the same one."""
+    harm, cures = runs.harm(outcome), not runs.is_ill(outcome)
+    losses, before = runs.losses_of(outcome), runs.harm(runs.base)
+    if cures or way.changes.constants == runs.way.changes.constants or not runs.has_time():
+        return TriedRemedy(what, way, harm, cures, losses, before=before)
+    with suppress(TimeOverError):
+        reference = runs.losses_with_constants(way)
+        again = harm_of(losses, reference, runs.negligible) if reference else math.inf
+        if again < harm:
+            return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
+                               again <= HARM and not runs.shows_symptoms(outcome), losses,
+                               reference)
+    return TriedRemedy(what, way, harm, cures, losses, before=before)
+
+
+def advised(runs: Reruns, report: Mapping[str, Any], base: Way) -> dict[Way, str]:
+    """Ways that the report of a way advises, each with its reason."""
+    proposed: dict[Way, str] = {}
+    for item in find_advice(report, base):
+        for way in item.ways:
+            proposed.setdefault(replace(way, changes=replace(
+                way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
+                _meaning(way, base, item.what) or item.what)
+    return dict(list(proposed.items())[:_REMEDIES])
+
+
+def by_module(runs: Reruns) -> dict[Way, str]:
+    """Whole modules in binary32, and all operations outside of them: few runs, told in few words.
+
+    Those with most of the shadow's error come first, then those of the most layers.
+    """
+    layers = [name for name in runs.base.report.get("layers", ()) if name and name != "optimizer"]
+    parts: dict[str, list[str]] = {}
+    for name in layers:
+        parts.setdefault(_SEPARATOR.split(name)[0], []).append(name)
+    shares = Counter[str]()
+    for row in runs.base.report.get("shadow", {}).get("layers", ()):
+        shares[_SEPARATOR.split(row["layer"])[0]] += row["share"]
+    ways: dict[Way, str] = {}
+    for part in sorted(parts, key=lambda part: (-shares[part], -len(parts[part])))[:_MODULES]:
+        way = runs.way.with_policies
+        for pattern in dict.fromkeys(
+                part if name == part else part + name[len(part)] + "*" for name in parts[part]):
+            way = way.with_layer(pattern)
+        ways[way] = f"Compute {_OUTSIDE if part == 'aten' else part} in binary32"
+    return ways
+
+
+def _meaning(way: Way, base: Way, advice: str) -> str:
+    """What a way changes of a base, where the advice names several; "" of others."""
+    pieces = list(_pieces(way, base))
+    if way.policy.default.param != base.policy.default.param:
+        return "Keep parameters, and what optimisers compute of them, in binary32"
+    if pieces == [("wide_states", True)]:
+        return ("Let the framework's optimisers compute, and keep their states, in binary32; "
+                "parameters stay as they are")
+    if len(pieces) == 1 and pieces[0][0] == "eps":
+        return f"Set eps={number_text(pieces[0][1])}"
+    if [name for name, _ in pieces] == ["constants"]:
+        old, new = map(number_text, way.changes.constants[-1])
+        return f"Replace the constant {old} by {new}"
+    if pieces and advice.startswith("Replace ") and all(
+            isinstance(value, Policy) for _, value in pieces):
+        return f"Compute {', '.join(name for name, _ in pieces)} in binary32"
+    return "Round stochastically" if pieces == [("sr", True)] else ""
+
+
+def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
+    """Where no remedy cures: what is advised once the first cause is mended, round by round.
+
+    A remedy has mended it where the run with it begins with another cause.
+    """
+    told, tried = {_first_place(runs.causes)}, 0
+    for _ in range(ROUNDS):
+        if any(remedy.cures for remedy in remedies):
+            return
+        latest, tried = remedies[tried:], len(remedies)
+        for remedy in latest:
+            report = runs.explained(remedy.way)
+            causes = find_causes(report)
+            place = _first_place(causes)
+            if place in told or not causes:
+                continue
+            told.add(place)
+            behind = advised(runs, report, remedy.way)
+            try_ways({way: f"{remedy.what}. Then: {what}" for way, what in behind.items()},
+                 runs, remedies)
+
+
+def try_smallest_scale(runs: Reruns, remedies: list[TriedRemedy]) -> None:
+    """In place of a loss scale that cures, a few times the smallest power of two that does.
+
+    It is sought by halving between the present scale and the one that cures, where these runs take
+    no more than half of the time that is left.
+    """
+    cure = next((remedy for remedy in remedies if remedy.cures), None)
+    changes = runs.way.changes
+    if cure is None or cure.way != replace(runs.way, changes=replace(
+            changes, loss_scale=cure.way.changes.loss_scale)):
+        return
+    power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
+    trials = math.ceil(math.log2(power)) if power > 1 else 0
+    if not trials or trials * runs.budget.spent / runs.runs > runs.budget.left / 2:
+        return
+
+    def scaled(exponent: int) -> Way:
+        return replace(runs.way, changes=replace(
+            changes, loss_scale=changes.loss_scale * 2.0**exponent))
+
+    smallest = 1 + last_that_holds(
+        lambda exponent: runs.is_ill(runs.outcome(scaled(exponent))), power)
+    if smallest + _FREE < power:
+        text = scale_text(changes.loss_scale * 2.0**smallest)
+        what = (f"{text} is the smallest loss scale that cures; {2**_FREE} times as much is room "
+                "for smaller gradients")
+        try_ways({scaled(smallest + _FREE): what}, runs, remedies)
+        remedies.sort(key=lambda remedy: remedy.what != what)
+
+
+def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:
+    """By which the first of causes is told from that of another run."""
+    if not causes:
+        return ()
+    row = causes[0].row
+    return (causes[0].kind, causes[0].layer, *(str(row.get(key, "")) for key in (
+        "direction", "operation", "line")))
+
+
+def joined_remedies(remedies: Sequence[TriedRemedy], runs: Reruns) -> dict[Way, str]:
+    """The fewest changes and layers of the remedies that cure together, where none does alone."""
+    pieces = {piece: None for remedy in remedies for piece in _pieces(remedy.way, runs.way)}
+    if len(pieces) < 2 or any(remedy.cures for remedy in remedies):
+        return {}
+
+    cures = partial(_do_cure, runs)
+    if not (runs.has_time() and cures(list(pieces))):
+        return {}
+    parts, _ = smallest(list(pieces), cures, runs.has_time)
+    return {_joined(runs.way, parts): "Together, and none of them can be left out"}
+
+
+def without_needless(remedies: Sequence[TriedRemedy], runs: Reruns) -> dict[Way, str]:
+    """The first remedy that cures, without changes and layers that it does not need."""
+    cure = next((remedy for remedy in remedies if remedy.cures), None)
+    pieces = list(_pieces(cure.way, runs.way)) if cure is not None else []
+    if cure is None or len(pieces) < 2 or _joined(runs.way, pieces) != cure.way:
+        return {}
+    parts, _ = smallest(pieces, partial(_do_cure, runs), runs.has_time)
+    needless = len(parts) < len(pieces)
+    return {_joined(runs.way, parts): f"{cure.what}. Only this much is needed"} if needless else {}
+
+
+def _do_cure(runs: Reruns, parts: Sequence[_Piece]) -> bool:
+    """Whether these changes and layers cure together."""
+    way = _joined(runs.way, parts)
+    with suppress(TimeOverError):
+        return runs.can_run(way) and not runs.is_ill(runs.outcome(way))
+    return False
+
+
+def with_wide_layers(result: Diagnosis, runs: Reruns) -> dict[Way, str]:
+    """The layers of the necessary sites in binary32, where they are few."""
+    layers = list(dict.fromkeys(site.layer for site in result.necessary))
+    if not layers or len(layers) > _LAYERS:
+        return {}
+    way = runs.way.with_policies
+    for site in result.necessary:
+        if site.role == UPDATE:
+            way = replace(way, changes=replace(way.changes, wide_states=True))
+    for layer in dict.fromkeys(s.layer for s in result.necessary if s.role != UPDATE):
+        if layer:
+            way = way.with_layer(layer)
+    return {way: f"Compute {', '.join(layers)} in binary32"}
+
+
+def sort_remedies(remedies: list[TriedRemedy], base: Way) -> None:
+    """Those that cure in the order of the advice, the others by the harm that they leave.
+
+    One that does all of another, and more, comes behind those of which each part is needed.
+    """
+    pieces = [frozenset(_pieces(remedy.way, base)) for remedy in remedies if remedy.cures]
+
+    def rank(remedy: TriedRemedy) -> tuple[bool, float]:
+        if not remedy.cures:
+            return True, remedy.harm
+        parts = frozenset(_pieces(remedy.way, base))
+        return False, any(fewer and fewer < parts for fewer in pieces)
+
+    remedies.sort(key=rank)
+
+
+def without_halves(by_policy: Reruns, harm: float) -> TriedRemedy:
+    """Tensors of the program's own that the policy decides of, which was run."""
+    base = by_policy.base
+    return TriedRemedy(
+        "Make the tensors float32 that the program makes float16 itself", by_policy.way,
+        by_policy.harm(base), True, by_policy.losses_of(base), before=harm,
+        label=f"{by_policy.way} without the program's halves")
+
+
+def _pieces(way: Way, base: Way) -> Iterator[_Piece]:
+    """What a way changes, one by one; none of one with another policy for all layers."""
+    if way.policy.default != base.policy.default:
+        return
+    if way.sr and not base.sr:
+        yield "sr", True
+    for name, value in vars(way.changes).items():
+        if name != "halves_by_policy" and value != getattr(base.changes, name):
+            yield name, value
+    ours, theirs = (getattr(one.policy, "layers", ()) for one in (way, base))
+    yield from (layer for layer in reversed(ours) if layer not in theirs)
+
+
+def _joined(base: Way, pieces: Sequence[_Piece]) -> Way:
+    """The way with these changes and layers."""
+    way = base
+    for name, value in pieces:
+        if name == "sr":
+            way = replace(way, sr=True)
+        elif isinstance(value, Policy):
+            way = way.with_policies.with_layer(name, value)
+        else:
+            way = replace(way, changes=replace(way.changes, **{name: value}))
+    return way
