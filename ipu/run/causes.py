@@ -641,23 +641,29 @@ def _unchanged(births: Sequence[Row]) -> list[Row]:
 
 def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Sums whose terms are too small to change them."""
-    rows = [row for row in _unchanged(births) if row["direction"] != "optimizer"]
+    rows = [row for row in _harmful(report, births) if row["direction"] != "optimizer"]
     if not any(_constants(report, births)):  # of an average, whose cause is its factor
         rows += _averages(report, births)
     yield from _of_terms(rows)
 
 
 def _averages(report: Report, births: Sequence[Row]) -> list[Row]:
-    """Sums beside a training whose terms change nothing; without those that go their way.
+    """Sums of optimisers, or beside a training, whose terms change nothing."""
+    return [row for row in _harmful(report, births) if row["direction"] == "optimizer"]
 
-    Where the training is well and what the program writes was followed, a sum does harm on the
-    lines of the tensors that went astray.
+
+def _harmful(report: Report, births: Sequence[Row]) -> list[Row]:
+    """Sums whose terms change nothing; without those that go their way.
+
+    Where the training is well and what the program writes was followed, a sum that is no metric's
+    does harm on the lines of the tensors that went astray: a small number that keeps a divisor from
+    zero may vanish.
     """
-    rows = [row for row in _unchanged(births) if row["direction"] == "optimizer"]
+    rows = _unchanged(births)
     if not report.get("shadow", {}).get("motions") or not _trains_well(report):
         return rows
     lines = {row["line"] for row in astray(report)}
-    return [row for row in rows if row["line"] in lines]
+    return [row for row in rows if row["direction"] in BESIDE_TRAINING or row["line"] in lines]
 
 
 def _of_terms(rows: Sequence[Row]) -> Iterator[Cause]:

@@ -381,6 +381,17 @@ def test_terms_that_a_sum_absorbs(report):
     assert texts(report) == []
 
 
+def test_a_sum_of_a_training_that_is_well_may_absorb_terms(report):
+    """As a divisor absorbs the small number that keeps it from zero; a metric's sum may not."""
+    row = born("absorption", operation="aten.add", count=90, repeated=80, results=90)
+    report |= {"births": [row], "shadow": moving(0.9, 0.99, 1.01), "harm": 0.0}
+    assert texts(report) == []
+    row["direction"] = "evaluation"
+    assert len(texts(report)) == 1
+    row["direction"], report["harm"] = "forward", 0.2
+    assert len(texts(report)) == 1
+
+
 def test_what_explains_more_comes_first(report):
     report["swallowed"] = make_report()["swallowed"]  # three quarters of the updates
     report["births"] = [born("absorption", operation="aten.add", count=60, repeated=50,
