@@ -151,8 +151,9 @@ class _ProgramRows:
 class RecordedProgram:
     """Operations on the elements of arrays that lie side by side, and on single numbers.
 
-    operations  those that are recorded, in order.
-    n_draws     how many of them round stochastically.
+    operations      those that are recorded, in order.
+    n_draws         how many of them round stochastically.
+    takes_singles   whether there are single inputs.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class RecordedProgram:
         ]
         self._flags = np.zeros(len(operations), np.int64)
         self._flags[self._fixed] = [operations[i].flags for i in self._fixed]
+        self.takes_singles = singles.n_inputs > 0
         self._singles, self._rows, self._results = singles, rows, results
         self._looks, self._single_looks = looks, single_looks
         self._layouts: dict[tuple[int, tuple[int, ...]], ProgramLayout] = {}

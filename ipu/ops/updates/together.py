@@ -328,9 +328,10 @@ class Together:
             if x.shape != shape or not x.flags.c_contiguous:
                 return None
         n, end, size = len(inputs), len(arrays), inputs[0].size
-        arrays += request.singles
-        starts = memory_addresses(arrays)
         program, changed = equation.program, equation.changed
+        if program.takes_singles:
+            arrays += request.singles
+        starts = memory_addresses(arrays)
         waits = self._begins and self._waits_for(arrays, starts)
         if waits or after[0] is None or not are_apart(starts[:n], starts[n:end], size):
             return None
