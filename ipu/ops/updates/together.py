@@ -329,8 +329,7 @@ class Together:
                 return None
         n, end, size = len(inputs), len(arrays), inputs[0].size
         program, changed = equation.program, equation.changed
-        if program.takes_singles:
-            arrays += request.singles
+        arrays += request.singles if program.takes_singles else ()
         starts = memory_addresses(arrays)
         waits = self._begins and self._waits_for(arrays, starts)
         if waits or after[0] is None or not are_apart(starts[:n], starts[n:end], size):
