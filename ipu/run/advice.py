@@ -32,8 +32,6 @@ _TORCH = "aten."
 _EPS = 1e-4
 #: Loss scales to try where every gradient is zero, so that none says how large it must be.
 _SCALES = (2.0**10, 2.0**20)
-#: By what the loss scale of gradients that overflow is divided.
-_LOWER = (16.0, 256.0)
 
 
 @dataclass(frozen=True)
@@ -141,9 +139,8 @@ def _range(cause: Cause, report: Report, base: Way) -> Remedy:
             _with(base, wide_states=True), _with_parameters(base),
         )
     if cause.row["direction"] == "accumulate":
-        lower = base.changes.loss_scale / _LOWER[-1]
-        return "Keep the sums of gradients in binary32, or lower the loss scale", (
-            _with(base, wide_states=True), _with_parameters(base), _with(base, loss_scale=lower),
+        return "Keep the sums of gradients in binary32", (
+            _with(base, wide_states=True), _with_parameters(base),
         )
     ways = _layer(cause, report, base)
     layers = _alike(cause, report) if ways and cause.kind in ("overflow", "underflow") else []
@@ -173,7 +170,7 @@ def _lower_to(cause: Cause, report: Report, base: Way) -> Remedy:
 def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
     """A lower loss scale."""
     present = (report.get("loss_scale") or {}).get("present", 1.0)
-    lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in _LOWER)
+    lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in (16.0, 256.0))
     at = f" from {scale_text(present)}" if present != 1 else ""
     return f"Lower the loss scale{at}, or compute {_place(cause)} in binary32", (
         *lower, *_layer(cause, report, base),

@@ -66,11 +66,11 @@ class TriedRemedy:
     def verdict(self) -> str:
         """What became of the illness, in words."""
         if self.cures and self.before <= HARM:
-            return "the symptom goes; the losses were binary32's without it too"
+            return "the symptom goes; the losses were close to binary32's without it too"
         if self.cures:
             return "cures"
         if self.harm <= HARM:
-            return "the losses are binary32's, and a symptom of the report stays"
+            return "the losses are close to binary32's, and a symptom of the report stays"
         return "does not cure"
 
     def __str__(self) -> str:

@@ -197,9 +197,9 @@ def read_remedy(reading, data):
 def verdict_of(remedy, data):
     if remedy["cures"]:
         return "cures" if data["harm"] > TOLD else (
-            "the symptom goes; the losses were binary32's without it too")
+            "the symptom goes; the losses were close to binary32's without it too")
     return "does not cure" if remedy["harm"] > TOLD else (
-        "the losses are binary32's, and a symptom of the report stays")
+        "the losses are close to binary32's, and a symptom of the report stays")
 
 
 SENTENCES = {

@@ -14,6 +14,7 @@ from ipu.run.diagnosis import TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of, unit_of
 from ipu.run.patches import patch_of
+from ipu.run.remedies import _meaning
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born
@@ -386,7 +387,7 @@ def test_a_remedy_moves_a_harm_that_is_there():
     """Where the losses were binary32's before, what a remedy ends is a symptom."""
     told = [str(TriedRemedy("Wide", WAY, 0.001, True, before=before)) for before in (0.5, 0.001)]
     assert ": cures, harm" in told[0]
-    assert ": the symptom goes; the losses were binary32's without it too, harm" in told[1]
+    assert ": the symptom goes; the losses were close to binary32's without it too, harm" in told[1]
 
 
 def test_halves_that_stay_in_binary32s_run_are_judged_beside_binary64():
@@ -790,7 +791,7 @@ def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypat
 
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
-    assert "the losses are binary32's, and a symptom of the report stays" in text
+    assert "the losses are close to binary32's, and a symptom of the report stays" in text
 
 
 def test_the_window_and_the_dose_of_a_site_are_told():
@@ -812,3 +813,12 @@ def test_the_window_and_the_dose_of_a_site_are_told():
     assert "dose 6 bits of exponent, 11 digits: cures, harm 0.0%" in text
     assert "the matter is range: more bits of exponent cure, more digits do not" in text
     assert diagnose(replay, WAY, 4).window is None
+
+
+def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():
+    base, advice = Way.parse("fp16+scale=16"), "Multiply the loss by 1024"
+    assert _meaning(Way.parse("fp16+scale=1024"), base, advice) == ""
+    assert _meaning(Way.parse("fp16+scale=8192"), base, advice) == (
+        "Multiply the loss by 512, and undo it on the gradients in binary32")
+    assert _meaning(Way.parse("fp16+scale=0.0625"), base, "Lower the loss scale") == (
+        "Divide the loss by 256, and undo it on the gradients in binary32")
