@@ -46,6 +46,8 @@ _BEYOND = (INFINITY, SATURATED)
 _WIDE = ("binary32", "binary64")
 #: Share of births of a place that binary32 has too where they are no format's.
 _SAME = 0.1
+#: Share of an operation's results that may leave the range unseen.
+_FEW = 0.5
 #: Share of binary32's progress that it makes at least with a number replaced.
 _TRAINS = 0.5
 
@@ -112,8 +114,9 @@ class Reruns:
     def _find_unseen(self) -> set[Place]:
         """Births in passes forward that left their range, where losses and parameters are well.
 
-        As of a square that a selection leaves out again. What is wrong beside the training, as a
-        metric, is born where no gradients are recorded, or shows in what the program prints.
+        As of a square that a selection leaves out again: few of the results. What is wrong beside
+        the training, as a metric, is born where no gradients are recorded, or shows in what the
+        program prints.
         """
         report = self.base.report
         if not (self.base.losses and report) or self.harm(self.base) > HARM or not (
@@ -123,7 +126,8 @@ class Reruns:
         beside = any(row["direction"] in BESIDE_TRAINING and not row["harmless"] for row in rows)
         if not (beside or self._prints_the_same()):
             return set()
-        return {_place(row) for row in rows if row["direction"] == "forward"}
+        return {_place(row) for row in rows
+                if row["direction"] == "forward" and row["count"] <= _FEW * row["results"]}
 
     def _prints_the_same(self) -> bool:
         """Whether all numbers that the run prints are near binary32's."""

@@ -748,19 +748,20 @@ def test_each_way_of_an_advice_is_told_by_what_it_changes(monkeypatch):
     assert "parameters stay as they are" in told["mixed+states=f32"]
 
 
-@pytest.mark.parametrize(("births", "printed", "lost", "told"), [
-    (["forward"], "rmse 73.4", 0.0, "No harm was found."),  # as a square that is not selected
-    (["forward", "evaluation"], "rmse 22.0", 0.0, "beside it is wrong"),
-    (["forward"], "rmse 22.0", 0.0, "overflows"),  # a metric with gradients recorded
-    (["forward"], "rmse 73.4", 0.9, "overflows"),  # parameters do not go their way
+@pytest.mark.parametrize(("births", "printed", "lost", "count", "told"), [
+    (["forward"], "rmse 73.4", 0.0, 3, "No harm was found."),  # as a square that is not selected
+    (["forward"], "rmse 73.4", 0.0, 90, "overflows"),  # most of what the operation computes
+    (["forward", "evaluation"], "rmse 22.0", 0.0, 3, "beside it is wrong"),
+    (["forward"], "rmse 22.0", 0.0, 3, "overflows"),  # a metric with gradients recorded
+    (["forward"], "rmse 73.4", 0.9, 3, "overflows"),  # parameters do not go their way
 ])
-def test_what_leaves_its_range_in_a_training_that_is_well(births, printed, lost, told):
+def test_what_leaves_its_range_in_a_training_that_is_well(births, printed, lost, count, told):
     def replay(way, restoring, has_shadow):
         report, is_low = report_of(GOOD), way.policy != FP32
         if is_low:
             report["births"] = [
-                born("saturation", number=i, operation=f"op{i}", direction=direction,
-                     trained_with=False) for i, direction in enumerate(births)]
+                born("saturation", number=i, operation=f"op{i}", direction=direction, count=count,
+                     results=100, trained_with=False) for i, direction in enumerate(births)]
             report["shadow"] = {"motions": [moving("w", 1.0 - lost)]}
         return Outcome(GOOD, report, printed=printed if is_low else "rmse 73.4")
 

@@ -197,7 +197,7 @@ def test_the_log_of_the_listing_is_torchs_own_on_the_same_batches(beside, capsys
     log = dict.fromkeys(re.findall(r"Loss:([\d.]+) \| Accuracy:([\d.]+)%: 100%", told))
     assert len(log) == len(expected) == 3
     for (loss, accuracy), (native_loss, native_accuracy) in zip(log, expected, strict=True):
-        assert float(loss) == pytest.approx(native_loss, abs=1e-4)
+        assert float(loss) == pytest.approx(native_loss, abs=5e-4)  # torch's sums by processor
         assert float(accuracy) == pytest.approx(native_accuracy, abs=0.2)  # an image in 800
     assert len({loss for loss, _ in log}) == 3
     # Labels of the test are in the order of its images, which the data set still has.
