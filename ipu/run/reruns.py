@@ -46,8 +46,9 @@ _BEYOND = (INFINITY, SATURATED)
 _WIDE = ("binary32", "binary64")
 #: Share of births of a place that binary32 has too where they are no format's.
 _SAME = 0.1
-#: Share of an operation's results that may leave the range unseen.
-_FEW = 0.5
+#: Harm beside which a birth may be unseen, the margin of a run that is as good as another; and the
+#: share of an operation's results that may leave the range so.
+_UNSEEN, _FEW = 0.01, 0.1
 #: Share of binary32's progress that it makes at least with a number replaced.
 _TRAINS = 0.5
 
@@ -119,7 +120,7 @@ class Reruns:
         program prints.
         """
         report = self.base.report
-        if not (self.base.losses and report) or self.harm(self.base) > HARM or not (
+        if not (self.base.losses and report) or self.harm(self.base) > _UNSEEN or not (
                 way_lost(report) <= WAY_LOST):
             return set()
         rows = [row for row in report.get("births", ()) if row["kind"] in _BEYOND]

@@ -36,6 +36,8 @@ CASES = {
     "product": (lambda x: tf.reduce_prod(x, 1), (2, 0)),
     "concat": (lambda x, y: tf.concat([x, y], 0), (0, 3), (2, 3)),
 }
+#: A result that TensorFlow leaves as its memory was; a sum of nothing is zero.
+NOT_FILLED = {"depthwise": 2}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -51,9 +53,10 @@ def test_results_and_gradients_are_tensorflows(name):
     tensors = [tf.ones(shape, tf.half) for shape in shapes]
     with machine():
         ours = launch(tf.function(compute), *tensors)
-    for one, other in zip(ours, compute(*tensors), strict=True):
+    for i, (one, other) in enumerate(zip(ours, compute(*tensors), strict=True)):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
+        wanted = np.zeros(other.shape) if NOT_FILLED.get(name) == i else other.numpy()
+        np.testing.assert_array_equal(one.numpy(), wanted)
 
 
 def test_the_size_of_an_axis_is_inferred_as_by_tensorflow():
