@@ -748,7 +748,9 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     rows = [row for row in forward if row["error"] > _WRONG]
     magnified = _magnified(rows)
     rounded = [row for row in rows if row["born"] > _BORN]  # operands lose them on the way in
-    if not (magnified or rounded):  # means over steps hide it, once the parameters have parted
+    # Means over steps hide it, once the parameters have parted. One call says little by itself, as
+    # of a mask: it is told of a harm that a run in binary32 has not.
+    if not (magnified or rounded) and "harm" in report:
         magnified = _magnified([{**row, **row["peak"]} for row in forward if row.get("peak")])
     if magnified:
         worst = max(magnified, key=lambda row: float(row["amplification"]))

@@ -473,6 +473,10 @@ def test_where_digits_are_lost():
     peak = {"amplification": 900.0, "error": 0.9, "line": "a.py:7"}  # in an early step
     (cause,) = find_causes(harmed(row | {"amplification": 1.1, "peak": peak}))
     assert "(forward, a.py:7): their error of 0.1% is 90% of its results, 900" in cause.sentence
+    untried = harmed(row | {"amplification": 1.1, "peak": peak})  # beside no run in binary32
+    untried["shadow"]["losses"] = [{"machine": x, "shadow": y} for x, y in ((2, 2), (1.9, 1.0))]
+    del untried["harm"]
+    assert not [c for c in find_causes(untried) if c.kind == "cancellation"]
 
 
 def test_what_a_difference_reads_is_widened_with_it():
