@@ -120,21 +120,22 @@ def by_module(runs: Reruns) -> dict[Way, str]:
 def _meaning(way: Way, base: Way, advice: str) -> str:
     """What a way changes of a base, where the advice names several; "" of others."""
     pieces = list(_pieces(way, base))
+    names = [name for name, _ in pieces]
     if way.policy.default.param != base.policy.default.param:
         return "Keep parameters, and what optimisers compute of them, in binary32"
     if pieces == [("wide_states", True)]:
         return ("Let the framework's optimisers compute, and keep their states, in binary32; "
                 "parameters stay as they are")
-    if [name for name, _ in pieces] == ["loss_scale"]:
+    if names == ["loss_scale"]:
         scale, factor = way.changes.loss_scale, way.changes.loss_scale / base.changes.loss_scale
         if scale_text(scale) in advice:
             return ""
         how = f"Multiply the loss by {scale_text(factor)}" if factor > 1 else (
             f"Divide the loss by {scale_text(1 / factor)}")
         return f"{how}, and undo it on the gradients in binary32"
-    if len(pieces) == 1 and pieces[0][0] == "eps":
+    if names == ["eps"]:
         return f"Set eps={number_text(pieces[0][1])}"
-    if [name for name, _ in pieces] == ["constants"]:
+    if names == ["constants"]:
         old, new = map(number_text, way.changes.constants[-1])
         return f"Replace the constant {old} by {new}"
     if pieces and advice.startswith("Replace ") and all(

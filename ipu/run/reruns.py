@@ -79,8 +79,6 @@ class Reruns:
         elif self.base.report and way_lost(self.base.report) <= WAY_LOST:
             self.negligible = unit_of(self.base.losses)
         self._of_binary32: dict[Place, int] = {}
-        #: Births of a training that is well, which none of the run's numbers shows.
-        self._unseen: set[Place] = set()
         #: The harm of a run in which only the site of a birth is low.
         self._alone: dict[Place, float] = {}
         of_reference: set[str] = set()
@@ -98,6 +96,7 @@ class Reruns:
                 np.isfinite(self.losses).all()):
             self._of_reference = {"jumps": self.reference.report.get("jumps", {}),
                                   "losses": list(self.losses)}
+        #: Births of a training that is well, which none of the run's numbers shows.
         self._unseen = self._find_unseen()
         self.causes = self._find_causes()
         self.symptoms = {cause.kind for cause in self.causes}
@@ -125,23 +124,22 @@ class Reruns:
             return set()
         rows = [row for row in report.get("births", ()) if row["kind"] in _BEYOND]
         beside = any(row["direction"] in BESIDE_TRAINING and not row["harmless"] for row in rows)
-        if not (beside or self._prints_the_same()):
+        if not beside and max(self._printed_harms().values(), default=0.0) > HARM:
             return set()
         return {_place(row) for row in rows
                 if row["direction"] == "forward" and row["count"] <= _FEW * row["results"]}
 
-    def _prints_the_same(self) -> bool:
-        """Whether all numbers that the run prints are near binary32's."""
+    def _printed_harms(self) -> dict[PrintedNumber, float]:
+        """How far the numbers that the run prints are from those of binary32's."""
         reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
-        return all(harm_of(ours.get(key, ()), row, negligible(reference, key)) <= HARM
-                   for key, row in reference.items())
+        return {key: harm_of(ours.get(key, ()), row, negligible(reference, key))
+                for key, row in reference.items()}
 
     @property
     def misprint(self) -> str:
         """The number that the program prints which is furthest from binary32's; "": none is far."""
         reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
-        harms = {key: harm_of(ours.get(key, ()), row, negligible(reference, key))
-                 for key, row in reference.items()}
+        harms = self._printed_harms()
         worst = max(harms, key=lambda key: harms[key], default=None)
         if worst is None or harms[worst] <= HARM or not ours.get(worst):
             return ""
@@ -225,12 +223,7 @@ class Reruns:
 
     def _compare_printed(self) -> None:
         """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
-        reference = printed_series(self.reference.printed)
-        ours = printed_series(self.base.printed)
-        harms = {
-            key: harm_of(ours.get(key, ()), row, negligible(reference, key))
-            for key, row in reference.items()
-        }
+        reference, harms = printed_series(self.reference.printed), self._printed_harms()
         if max(harms.values(), default=0.0) > HARM:
             again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
             same = printed_series(again.printed)
