@@ -772,6 +772,23 @@ def test_what_leaves_its_range_in_a_training_that_is_well(births, printed, lost,
         assert "The op1" in result.sentence.replace("the op1", "The op1")
 
 
+@pytest.mark.parametrize(("moved", "answer"), [(0.0, "healthy"), (0.03, "ill")])
+def test_what_leaves_its_range_is_unseen_beside_losses_that_are_as_good(moved, answer):
+    """Not beside losses that part by less than what is a harm by itself."""
+    def replay(way, restoring, has_shadow):
+        report, is_low = report_of(GOOD), way.policy != FP32
+        if is_low:
+            report["births"] = [born("saturation", operation="op", count=3, results=100,
+                                     trained_with=False)]
+            report["shadow"] = {"motions": [moving("w", 1.0)]}
+        away = moved * (max(GOOD) - min(GOOD)) if is_low else 0.0
+        return Outcome([loss + away for loss in GOOD], report, printed="rmse 73.4")
+
+    result = diagnose(replay, WAY, 4)
+    assert result.harm == pytest.approx(moved)
+    assert result.answer == answer
+
+
 @pytest.mark.parametrize(("fall", "cures"), [(1.0, True), (0.1, False)])
 def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypatch, fall, cures):
     """But for one with which binary32 learns nothing either."""
