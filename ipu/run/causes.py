@@ -42,6 +42,7 @@ from ipu.run.motions import (
     way_lost,
 )
 from ipu.run.sentences import capital
+from ipu.run.shadow import WRONG
 
 __all__ = [
     "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
@@ -70,9 +71,9 @@ _FAR = 1.1
 _OVERSHOT, _FLUSHED = 2.0, 0.1
 #: Times binary32's update of the same step of such an optimiser's.
 _TIMES = 4.0
-#: Times that an operation magnifies the error of its operands, and the error of its result, at
-#: least, where it is told as the place in which precision is lost.
-_MAGNIFIED, _WRONG = 16.0, 0.1
+#: Times that an operation magnifies the error of its operands, at least, where it is told as the
+#: place in which precision is lost.
+_MAGNIFIED = 16.0
 #: Error that is born in one operation, at least, where its operands have lost their digits.
 _BORN = 0.2
 #: Sums whose roundings add up: calls and mean error at least, how many times as large it is as
@@ -745,7 +746,7 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """
     forward = [row for row in report.get("shadow", {}).get("operations", ())
                if row["direction"] in _FORWARD]
-    rows = [row for row in forward if row["error"] > _WRONG]
+    rows = [row for row in forward if row["error"] > WRONG]
     magnified = _magnified(rows)
     rounded = [row for row in rows if row["born"] > _BORN]  # operands lose them on the way in
     # Means over steps hide it, once the parameters have parted. One call says little by itself, as
@@ -836,4 +837,4 @@ def _is_wrong(report: Report) -> bool:
     """Whether results of passes forward are far from binary64's; so without a shadow."""
     rows = report.get("shadow", {}).get("operations", ())
     return not rows or any(
-        row["direction"] in _FORWARD and row["error"] > _WRONG for row in rows)
+        row["direction"] in _FORWARD and row["error"] > WRONG for row in rows)

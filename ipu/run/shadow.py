@@ -34,12 +34,14 @@ from numpy.typing import NDArray
 from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
-__all__ = ["Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of"]
+__all__ = [
+    "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of",
+]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
 #: The error of a result that is told as wrong.
-_WRONG = 0.1
+WRONG = 0.1
 #: Why a shadow is empty.
 _EMPTY = "no number was computed on the machine while it was followed"
 #: The least half of a unit in the last place of binary32, of a number that is 1.
@@ -236,7 +238,7 @@ class Shadow:
             row.operands += operands**2
             row.passed += inherited / size
             times = math.sqrt(inherited / size) / operands
-            if error > _WRONG and times > row.peak[0]:
+            if error > WRONG and times > row.peak[0]:
                 row.peak = times, error, self.line()
         return error
 
