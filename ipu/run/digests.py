@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.kernels.hashing import xxh3
+from fpsim.kernels.elementwise.hashing import xxh3
 from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.places import Place

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.hashing import xxh3
+from fpsim.kernels.elementwise.hashing import xxh3
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Sketch"]

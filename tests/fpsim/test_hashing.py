@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fpsim.kernels.hashing import xxh3
+from fpsim.kernels.elementwise.hashing import xxh3
 
 SEED = 0x9E3779B185EBCA8D
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Context
-from fpsim.kernels.hashing import xxh3
+from fpsim.kernels.elementwise.hashing import xxh3
 from ipu.experiments.cli import main
 from ipu.learn import Adam, Trainer, dense
 from ipu.ops import relu, tanh
