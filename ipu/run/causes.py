@@ -71,6 +71,8 @@ _FAR = 1.1
 _OVERSHOT, _FLUSHED = 2.0, 0.1
 #: Times binary32's update of the same step of such an optimiser's.
 _TIMES = 4.0
+#: Ends of names of optimisers that divide by nothing.
+_DIVIDES_BY_NOTHING = ("sgd", "momentum", "descent", "lion", "rprop")
 #: Times that an operation magnifies the error of its operands, at least, where it is told as the
 #: place in which precision is lost.
 _MAGNIFIED = 16.0
@@ -571,13 +573,21 @@ def lost_updates(report: Report) -> LostUpdates | None:
 def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Squares of gradients that underflow in an optimiser, which divides by their roots."""
     times = arrival(report)
-    rows = [r for r in births if r["kind"] == ZERO and r["direction"] == "optimizer"
-            and r["count"] > _FLUSHED * r["results"]]
+    rows = _flushed_divisors(births)
     if rows and times > _OVERSHOT:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("states", f"Divisors of the optimiser are too small: {_clause(worst)}, "
                     f"{_share(worst)}, and parameters move {times:.1f} times as far as in "
                     "binary64", worst, 1 - 1 / times)
+
+
+def _flushed_divisors(births: Sequence[Row]) -> list[Row]:
+    """Results of optimisers that divide, a good part of which are flushed to zero."""
+    return [
+        row for row in births if row["kind"] == ZERO and row["direction"] == "optimizer"
+        and row["count"] > _FLUSHED * row["results"]
+        and not str(row["operation"]).lower().endswith(_DIVIDES_BY_NOTHING)
+    ]
 
 
 def _overshot(
@@ -589,8 +599,7 @@ def _overshot(
     """
     jumps = {int(step): jump for step, jump in report.get("jumps", {}).items()}
     theirs = {int(step): jump for step, jump in report.get("binary32", {}).get("jumps", {}).items()}
-    flushed = [row for row in births if row["kind"] == ZERO and row["direction"] == "optimizer"
-               and row["count"] > _FLUSHED * row["results"]]
+    flushed = _flushed_divisors(births)
     beyond = [row for row in births if row["kind"] in _EXCURSIONS and not row["harmless"]]
     first = min((row["step"] for row in beyond), default=math.inf)
     step = next((step for step, jump in sorted(jumps.items()) if step < first
@@ -761,6 +770,8 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         magnified = _magnified([{**row, **row["peak"]} for row in forward if row.get("peak")])
     if magnified:
         worst = max(magnified, key=lambda row: float(row["amplification"]))
+        # Calls of several lines are one row; it is the worst one's that is told.
+        worst = {**worst, "line": worst.get("peak", {}).get("line") or worst["line"]}
         times = float(worst["amplification"])
         before = 100 * worst["error"] / times
         what = (f"their error of {before:.2g}% is {worst['error']:.0%} of its results, "

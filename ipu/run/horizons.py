@@ -16,6 +16,7 @@ from collections.abc import Callable
 from ipu.run.budget import Budget
 from ipu.run.causes import find_causes
 from ipu.run.diagnosis import Diagnosis
+from ipu.run.harm import HARM
 from ipu.run.responses import harm_text
 
 __all__ = ["FIRST_STEPS", "FURTHER", "followed_further"]
@@ -43,7 +44,7 @@ def followed_further(
     tell(first)
     later = diagnosed(FURTHER * FIRST_STEPS, Budget(budget.left))
     result = later if later.answer == "healthy" or _is_tested(later) else first
-    if result is first and later.answer == "ill":
+    if result is first and later.harm > HARM:
         first.harmless.append(
             f"the losses of {later.steps} steps part from {later.beside}'s by "
             f"{harm_text(later.harm)}, as those of any two runs may, and no cause was found"
@@ -53,7 +54,7 @@ def followed_further(
 
 
 def _is_tested(later: Diagnosis) -> bool:
-    """Whether a diagnosis has a cause that chaos does not make, and a remedy that cures it."""
+    """Whether losses part by a cause that chaos does not make, and a remedy cures it."""
     cause = next(iter(find_causes(later.report)), None)
-    return (later.answer == "ill" and later.cure is not None and cause is not None
+    return (later.harm > HARM and later.cure is not None and cause is not None
             and cause.kind not in _OF_DISTANCE)

@@ -249,6 +249,11 @@ def test_divisors_that_are_too_small_come_before_what_overflows_behind_them(repo
     assert tried(report)[:2] == ["fp16+states=f32", "mixed"]
 
 
+def test_an_optimiser_without_divisors_has_none_that_are_too_small(report):
+    overshooting(report)["births"][0]["operation"] = "torch.optim.sgd"
+    assert [cause.kind for cause in find_causes(report)] == ["overflow"]
+
+
 def test_an_overflow_before_the_update_does_not_follow_it(report):
     overshooting(report)["births"][1]["step"] = 0
     assert find_causes(report)[0].kind == "overflow"
@@ -473,6 +478,8 @@ def test_where_digits_are_lost():
     peak = {"amplification": 900.0, "error": 0.9, "line": "a.py:7"}  # in an early step
     (cause,) = find_causes(harmed(row | {"amplification": 1.1, "peak": peak}))
     assert "(forward, a.py:7): their error of 0.1% is 90% of its results, 900" in cause.sentence
+    of_many_lines = harmed(row | {"peak": peak})
+    assert "(forward, a.py:7)" in find_causes(of_many_lines)[0].sentence
     untried = harmed(row | {"amplification": 1.1, "peak": peak})  # beside no run in binary32
     untried["shadow"]["losses"] = [{"machine": x, "shadow": y} for x, y in ((2, 2), (1.9, 1.0))]
     del untried["harm"]

@@ -71,6 +71,12 @@ def test_losses_that_part_without_a_cause_or_cure_are_told_and_no_illness(later)
     assert result.harmless[-1].startswith("the losses of 40 steps part from binary32's by 30.0%")
 
 
+def test_a_symptom_without_harm_is_no_illness_of_later_steps():
+    later = ill(MANY, [born("infinity", step=4, operation="aten.exp")], harm=0.03)
+    result, _, _ = run(later)
+    assert (result.answer, result.steps, len(result.harmless)) == ("healthy", FIRST_STEPS, 1)
+
+
 def test_there_must_be_time():
     budget = Budget(60.0)
     budget.note(200.0)
