@@ -99,6 +99,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
         return f"Let the optimiser compute in binary32, which holds the factor {value:g}", (
             _with(base, wide_states=True), _with_parameters(base),
         )
+    replaced = _with(base, constants=(*base.changes.constants, (value, _held(row))))
+    if row["direction"] == "optimizer" and _is_written_out(row.get("line", ""), report):
+        return (f"Replace the constant {value:g} by one that {fmt} holds, or let the optimiser "
+                "compute in binary32"), (replaced, _with(base, wide_states=True))
     if row["direction"] == "optimizer" and 0 < value < _EPS:
         return f"Set eps={_EPS:g}, or let the optimiser compute in binary32", (
             _with(base, eps=_EPS), _with(base, wide_states=True),
@@ -108,8 +112,15 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     wide = _layers_around(cause, report, base)
     or_wide = f", or compute {_place(cause)} in binary32" if wide else ""
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
-        _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
+        replaced, *wide,
     )
+
+
+def _is_written_out(line: str, report: Report) -> bool:
+    """Whether a line computes an update in torch's operations: no option of an optimiser's."""
+    return bool(line) and any(
+        row["line"] == line and row["operation"].startswith(_TORCH)
+        for row in report.get("births", ()) if row["direction"] == "optimizer")
 
 
 def _is_of_program(line: str, report: Report) -> bool:
