@@ -819,6 +819,17 @@ def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypat
     assert remedy.what.endswith("binary32 with the same number)") == cures
 
 
+def test_what_does_not_cure_is_no_remedy_and_is_told_in_one_line(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+states=f32",
+                      f"{WAY}+eps=1e-4", f"{WAY}+scale=1024")
+    lines = str(diagnose(replay, WAY, 4)).splitlines()
+    (remedy,) = [line for line in lines if line.startswith("remedy ")]
+    assert remedy.startswith(f"remedy {WAY}+eps=0.0001: cures")
+    (other,) = [line for line in lines if f"{WAY}+scale=1024" in line or "states=f32" in line]
+    assert other.startswith("tried, does not help: ")
+    assert f"{WAY}+states=f32 (harm 55.0%)" in other
+
+
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
     assert "the losses are close to binary32's, and a symptom of the report stays" in text
