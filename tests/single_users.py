@@ -47,6 +47,7 @@ REASONS = {
     "ipu.plan.trees": "sums in one call, apart from those whose additions run alone",
     "ipu.run.block_advice": "rules of one subject: what operands in blocks speak for",
     "ipu.run.diagnosing": "the order of a diagnosis, apart from what it finds",
+    "ipu.run.horizons": "how many steps are followed, apart from what is found in them",
     "ipu.run.jointly": "an optimiser's arithmetic in another shape, which knows of no shadow",
     "ipu.run.loss_scales": "advice that a report prints, from exponents alone",
     "ipu.run.operands": "what quantising did to operands, with its figures; a recorder keeps them",

@@ -37,6 +37,8 @@ NAN, INFINITY, SATURATED, ZERO = "NaN", "infinity", "saturation", "flush to zero
 DIVISION, ABSORBED, CONSTANT, INTEGERS = "division by zero", "absorption", "constant", "integers"
 #: What numbers from outside lose on their way in.
 DATA_BEYOND, DATA_ZERO, DATA_DIGITS = "data beyond", "data to zero", "data without digits"
+#: A zero that is exact: told of a division by it alone, and no birth of its own.
+_DIFFERENCE = "difference"
 
 #: Births that the elements of an array come from, by kind.
 Origins = Mapping[str, "Birth"]
@@ -73,7 +75,8 @@ class Birth:
 
     step       of the first.
     line       of the user's program at the first, where it is known.
-    detail     what made it, in words: "of a negative number", or a constant's value.
+    detail     what made it, in words: "of a negative number", a constant's value, or the
+               difference of equal numbers that is divided by.
     count      elements in all steps, of `results` that the operation had.
     causes     births among the operands of the first; of a constant that is zero, the flushed
                numbers that it was added to, and does not keep from zero.
@@ -339,6 +342,8 @@ class Births:
         origins = result.origins()
         if is_sum and where[1] != "backward":
             origins |= result.absorbed()
+            if where[1] != "optimizer":
+                origins |= result.differences()
         self.note(array, origins)
 
     def _origins_of_usual(
@@ -359,7 +364,9 @@ class Births:
             for kind, birth in before.items():
                 if kind == ZERO:
                     zeros.append(birth)
-                elif kind == DATA_DIGITS:
+                elif kind == _DIFFERENCE and tally.zeros:
+                    origins[_DIFFERENCE] = birth
+                elif kind in (DATA_DIGITS, _DIFFERENCE):
                     continue
                 elif kind != ABSORBED or _is_killer(operation):
                     return None
@@ -485,6 +492,9 @@ class _Result:
         )
         if zero is not None:
             origins[ZERO] = zero
+        difference = self._before(_DIFFERENCE)
+        if difference is not None and zeros:
+            origins[_DIFFERENCE] = difference
         return origins
 
     def _carried_on(
@@ -565,6 +575,21 @@ class _Result:
             ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(is_term)), (),
             "")}
 
+    def differences(self) -> dict[str, Birth]:
+        """Zeros of operands that are none: equal numbers, as 1 - p of a p that is rounded to 1."""
+        if not (self.tally.zeros if self.tally else np.count_nonzero(self.values == 0)):
+            return {}
+        zeros = self.values == 0
+        for x in self.operands:
+            if _fits(np.shape(x.carrier), self.values.shape):
+                zeros = zeros & (np.asarray(x.carrier) != 0)
+        layer, direction, step = self.where
+        n = int(np.count_nonzero(zeros))
+        return {_DIFFERENCE: Birth(
+            _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name,
+            self.births.line(), count=n, results=self.values.size,
+        )} if n else {}
+
     # Parts ------------------------------------------------------------------------------------
 
     def _is_usual(self) -> bool:
@@ -592,10 +617,15 @@ class _Result:
         n = self.flags.get("DIVBYZERO", 0)
         if not n:
             return None
-        zero = self._before(ZERO)
+        zero, difference = self._before(ZERO), self._before(_DIFFERENCE)
+        detail = ""
+        if difference is not None and zero is None:
+            line = difference.line if difference.line != self.births.line() else ""
+            detail = (f"what the {_base(difference.operation)} of equal numbers"
+                      f"{f', {line},' if line else ''} gives")
         return self.births._born(
             DIVISION, self.where, self.operation, self.fmt, n, self.values.size,
-            (zero,) if zero else (), "",
+            (zero,) if zero else (), detail,
         )
 
     def _births_among(self, mask: NDArray[np.bool_], is_of: Callable[..., Any]) -> int:

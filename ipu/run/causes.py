@@ -342,9 +342,15 @@ def _clause(row: Row) -> str:
     verb = {
         NAN: f"is invalid{' ' + row['detail'] if row['detail'] else ''}",
         INFINITY: f"overflows {fmt}", SATURATED: f"overflows {fmt}",
-        DIVISION: "divides by zero", ZERO: f"underflows to zero in {fmt}",
+        DIVISION: f"divides by zero{_of_difference(row, fmt)}",
+        ZERO: f"underflows to zero in {fmt}",
     }[row["kind"]]
     return f"{name_of(row)} {verb} ({_where(row)})"
+
+
+def _of_difference(row: Row, fmt: str) -> str:
+    """What is divided by, where it is a difference."""
+    return f", {row['detail']} in {fmt}" if row["detail"] else ""
 
 
 def _clause_of_data(row: Row, fmt: str) -> str:

@@ -158,11 +158,13 @@ class Diagnosis:
 
     @property
     def so_far(self) -> str:
-        """The page while sites are still searched for."""
+        """The page while more is tried."""
+        follows = "sites are searched for" if self.remedies else "remedies are tried"
+        if self.answer == "healthy":
+            follows = "more steps are followed"
         return "\n".join((
             *self._first_lines(), *self._remedies_told(),
-            f"after {self.runs} runs, {self.seconds:.0f} s; "
-            + ("sites are searched for" if self.remedies else "remedies are tried"),
+            f"after {self.runs} runs, {self.seconds:.0f} s; {follows}",
         ))
 
     def lines(self) -> Iterator[str]:

@@ -34,6 +34,7 @@ from ipu.run.diagnosing import diagnose
 from ipu.run.diagnosis import Diagnosis
 from ipu.run.digests import DigestFile
 from ipu.run.endpoints import PROGRESS, Outcome, find_endpoint
+from ipu.run.horizons import followed_further
 from ipu.run.judging import Declaration
 from ipu.run.looks import LOOKS
 from ipu.run.noise import ResultNoise
@@ -431,11 +432,14 @@ class Run(ABC):
         )
         return self._advised
 
-    def diagnose(self, step: Step, steps: int = 10, seconds: float = 60.0) -> Diagnosis:
+    def diagnose(
+        self, step: Step, steps: int | None = None, seconds: float = 60.0
+    ) -> Diagnosis:
         """What hurts a program and what mends it, each statement tested; see `ipu.run.diagnosis`.
 
         step      as of `advise`: makes model, optimiser and data from a seed, and trains.
-        steps     of an optimiser, after which each run stops.
+        steps     of an optimiser, after which each run stops; None: 10, and 40 where these lose
+                  digits without harm.
         seconds   that it takes: a run that would take longer is cut.
 
         Raises    TypeError for a step that is no function; RuntimeError inside of the run.
@@ -447,21 +451,28 @@ class Run(ABC):
         def body(again: Run) -> None:
             again.tried(step, 0)
 
-        return self.diagnosis(body, check_shadow_steps(steps), Budget(seconds))
+        if steps is not None:
+            check_shadow_steps(steps)
+        return self.diagnosis(body, steps, Budget(seconds))
 
     def diagnosis(
-        self, body: Callable[[Any], object], steps: int, budget: Budget,
+        self, body: Callable[[Any], object], steps: int | None, budget: Budget,
         stops: tuple[type[Exception], ...] = (), tell: Callable[[Diagnosis], object] = id,
     ) -> Diagnosis:
         """As `diagnose`, of a program that `body` runs in a run; see `ipu.run.replaying`.
 
         tell    is called with what is known so far.
         """
-        replay = replaying(self, steps, body, stops, budget)
-        return diagnose(
-            replay, self.way, steps, budget, self.sites, self.check_way,
-            has_windows=self.has_formats_by_step, tell=tell,
-        )
+
+        def diagnosed(steps: int, budget: Budget) -> Diagnosis:
+            return diagnose(
+                replaying(self, steps, body, stops, budget), self.way, steps, budget, self.sites,
+                self.check_way, has_windows=self.has_formats_by_step, tell=tell,
+            )
+
+        if steps is None:
+            return followed_further(diagnosed, budget, tell)
+        return diagnosed(steps, budget)
 
     def afresh(self) -> AbstractContextManager[object]:
         """Inside, a program begins that finds nothing of those before it in the framework."""

@@ -15,13 +15,14 @@ __all__ = ["diagnose_program"]
 
 
 def diagnose_program(
-    run: Run, program: Path | str, arguments: Sequence[str], steps: int, seconds: float = 60.0,
-    tell: Callable[[Diagnosis], object] = id, spent: float = 0.0,
+    run: Run, program: Path | str, arguments: Sequence[str], steps: int | None = None,
+    seconds: float = 60.0, tell: Callable[[Diagnosis], object] = id, spent: float = 0.0,
 ) -> Diagnosis:
     """What hurts the first steps of an unedited program; its output is thrown away.
 
     run        whose way, target, seed and other options the runs have; it is not entered.
     program    a file, or a module by its name.
+    steps      of an optimiser; None: 10, and 40 where these lose digits without harm.
     seconds    that it takes, of which so many are `spent`.
     tell       is called with what is known so far.
     """

@@ -131,6 +131,21 @@ def test_the_zero_that_is_divided_by_is_a_constant_or_was_flushed():
     assert (beside.kind, beside.operation) == (ZERO, "multiply")
 
 
+def test_a_difference_of_equal_numbers_that_is_divided_by_is_told():
+    """As 1 - p of a p that is rounded to 1: the zero is exact, so it is no birth itself."""
+    desk = Desk()
+    one, p = desk.array(1.0, 1.0), desk.array(1.0, 0.25)
+    rest = desk.of("subtract", one, p)
+    desk.of("add", rest, desk.array(0.0, 0.0))  # a zero of zeros is none of its own
+    assert desk.rows() == []
+    desk.of("divide", one, desk.of("multiply", rest, rest))
+    division = next(iter(desk.births))
+    detail = "what the subtract of equal numbers gives"
+    assert (division.kind, division.detail) == (DIVISION, detail)
+    desk.of("divide", p, desk.of("subtract", desk.array(0.0), desk.array(0.0)), name="apart")
+    assert {b.detail for b in desk.births if b.operation == "apart"} == {""}
+
+
 def test_zeros_of_a_chain_of_products_come_from_the_first_one():
     """A later one that flushes others as well only follows."""
     desk = Desk()

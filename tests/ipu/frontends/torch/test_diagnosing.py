@@ -93,6 +93,29 @@ def test_a_step_function_is_diagnosed_too():
         run.diagnose(step)
 
 
+SADDLE = """
+import torch
+w = torch.nn.Parameter(torch.full((17,), 2e-5))
+optimizer = torch.optim.SGD([w], lr=1000.0)
+for step in range(60):
+    optimizer.zero_grad()
+    error = (w[0] - 1).square() / 2 + (1 - w[1:].square()).square().sum() / 8
+    (error * 1e-3).backward()
+    optimizer.step()
+"""
+
+
+def test_gradients_whose_underflow_harms_after_the_first_steps(tmp_path):
+    """Sixteen weights leave a saddle after twenty steps, and never without gradients."""
+    path = tmp_path / "train.py"
+    path.write_text(SADDLE)
+    few = diagnose_program(machine("fp16", count=True), path, [], 10, seconds=300.0)
+    result = diagnose_program(machine("fp16", count=True), path, [], seconds=300.0)
+    assert (few.answer, result.answer, result.steps) == ("healthy", "ill", 40)
+    assert result.sentence.startswith("Gradients underflow")
+    assert "scale" in str(result.cure.way)
+
+
 STATISTICS = """
 import torch
 from torch import nn

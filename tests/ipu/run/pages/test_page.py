@@ -64,6 +64,15 @@ def test_the_headline_is_the_way_from_the_symptom_back_to_the_cause():
     assert headline(without).startswith("75% of 16 updates left their parameter as it was")
 
 
+def test_a_division_by_a_difference_says_so():
+    report = make_report() | {"losses": [2.0, float("inf")], "loss_scale": {}, "constants": []}
+    report["births"] = [born("division by zero", operation="aten.log",
+                             detail="what the rsub of equal numbers gives")]
+    report["symptom"] = {"step": 1, "births": {"infinity": 0}}
+    assert "the log of net.a divides by zero, what the rsub of equal numbers gives in binary16" in (
+        headline(report))
+
+
 def test_harmless_births_are_told_as_harmless():
     report = make_report() | {"losses": [2.0, 1.0], "swallowed": {}, "loss_scale": {}, "births": [
         born("saturation", harmless=True, deaths={"aten._softmax": 3}, count=4),
