@@ -13,6 +13,7 @@ and gradients, which keep their formats: the result is rounded once into them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import torch
 
@@ -21,6 +22,7 @@ from ipu.frontends.torch.gradients import Gradients, Role
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory
 from ipu.learn.policy import LayerPolicies, Policy
+from ipu.run.options import RunOptions
 
 __all__ = ["HandwrittenUpdates"]
 
@@ -28,19 +30,23 @@ __all__ = ["HandwrittenUpdates"]
 _KEPT = (Role.PARAMETER, Role.LEAF, Role.GRADIENT)
 
 
+class UpdatingSession(Protocol):
+    """What updates ask of a session."""
+
+    gradients: Gradients
+    layers: Layers
+    memory: Memory
+    options: RunOptions
+    policy: Policy | LayerPolicies
+
+
 class HandwrittenUpdates:
-    """Which operations of a session are wide.
+    """Which operations of a session are wide."""
 
-    has_wide_states    all of them.
-    """
-
-    def __init__(
-        self, policy: Policy | LayerPolicies, layers: Layers, gradients: Gradients, memory: Memory,
-        *, has_wide_states: bool,
-    ) -> None:
-        self._policy, self._layers = policy, layers
-        self._gradients, self._memory = gradients, memory
-        self.has_wide_states = has_wide_states
+    def __init__(self, program: UpdatingSession) -> None:
+        self._program = program
+        self._layers, self._gradients = program.layers, program.gradients
+        self._has_wide_states = program.options.changes.wide_states
         self._named: dict[str, bool] = {}
         #: The step that runs is the program's, of an optimiser of torch's class.
         self._is_in_step = False
@@ -56,14 +62,14 @@ class HandwrittenUpdates:
 
     def is_wide(self, operation: str) -> bool:
         """Whether the operation of that name, which is part of such an update, is."""
-        return self.has_wide_states or self._is_named(operation)
+        return self._has_wide_states or self._is_named(operation)
 
     def reads_state(self, tensors: Iterable[torch.Tensor], *, in_module: bool) -> bool:
         """Whether an operation computes with states of an update, which are in binary32, alone.
 
         Tensors of another shape are of something else, as of a model that has copied weights.
         """
-        if not self.has_wide_states or in_module:
+        if not self._has_wide_states or in_module:
             return False
         operands = [x for x in tensors if x.ndim]
         return len({x.shape for x in operands}) == 1 and any(
@@ -71,17 +77,18 @@ class HandwrittenUpdates:
 
     def widen(self, targets: Iterable[torch.Tensor]) -> None:
         """What a wide operation writes is binary32 from now on."""
-        memory = self._memory
+        memory = self._program.memory
         for x in targets:
             is_kept = isinstance(x, torch.nn.Parameter) or self._gradients.role_of(x) in _KEPT
             if not is_kept and memory.format_of(x) not in (None, BINARY32):
                 memory.mark(x, BINARY32)
 
     def _is_named(self, operation: str) -> bool:
-        if not isinstance(self._policy, LayerPolicies):
+        policy = self._program.policy
+        if not isinstance(policy, LayerPolicies):
             return False
         is_named = self._named.get(operation)
         if is_named is None:
-            is_named = self._named[operation] = self._policy.names(operation) and (
-                self._policy.of(operation).activations == BINARY32)
+            is_named = self._named[operation] = policy.names(operation) and (
+                policy.of(operation).activations == BINARY32)
         return is_named

@@ -132,9 +132,6 @@ class Session(Run):
             self.end_backward, self._end_block,
         )
         self.gradients = Gradients(self.changer.follow)
-        self.handwritten = HandwrittenUpdates(
-            self.policy, self.layers, self.gradients, self.memory,
-            has_wide_states=options.changes.wide_states)
         #: What the session does not see.
         self.outside = Outside()
         self.observer = WeightObserver(self, self.memory, self.layers)
@@ -186,6 +183,7 @@ class Session(Run):
         #: Those of the block without gradients that is open.
         self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         self._entering = Entering(self)
+        self.handwritten = HandwrittenUpdates(self)
 
     def measure(self) -> LayerMeter:
         """Measure the program's first step, and end the program behind it by StepMeasured.

@@ -214,7 +214,8 @@ SENTENCES = {
     "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
     "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
     "each run stops after": read_left_out, "with neither given": read_pair, "^dose ": read_dose,
-    "^remedy ": read_remedy, "^[Tt]ried, does not help": read_without_help, "[Ww]ithout harm: ": read_harmless,
+    "^remedy ": read_remedy, "^[Tt]ried, does not help": read_without_help,
+    "[Ww]ithout harm: ": read_harmless,
 }
 
 

@@ -573,7 +573,8 @@ def test_a_loss_scale_is_halfway_between_too_small_and_too_large(monkeypatch, ne
     cure = diagnose(replay_with_gradients, WAY, 4).cure
     assert str(cure.way) == f"mixed+scale={2**told}"
     assert cure.cures
-    assert told == 20 or cure.what.startswith(f"Use a loss scale of {2**told}: halfway between {2**needed}, ")
+    if told != 20:
+        assert cure.what.startswith(f"Use a loss scale of {2**told}: halfway between {2**needed},")
 
 
 def test_a_program_without_losses_is_not_called_healthy():
