@@ -36,7 +36,7 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
         step = partial(_step, policy, sr, samples, inputs, width)
         yield TimedCase(
             "digests", fmt, partial(step, digests=True), step(digests=False), samples,
-            size.repeats, "SR" if sr else "RNE", flags=True, data="XXH64",
+            size.repeats, "SR" if sr else "RNE", flags=True, data="XXH3",
         )
 
 

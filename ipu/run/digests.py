@@ -1,11 +1,11 @@
 """Digests of a run: one line for each operation, so that two runs show where they part first.
 
 A line has columns that tabs separate: the number of the operation, `step/micro-batch/replica`,
-layer, direction, operation, format, shape, digest, and the line of the program. The digest is XXH64
-of the bits of all values, with that of format and shape as its seed; two results that differ have
-equal ones in one of 2^64 cases, and never if they differ in one word. After each step stands
-`# step N` with the digest of its lines, so that steps can be compared before operations. Shell
-tools read it: `diff`, `grep`.
+layer, direction, operation, format, shape, digest, and the line of the program. The digest is XXH3
+(64 bits) of the bits of all values, with that of format and shape as its seed; two results that
+differ have equal ones in one of 2^64 cases. After each step stands `# step N` with the digest of
+those of its lines, so that steps can be compared before operations. Shell tools read it: `diff`,
+`grep`.
 
 >>> import tempfile, numpy as np
 >>> from fpsim import Context
@@ -26,6 +26,7 @@ tools read it: `diff`, `grep`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,24 +39,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.kernels.hashing import xxh64
+from fpsim.kernels.elementwise.hashing import xxh3
 from fpsim.records.formats import Format, ScaleFormat, find_format
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.places import Place
 from ipu.run.sketches import Sketch
 
-__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "first_difference",
-           "noise_of", "read_digests"]
+__all__ = ["DigestFile", "Difference", "DigestLine", "ValuesDifference", "check_hashes",
+           "first_difference", "noise_of", "read_digests"]
 
-_HEAD = (
-    "# fpsim digest 2: operation, place, layer, direction, name, format, shape, XXH64, line"
-)
+_HEAD = "# fpsim digest 3: operation, place, layer, direction, name, format, shape, XXH3, line"
 #: With sketches at the end of each line.
 _SKETCHED = f"{_HEAD}, sketch"
+#: The first line of any layout, with its number and hash.
+_ANY_HEAD = re.compile(r"# fpsim digest (\d+): .*, shape, (\w+), line.*")
 #: Operations whose lines wait to be written, at most.
 _MOST_ROWS = 512
 #: Place, layer, direction, name, format, shape, digest, line and sketch of an operation.
 _Row = tuple[Place, str, str, str, str, str, int, str, str]
+#: Name, layer, direction, place, result and operands of an operation, as `OperationEvent`.
+_Event = tuple[str, str, str, Place, Array, Sequence[Array]]
 #: Of a run whose results are moved by units of this format.
 _NOISE = "# results moved by units of "
 
@@ -116,13 +119,11 @@ class DigestFile:
         self, name: str, place: Place, array: Array, operands: Sequence[Array] = ()
     ) -> None:
         """The next operation has this result, of these operands."""
-        self.note(name, place.layer, place.direction, place, array, operands)
+        self.note((name, place.layer, place.direction, place, array, operands))
 
-    def note(
-        self, name: str, layer: str, direction: str, place: Place, array: Array,
-        operands: Sequence[Array],
-    ) -> None:
-        """The next operation counts to a layer and direction that are not those of its place."""
+    def note(self, event: _Event) -> None:
+        """The next operation counts to a layer and direction that may not be those of its place."""
+        name, layer, direction, place, array, operands = event
         if place[0] != self._step:  # each operation asks: no more calls, and text later
             self._end_step()
             self._step = place[0]
@@ -130,7 +131,7 @@ class DigestFile:
         shape, start = _head(fmt.name, carrier.shape)
         line, sketch = self._line(), f"\t{Sketch.of(carrier, fmt.max)}" if self._sketch else ""
         rows.append((
-            place, layer, direction, name, fmt.name, shape, xxh64(carrier, start), line, sketch))
+            place, layer, direction, name, fmt.name, shape, xxh3(carrier, start), line, sketch))
         if self._count == self._keep:
             for number, values in enumerate((array, *operands)):
                 np.save(values_path(self.path, self._count, number), values.carrier)
@@ -153,8 +154,7 @@ class DigestFile:
     def _end_step(self) -> None:
         if self._step >= 0:
             self._write_rows()
-            text = "".join([f"{digest:016x}" for digest in self._of_step])
-            total = xxh64(np.frombuffer(text.encode(), np.uint8))
+            total = xxh3(np.array(self._of_step, np.uint64))
             self._file.write(f"# step {self._step}\t{total:016x}\n")
             self._of_step.clear()
 
@@ -177,7 +177,7 @@ class DigestFile:
 @cache
 def _head(fmt: str, shape: tuple[int, ...]) -> tuple[str, np.uint64]:
     """A shape as it is written, and the digest of it and the format."""
-    digest = xxh64(np.frombuffer(f"{fmt} {shape}".encode(), np.uint8))
+    digest = xxh3(np.frombuffer(f"{fmt} {shape}".encode(), np.uint8))
     return "x".join(map(str, shape)) or "1", np.uint64(digest)
 
 
@@ -260,9 +260,10 @@ def first_difference(
 
     Lines of the program are not compared: it may have been edited.
 
-    Raises    ValueError for a file that holds no digests.
+    Raises    ValueError for a file that holds no digests, or those of another hash.
     """
     one, other = Path(one), Path(other)
+    check_hashes(one, other)
     lines = (
         (line for line in read_digests(path) if direction in ("", line.direction))
         for path in (one, other)
@@ -278,17 +279,44 @@ def first_difference(
     return None
 
 
+def check_hashes(*paths: Path) -> None:
+    """See that digests of runs can be compared.
+
+    Raises    ValueError for a file that holds none, or those of another layout or hash.
+    """
+    heads = {path: _head_of(path) for path in paths}
+    if not {*heads.values()} <= {_HEAD, _SKETCHED}:
+        hashes = " and ".join(f"{str(path)!r} has {_hash_in(head)}" for path, head in heads.items())
+        raise ValueError(
+            f"{hashes}, and this version compares {_hash_in(_HEAD)}; write the others again"
+        )
+
+
+def _head_of(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        head = file.readline().rstrip("\n")
+    if _ANY_HEAD.fullmatch(head) is None:
+        raise ValueError(
+            f"{str(path)!r} holds no digests of a run; write it with: fpsim torch --digest FILE"
+        )
+    return head
+
+
+def _hash_in(head: str) -> str:
+    match = _ANY_HEAD.fullmatch(head)
+    assert match is not None
+    return f"digests by {match[2]} (layout {match[1]})"
+
+
 def read_digests(path: Path) -> Iterator[DigestLine]:
     """The lines of a file.
 
-    Raises    ValueError for a file that holds no digests, or ends in a line.
+    Raises    ValueError for a file that holds no digests, or those of another hash, or ends in a
+              line.
     """
+    check_hashes(path)
     with path.open(encoding="utf-8") as file:
-        head = file.readline().rstrip("\n")
-        if head not in (_HEAD, _SKETCHED):
-            raise ValueError(
-                f"{str(path)!r} holds no digests of a run; write it with: fpsim torch --digest FILE"
-            )
+        head = file.readline()
         for text in file:
             if not text.startswith("#"):
                 number, *cells = text.rstrip("\n").split("\t")

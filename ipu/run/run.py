@@ -218,8 +218,7 @@ class Run(ABC):
             path, self.operation_line, keep, sketch=sketch,
             noise=noise.format.name if noise is not None else "",
         )
-
-        self.watch(lambda event: file.note(*event))
+        self.watch(file.note)
         return file
 
     def perturb(self, fmt: Format | str = BINARY32, seed: int = 0) -> None:

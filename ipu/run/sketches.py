@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fpsim.kernels.hashing import xxh64
+from fpsim.kernels.elementwise.hashing import xxh3
 from fpsim.state.processor import usual_arithmetic
 
 __all__ = ["Sketch"]
@@ -53,7 +53,7 @@ class Sketch:
         extremes = 0
         if is_extreme.any():
             kinds = np.where(np.isnan(flat), 2, np.sign(flat)).astype(np.int8)
-            extremes = xxh64(np.where(is_extreme, kinds, np.int8(0)))
+            extremes = xxh3(np.where(is_extreme, kinds, np.int8(0)))
             flat = np.where(is_extreme, 0.0, flat)
         places, signs = _places(flat.size)
         sums = np.asarray(np.bincount(places, flat * signs, _SUMS), np.float64)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpsim.records.formats import Format, find_format
-from ipu.run.digests import DigestLine, noise_of, read_digests
+from ipu.run.digests import DigestLine, check_hashes, noise_of, read_digests
 from ipu.run.sketches import Sketch
 
 __all__ = ["FACTOR", "Compliance", "compare_within"]
@@ -122,9 +122,10 @@ def compare_within(
 ) -> Compliance:
     """Compare a run with the reference by the tolerance that perturbed references give.
 
-    Raises    ValueError for files without sketches, no perturbed run, one that is not perturbed,
-              and one that is by smaller units than the other run's.
+    Raises    ValueError for files without sketches or with digests of another hash, no perturbed
+              run, one that is not perturbed, and one that is by smaller units than the other run's.
     """
+    check_hashes(*map(Path, (reference, other, *perturbed)))
     unit = _noise_unit(perturbed)
     theirs = dict(_by_key(other))
     moved = [dict(_by_key(path)) for path in perturbed]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16, Context
-from fpsim.kernels.hashing import xxh64
+from fpsim.kernels.elementwise.hashing import xxh3
 from ipu.experiments.cli import main
 from ipu.learn import Adam, Trainer, dense
 from ipu.ops import relu, tanh
@@ -127,19 +127,6 @@ def test_a_line_names_the_program(tmp_path):
     assert "relu(tanh(dense" in Path(__file__).read_text().splitlines()[number - 1]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (b"", "ef46db3751d8e999"), (b"a", "d24ec4f1a98c6e5b"), (b"abc", "44bc2cf5ad770999"),
-    (b"asdf", "415872f599cea71e"),
-    (b"Call me Ishmael. Some years ago--never mind how long precisely-", "02a2e85470d6fd96"),
-])
-def test_the_hash_is_xxh64(text, expected):
-    """Published values; from 32 bytes on there are four lanes."""
-    for shift in range(3):  # where the bytes begin in memory changes nothing
-        room = np.zeros(len(text) + shift, np.uint8)
-        room[shift:] = np.frombuffer(text, np.uint8)
-        assert f"{xxh64(room[shift:]):016x}" == expected
-
-
 def test_the_order_of_values_and_their_shape_are_hashed(tmp_path):
     values = np.arange(12.0)
     arrays = [values, values[::-1], values.reshape(3, 4), values.reshape(4, 3),
@@ -160,12 +147,12 @@ def test_a_long_step_is_written_in_order_with_one_digest_of_all(tmp_path):
         for x in values:
             file.add("mm", place, x)
     rows = (tmp_path / "a").read_text().splitlines()[1:]
-    start = xxh64(np.frombuffer(b"binary16 (2,)", np.uint8))
-    digests = [f"{xxh64(x.carrier, start):016x}" for x in values]
+    start = xxh3(np.frombuffer(b"binary16 (2,)", np.uint8))
+    digests = [f"{xxh3(x.carrier, start):016x}" for x in values]
     assert rows[:-1] == [
         f"{k}\t4/1/2\tnet\tbackward\tmm\tbinary16\t2\t{digest}\ttrain.py:7"
         for k, digest in enumerate(digests)]
-    total = xxh64(np.frombuffer("".join(digests).encode(), np.uint8))
+    total = xxh3(np.array([int(digest, 16) for digest in digests], np.uint64))
     assert rows[-1] == f"# step 4\t{total:016x}"
 
 
@@ -210,3 +197,19 @@ def test_a_file_without_digests_is_refused(tmp_path, capsys, text, words):
         (tmp_path / name).write_text(text)
     assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_digests_of_another_hash_are_refused(tmp_path, capsys):
+    """One sentence tells what each file has."""
+    written(tmp_path / "a", steps=1)
+    new = (tmp_path / "a").read_text()
+    (tmp_path / "b").write_text(new.replace("digest 3", "digest 2").replace("XXH3", "XXH64"))
+    for names, sentence in (
+        ("ab", "has digests by XXH3 (layout 3) and {b} has digests by XXH64 (layout 2)"),
+        ("ba", "has digests by XXH64 (layout 2) and {a} has digests by XXH3 (layout 3)"),
+    ):
+        one, other = (str(tmp_path / name) for name in names)
+        words = sentence.format(**{names[1]: repr(other)})
+        for options in ((), ("--tolerance", one)):
+            assert main(["diff", one, other, *options]) == 2
+            assert f"{one!r} {words}" in capsys.readouterr().err.replace("\n", " ")
