@@ -99,6 +99,10 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
         return f"Let the optimiser compute in binary32, which holds the factor {value:g}", (
             _with(base, wide_states=True), _with_parameters(base),
         )
+    replaced = _with(base, constants=(*base.changes.constants, (value, _held(row))))
+    if row["direction"] == "optimizer" and _is_written_out(row.get("line", ""), report):
+        return (f"Replace the constant {value:g} by one that {fmt} holds, or let the optimiser "
+                "compute in binary32"), (replaced, _with(base, wide_states=True))
     if row["direction"] == "optimizer" and 0 < value < _EPS:
         return f"Set eps={_EPS:g}, or let the optimiser compute in binary32", (
             _with(base, eps=_EPS), _with(base, wide_states=True),
@@ -108,8 +112,15 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     wide = _layers_around(cause, report, base)
     or_wide = f", or compute {_place(cause)} in binary32" if wide else ""
     return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
-        _with(base, constants=(*base.changes.constants, (value, _held(row)))), *wide,
+        replaced, *wide,
     )
+
+
+def _is_written_out(line: str, report: Report) -> bool:
+    """Whether a line computes an update in torch's operations: no option of an optimiser's."""
+    return bool(line) and any(
+        row["line"] == line and row["operation"].startswith(_TORCH)
+        for row in report.get("births", ()) if row["direction"] == "optimizer")
 
 
 def _is_of_program(line: str, report: Report) -> bool:
@@ -162,9 +173,14 @@ def _lower_to(cause: Cause, report: Report, base: Way) -> Remedy:
     """The highest loss scale that the numbers of the run would have borne."""
     scales = report["loss_scale"]
     down = scales["highest_safe"] / scales["present"]
-    return f"Lower the loss scale to {scales['highest_safe']:g}", (
+    return f"Lower {_name_of_scale(report)} to {scales['highest_safe']:g}", (
         _with(base, loss_scale=base.changes.loss_scale * down),
     )
+
+
+def _name_of_scale(report: Report) -> str:
+    """What the program calls its loss scale."""
+    return report.get("scale_option") or "the loss scale"
 
 
 def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
@@ -172,7 +188,7 @@ def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
     present = (report.get("loss_scale") or {}).get("present", 1.0)
     lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in (16.0, 256.0))
     at = f" from {scale_text(present)}" if present != 1 else ""
-    return f"Lower the loss scale{at}, or compute {_place(cause)} in binary32", (
+    return f"Lower {_name_of_scale(report)}{at}, or compute {_place(cause)} in binary32", (
         *lower, *_layer(cause, report, base),
     )
 
@@ -181,7 +197,10 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
     """A higher loss scale."""
     scales = report.get("loss_scale") or {}
     if not scales or scales["best"] is None or scales["lost"][0] <= scales["lost"][1]:
-        return "Multiply the loss by a scale, and divide the gradients by it in binary32", tuple(
+        option = report.get("scale_option")
+        what = f"Raise {option}" if option else (
+            "Multiply the loss by a scale, and divide the gradients by it in binary32")
+        return what, tuple(
             _with(base, loss_scale=base.changes.loss_scale * factor) for factor in _SCALES
         )
     present, best, unseen = scales["present"], scales["best"], scales["unseen"]
@@ -192,8 +211,11 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
         f"; {unseen:,} gradients are zero, of a size that is not known, and may need more"
         if unseen else ""
     )
+    option = report.get("scale_option")
+    raised = f"Set {option}={scale_text(best)}" if option else (
+        f"Multiply the loss by {scale_text(best)}")
     return (
-        f"Multiply the loss by {scale_text(best)}, up to {scale_text(scales['highest_safe'])} no "
+        f"{raised}, up to {scale_text(scales['highest_safe'])} no "
         f"gradient overflows{of_unknown}",
         tuple(_with(base, loss_scale=base.changes.loss_scale * scale / present)
               for scale in dict.fromkeys(factors)),

@@ -18,7 +18,7 @@ from ipu.run.remedies import (
     joined_remedies,
     sort_remedies,
     try_behind,
-    try_smallest_scale,
+    try_scale_with_room,
     try_ways,
     with_wide_layers,
     without_halves,
@@ -121,7 +121,7 @@ def _treat(
     try_ways(without_needless(result.remedies, runs), runs, result.remedies)
     sort_remedies(result.remedies, runs.way)
     with suppress(TimeOverError):
-        try_smallest_scale(runs, result.remedies)
+        try_scale_with_room(runs, result.remedies)
     tell_so_far()
     with suppress(TimeOverError):
         find_sites(result, runs)

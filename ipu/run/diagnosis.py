@@ -73,8 +73,13 @@ class TriedRemedy:
             return "the losses are close to binary32's, and a symptom of the report stays"
         return "does not cure"
 
+    @property
+    def name(self) -> str:
+        """The way, or what is told in its place."""
+        return self.label or str(self.way)
+
     def __str__(self) -> str:
-        return (f"{self.label or self.way}: {self.verdict}, harm {harm_text(self.harm)}. "
+        return (f"{self.name}: {self.verdict}, harm {harm_text(self.harm)}. "
                 f"{self.what}")
 
 
@@ -158,7 +163,7 @@ class Diagnosis:
         if self.answer == "healthy":
             follows = "more steps are followed"
         return "\n".join((
-            *self._first_lines(), *(f"remedy {remedy}" for remedy in self.remedies),
+            *self._first_lines(), *self._remedies_told(),
             f"after {self.runs} runs, {self.seconds:.0f} s; {follows}",
         ))
 
@@ -204,10 +209,24 @@ class Diagnosis:
             yield from self._listed(self.sufficient)
         for site in self.chance:
             yield f"chance: a unit in the last place in {site} cures it too, so that is no cause"
-        for remedy in self.remedies:
-            yield f"remedy {remedy}"
+        yield from self._remedies_told()
         if not self.remedies:
             yield "no remedy is known that could be tried"
+
+    def _remedies_told(self) -> Iterator[str]:
+        yield from (f"remedy {remedy}" for remedy in self.remedies if remedy.cures)
+        if self.without_help:
+            yield self.without_help
+
+    @property
+    def without_help(self) -> str:
+        """The ways that were tried and do not cure, in a line; "" where there are none."""
+        ways = [
+            f"{remedy.name} (harm {harm_text(remedy.harm)}"
+            f"{', a symptom stays' if remedy.harm <= HARM else ''})"
+            for remedy in self.remedies if not remedy.cures
+        ]
+        return f"tried, does not help: {', '.join(ways)}" if ways else ""
 
     @property
     def doses_told(self) -> str:

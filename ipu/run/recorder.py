@@ -41,6 +41,7 @@ class Recorder:
     operands   of products in blocks, by layer.
     losses     where backward passes began, by step of the optimiser, divided by the loss scale.
     scale      the loss scale that the program has now, as far as the front end sees it.
+    scale_option    the option of the program by which it is set; "" of none.
     births     where numbers left their format, and what became of it.
 
     >>> recorder = Recorder()
@@ -57,6 +58,7 @@ class Recorder:
         self.updates = Updates()
         self.operands = OperandStatistics()
         self.scale = 1.0
+        self.scale_option = ""
         self.births = Births()
         #: Losses that were not computed, because nothing reads them.
         self.unread: set[str] = set()

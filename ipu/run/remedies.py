@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,13 +30,11 @@ from ipu.run.ways import Way
 
 __all__ = [
     "advised", "by_module", "joined_remedies", "sort_remedies", "try_behind",
-    "try_smallest_scale", "try_ways", "with_wide_layers", "without_halves", "without_needless",
+    "try_scale_with_room", "try_ways", "with_wide_layers", "without_halves", "without_needless",
 ]
 
 #: Remedies that are tried, at most.
 _REMEDIES = 8
-#: Powers of two of a loss scale above the smallest that cures.
-_FREE = 2
 #: Modules that are tried as wholes where no advice cures; what a layer's name begins with.
 _MODULES, _SEPARATOR = 3, re.compile(r"[./]")
 _OUTSIDE = "all that stands outside of modules"
@@ -91,7 +89,7 @@ def advised(runs: Reruns, report: Mapping[str, Any], base: Way) -> dict[Way, str
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
-                _meaning(way, base, item.what) or item.what)
+                _meaning(way, base, item.what, report) or item.what)
     return dict(list(proposed.items())[:_REMEDIES])
 
 
@@ -117,17 +115,23 @@ def by_module(runs: Reruns) -> dict[Way, str]:
     return ways
 
 
-def _meaning(way: Way, base: Way, advice: str) -> str:
-    """What a way changes of a base, where the advice names several; "" of others."""
+def _meaning(way: Way, base: Way, advice: str, report: Mapping[str, Any]) -> str:
+    """What a way changes of a base, where the advice names several; "" of others.
+
+    report    of the base's run, which says what the program calls its loss scale.
+    """
     pieces = list(_pieces(way, base))
     names = [name for name, _ in pieces]
     if way.policy.default.param != base.policy.default.param:
         return "Keep parameters, and what optimisers compute of them, in binary32"
     if pieces == [("wide_states", True)]:
-        return ("Let the framework's optimisers compute, and keep their states, in binary32; "
+        return ("Let optimisers compute, and keep their states, in binary32; "
                 "parameters stay as they are")
     if names == ["loss_scale"]:
         scale, factor = way.changes.loss_scale, way.changes.loss_scale / base.changes.loss_scale
+        option = report.get("scale_option")
+        if option:
+            return f"Set {option}={scale_text(_present(report) * factor)}"
         if scale_text(scale) in advice:
             return ""
         how = f"Multiply the loss by {scale_text(factor)}" if factor > 1 else (
@@ -166,11 +170,18 @@ def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
                  runs, remedies)
 
 
-def try_smallest_scale(runs: Reruns, remedies: list[TriedRemedy]) -> None:
-    """In place of a loss scale that cures, a few times the smallest power of two that does.
+def _present(report: Mapping[str, Any]) -> float:
+    """The loss scale of a run, its changes' included."""
+    return float((report.get("loss_scale") or {}).get("present", 1.0))
 
-    It is sought by halving between the present scale and the one that cures, where these runs take
-    no more than half of the time that is left.
+
+def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
+    """In place of a loss scale that cures, one with room for smaller and for larger gradients.
+
+    It is halfway, in powers of two, between the smallest that cures and the largest with which no
+    gradient of the cured run overflows: later gradients are smaller than those of the first steps,
+    and other batches have larger ones. The smallest is sought by halving between the present scale
+    and the one that cures, where these runs take no more than half of the time that is left.
     """
     cure = next((remedy for remedy in remedies if remedy.cures), None)
     changes = runs.way.changes
@@ -178,22 +189,45 @@ def try_smallest_scale(runs: Reruns, remedies: list[TriedRemedy]) -> None:
             changes, loss_scale=cure.way.changes.loss_scale)):
         return
     power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
-    trials = math.ceil(math.log2(power)) if power > 1 else 0
-    if not trials or trials * runs.budget.spent / runs.runs > runs.budget.left / 2:
+    if power < 1:
         return
 
     def scaled(exponent: int) -> Way:
         return replace(runs.way, changes=replace(
             changes, loss_scale=changes.loss_scale * 2.0**exponent))
 
-    smallest = 1 + last_that_holds(
+    report = runs.outcome(cure.way).report
+    smallest = _smallest_power(runs, scaled, power)
+    largest = power + max(_room_above(report), 0)
+    middle = (smallest + largest) // 2
+    if middle == power:
+        return
+    least, most, between = (
+        scale_text(_present(runs.base.report) * 2.0**exponent)
+        for exponent in (smallest, largest, middle))
+    option = report.get("scale_option")
+    what = f"Set {option}={between}" if option else f"Use a loss scale of {between}"
+    what += f": halfway between {least}, which cures, and {most}, " + (
+        "with which the largest gradient still fits" if largest > power else "which cures too")
+    try_ways({scaled(middle): what}, runs, remedies)
+    remedies.sort(key=lambda remedy: not (remedy.cures and remedy.what == what))
+
+
+def _smallest_power(runs: Reruns, scaled: Callable[[int], Way], power: int) -> int:
+    """The smallest power of two of a scale that cures, as this one does; it, without time."""
+    trials = math.ceil(math.log2(power))
+    if not trials or trials * runs.budget.spent / runs.runs > runs.budget.left / 2:
+        return power
+    return 1 + last_that_holds(
         lambda exponent: runs.is_ill(runs.outcome(scaled(exponent))), power)
-    if smallest + _FREE < power:
-        text = scale_text(changes.loss_scale * 2.0**smallest)
-        what = (f"{text} is the smallest loss scale that cures; {2**_FREE} times as much is room "
-                "for smaller gradients")
-        try_ways({scaled(smallest + _FREE): what}, runs, remedies)
-        remedies.sort(key=lambda remedy: remedy.what != what)
+
+
+def _room_above(report: Mapping[str, Any]) -> int:
+    """Powers of two by which the loss scale of a run may grow before a gradient overflows."""
+    scales = report.get("loss_scale") or {}
+    if not scales or scales["highest_safe"] is None:
+        return 0
+    return round(math.log2(scales["highest_safe"] / scales["present"]))
 
 
 def _first_place(causes: Sequence[Cause]) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def describe(
         "exponents": exponents(recorder) if recorder else {},
         "swallowed": recorder.updates.summary() if recorder else {},
         "loss_scale": loss_scale(recorder, layers) if recorder else {},
+        "scale_option": recorder.scale_option if recorder else "",
         "losses": recorder.losses if recorder else [],
         "uncounted": recorder.uncounted if recorder else 0,
         "unread": sorted(recorder.unread) if recorder else [],

@@ -349,6 +349,7 @@ class Run(ABC):
         exponents     histograms of weights, activations, gradients, updates, by layer and format.
         swallowed     updates that left their parameter as it was, by layer.
         loss_scale    present, highest safe and best.
+        scale_option    of the program, by which the loss scale is set; "" of none.
         losses        where backward passes began, by step.
         plan          slots, time and memory of the programs that were measured, in lines.
         shadow        errors born and inherited by operation, of a run with shadows

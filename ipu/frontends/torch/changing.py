@@ -56,6 +56,15 @@ class Changer:
             self._hooks[parameter] = parameter.register_hook(self._unscaled)
 
     @contextmanager
+    def leaving_scale(self) -> Iterator[None]:
+        """Inside, no backward pass is scaled here: a front end does by its optimiser's scale."""
+        before, self._is_left = self._is_left, True
+        try:
+            yield
+        finally:
+            self._is_left = before
+
+    @contextmanager
     def following_grad(self, losses: LossListener) -> Iterator[None]:
         """Inside, `torch.autograd.grad` begins with the loss scale and gives gradients without it.
 
@@ -73,7 +82,7 @@ class Changer:
             nonlocal is_inside
             choices = options | {"retain_graph": retain_graph, "create_graph": create_graph}
             # Modes of functions call what stands in torch's module once more.
-            if is_inside or torch._C._current_graph_task_id() != -1:
+            if is_inside or self._is_left or torch._C._current_graph_task_id() != -1:
                 return grad(outputs, inputs, grad_outputs, **choices)
             is_left = create_graph or bool(options.get("is_grads_batched"))
             is_inside, self._is_left = True, is_left

@@ -66,6 +66,7 @@ Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 class ResolvedOverload(NamedTuple):
     """How an overload runs from its first call on.
 
+    name          of the operation, without overload, that computes what it writes.
     written       places of the arguments that it writes.
     is_copying    it makes copies of parameters, or tensors that updates keep beside them.
     is_view       it gives a view of its argument, which holds the same format.
@@ -73,6 +74,7 @@ class ResolvedOverload(NamedTuple):
 
     overload: Any
     plan: Plan
+    name: str
     written: Sequence[int | str]
     is_copying: bool
     is_view: bool
@@ -94,7 +96,8 @@ class ModeSession(Protocol):
     def listed(self, func: Any, args: Any, kwargs: Any) -> None: ...
     def call(self, operation: str) -> Call: ...
     def look(
-        self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
+        self, name: str, tensors: list[torch.Tensor], args: Any, kwargs: Any,
+        written: Sequence[int | str],
     ) -> bool: ...
     def updated(self, args: Any, kwargs: Any, result: Any) -> None: ...
     def copied(self, source: Any, result: Any) -> None: ...
@@ -139,7 +142,7 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if program.listing is not None:
             program.listed(func, args, kwargs or {})
         try:
-            is_update = program.look(tensors, args, kwargs or {}, way.written)
+            is_update = program.look(way.name, tensors, args, kwargs or {}, way.written)
             result = self._computed(way, args, kwargs or {}, is_update)
             if is_update:
                 program.updated(args, kwargs or {}, result)
@@ -185,7 +188,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
         if shadowing is not None:
             plan = shadowing.beside(func, written, plan)
         is_view = is_exact(func) and func.is_view and not written and not _is_composite(func)
-        return ResolvedOverload(func, plan, written, func in _LIKE, is_view)
+        name = _name(func).removesuffix("_")
+        return ResolvedOverload(func, plan, name, written, func in _LIKE, is_view)
 
     def _plan(self, func: Any) -> Plan:
         """How an overload runs from now on."""

@@ -37,6 +37,7 @@ from ipu.frontends.torch.capture.replay import StepReplay
 from ipu.frontends.torch.changing import Changer, keep_counters, undoing
 from ipu.frontends.torch.entering import Entering
 from ipu.frontends.torch.gradients import Gradients
+from ipu.frontends.torch.handwritten import HandwrittenUpdates
 from ipu.frontends.torch.hypothetical import find_device
 from ipu.frontends.torch.kernels import without_whole_kernels
 from ipu.frontends.torch.layers import Layers, Where
@@ -182,6 +183,7 @@ class Session(Run):
         #: Those of the block without gradients that is open.
         self._block_calls: dict[tuple[Where, bool, int], tuple[Call, Place, str]] = {}
         self._entering = Entering(self)
+        self.handwritten = HandwrittenUpdates(self)
 
     def measure(self) -> LayerMeter:
         """Measure the program's first step, and end the program behind it by StepMeasured.
@@ -291,7 +293,17 @@ class Session(Run):
         self.memory.in_pass = call.direction == "backward"
         self.device.tensor = name
         self.memory.alter = call.alter
+        if where.direction == "optimizer":
+            call.is_wide = self._is_wide(operation)
         return call
+
+    def _is_wide(self, operation: str) -> bool:
+        """Whether an operation of an optimiser, which the program writes, is in binary32."""
+        if not self.handwritten.is_here():
+            return False
+        if self._patterns:
+            self.layer_names.add(operation)
+        return self.handwritten.is_wide(operation)
 
     def policy_of(self, layer: str, direction: str) -> Policy:
         """The policy of operations of a layer and direction; see `ipu.run.restoring`."""
@@ -317,16 +329,21 @@ class Session(Run):
         return call, place, counted_name(layer, shown)
 
     def look(
-        self, tensors: list[torch.Tensor], args: Any, kwargs: Any, written: Sequence[int | str]
+        self, name: str, tensors: list[torch.Tensor], args: Any, kwargs: Any,
+        written: Sequence[int | str],
     ) -> bool:
         """Whether the operation that begins now is part of an update without an optimiser.
 
         tensors    those among its arguments.
         written    places of the arguments that it writes.
         """
-        layers = self.layers
+        layers, handwritten = self.layers, self.handwritten
         layers.is_updating = False
-        if layers.in_update or torch._C._current_graph_task_id() != -1:
+        if torch._C._current_graph_task_id() != -1:
+            return False
+        if layers.in_update:
+            if written and handwritten.is_here() and handwritten.is_wide(name):
+                handwritten.widen(_targets(args, kwargs, written))
             return False
         in_block = layers.blocks.opener is not None and layers.blocks.is_open
         if not in_block and (layers.stack or not torch.is_grad_enabled()):
@@ -335,13 +352,13 @@ class Session(Run):
             for x in tensors:
                 if x.requires_grad:
                     return False
-        targets: list[torch.Tensor] = []
-        for i in written:
-            target = kwargs.get(i) if isinstance(i, str) else args[i]
-            if isinstance(target, torch.Tensor):
-                targets.append(target)
+        targets = _targets(args, kwargs, written)
         in_module = bool(layers.stack)
-        layers.is_updating = self.gradients.is_update(tensors, targets, in_module=in_module)
+        layers.is_updating = self.gradients.is_update(
+            tensors, targets, in_module=in_module
+        ) or handwritten.reads_state(tensors, in_module=in_module)
+        if targets and layers.is_updating and handwritten.is_wide(name):
+            handwritten.widen(targets)
         return layers.is_updating
 
     def listed(self, func: Any, args: Any, kwargs: Any) -> None:
@@ -414,6 +431,7 @@ class Session(Run):
         if is_first or control.inv or control.div0 or control.oflo:
             self._undo = undoing(optimiser, parameters)
         self.changer.start(optimiser)
+        self.handwritten.start(optimiser)
         keep_counters(optimiser, self.memory)
         self._form.start(optimiser)
 
@@ -702,6 +720,12 @@ class Session(Run):
             torch.manual_seed(seed)
             with self:
                 return step(seed)
+
+
+def _targets(args: Any, kwargs: Any, written: Sequence[int | str]) -> list[torch.Tensor]:
+    """The tensors among arguments that an operation writes, by their places."""
+    targets = [kwargs.get(i) if isinstance(i, str) else args[i] for i in written]
+    return [x for x in targets if isinstance(x, torch.Tensor)]
 
 
 def machine(

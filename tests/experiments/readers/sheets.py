@@ -194,12 +194,19 @@ def read_remedy(reading, data):
             assert f": {verdict_of(remedy, data)}, harm" in reading.text
 
 
+def read_without_help(reading, data):
+    """The ways that do not cure, and no other one, with the harm that they leave."""
+    ways = [remedy for remedy in data["remedies"] if not remedy["cures"]]
+    assert reading.text.count(" (harm ") == len(ways) > 0
+    for remedy in ways:
+        stays = "" if remedy["harm"] > TOLD else ", a symptom stays"
+        says_harms(reading, f"{remedy['way']} (harm HARM{stays})", remedy["harm"])
+
+
 def verdict_of(remedy, data):
-    if remedy["cures"]:
-        return "cures" if data["harm"] > TOLD else (
-            "the symptom goes; the losses were close to binary32's without it too")
-    return "does not cure" if remedy["harm"] > TOLD else (
-        "the losses are close to binary32's, and a symptom of the report stays")
+    assert remedy["cures"]
+    return "cures" if data["harm"] > TOLD else (
+        "the symptom goes; the losses were close to binary32's without it too")
 
 
 SENTENCES = {
@@ -207,7 +214,8 @@ SENTENCES = {
     "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
     "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
     "each run stops after": read_left_out, "with neither given": read_pair, "^dose ": read_dose,
-    "^remedy ": read_remedy, "[Ww]ithout harm: ": read_harmless,
+    "^remedy ": read_remedy, "^[Tt]ried, does not help": read_without_help,
+    "[Ww]ithout harm: ": read_harmless,
 }
 
 
@@ -220,8 +228,8 @@ def read_doses(rows, data):
 
 
 def read_remedies(rows, data):
-    assert len(rows) == len(data["remedies"])
-    for (way, harm, verdict, what), remedy in zip(rows, data["remedies"], strict=True):
+    cures = [remedy for remedy in data["remedies"] if remedy["cures"]]
+    for (way, harm, verdict, what), remedy in zip(rows, cures, strict=True):
         assert (way, what) == (remedy["way"], remedy["what"])
         check_cell(harm, remedy["harm"])
         assert verdict == verdict_of(remedy, data)

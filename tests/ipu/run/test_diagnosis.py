@@ -554,14 +554,27 @@ def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():
     assert diagnose(replay, WAY, 4).answer == "healthy"
 
 
-@pytest.mark.parametrize(("needed", "told"), [(7, 9), (1, 3), (18, 20)])
-def test_a_loss_scale_is_a_few_times_the_smallest_that_cures(monkeypatch, needed, told):
+@pytest.mark.parametrize(("needed", "safe", "told"), [
+    (7, None, 13), (1, None, 10), (18, None, 19), (20, None, 20), (7, 30, 18), (7, 3, 13),
+])
+def test_a_loss_scale_is_halfway_between_too_small_and_too_large(monkeypatch, needed, safe, told):
+    """Between the smallest that cures and the largest with which the gradients seen still fit."""
     replay = advising(monkeypatch, lambda changes: changes.loss_scale >= 2.0**needed,
                       f"{WAY}+scale={2**20}")
-    cure = diagnose(replay, WAY, 4).cure
+
+    def replay_with_gradients(way, restoring, has_shadow):
+        outcome = replay(way, restoring, has_shadow)
+        if safe is not None:
+            outcome.report["loss_scale"] = {
+                "present": way.changes.loss_scale, "highest_safe": 2.0**safe, "best": 1.0,
+                "limited_by": "head", "lost": (0.0, 0.0), "curve": {}, "unseen": 0}
+        return outcome
+
+    cure = diagnose(replay_with_gradients, WAY, 4).cure
     assert str(cure.way) == f"mixed+scale={2**told}"
-    if told < 20:
-        assert cure.what.startswith(f"{2**needed} is the smallest loss scale that cures; 4 times")
+    assert cure.cures
+    if told != 20:
+        assert cure.what.startswith(f"Use a loss scale of {2**told}: halfway between {2**needed},")
 
 
 def test_a_program_without_losses_is_not_called_healthy():
@@ -807,6 +820,17 @@ def test_a_number_replaced_is_judged_beside_binary32_with_the_same_one(monkeypat
     assert remedy.what.endswith("binary32 with the same number)") == cures
 
 
+def test_what_does_not_cure_is_no_remedy_and_is_told_in_one_line(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4, f"{WAY}+states=f32",
+                      f"{WAY}+eps=1e-4", f"{WAY}+scale=1024")
+    lines = str(diagnose(replay, WAY, 4)).splitlines()
+    (remedy,) = [line for line in lines if line.startswith("remedy ")]
+    assert remedy.startswith(f"remedy {WAY}+eps=0.0001: cures")
+    (other,) = [line for line in lines if f"{WAY}+scale=1024" in line or "states=f32" in line]
+    assert other.startswith("tried, does not help: ")
+    assert f"{WAY}+states=f32 (harm 55.0%)" in other
+
+
 def test_losses_like_binary32s_with_a_symptom_left_are_told_as_that():
     text = str(TriedRemedy("why", WAY, 0.01, False))
     assert "the losses are close to binary32's, and a symptom of the report stays" in text
@@ -835,8 +859,10 @@ def test_the_window_and_the_dose_of_a_site_are_told():
 
 def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():
     base, advice = Way.parse("fp16+scale=16"), "Multiply the loss by 1024"
-    assert _meaning(Way.parse("fp16+scale=1024"), base, advice) == ""
-    assert _meaning(Way.parse("fp16+scale=8192"), base, advice) == (
+    assert _meaning(Way.parse("fp16+scale=1024"), base, advice, {}) == ""
+    assert _meaning(Way.parse("fp16+scale=8192"), base, advice, {}) == (
         "Multiply the loss by 512, and undo it on the gradients in binary32")
-    assert _meaning(Way.parse("fp16+scale=0.0625"), base, "Lower the loss scale") == (
+    assert _meaning(Way.parse("fp16+scale=0.0625"), base, "Lower the loss scale", {}) == (
         "Divide the loss by 256, and undo it on the gradients in binary32")
+    report = {"scale_option": "loss_scaling", "loss_scale": {"present": 64.0}}
+    assert _meaning(Way.parse("fp16+scale=1024"), base, advice, report) == "Set loss_scaling=4096"

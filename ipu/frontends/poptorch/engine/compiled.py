@@ -94,6 +94,7 @@ class Compiled:
         self.meter = Meter(self.plan, self.machine, self._names)
         self.scaling = None
         if self.updater is not None:
+            self.machine.session.recorder.scale_option = "loss_scaling"
             self.scaling = LossScaling(
                 self.updater.loss_scaling, automatic=self.options.Training.automatic_loss_scaling
             )
@@ -240,9 +241,10 @@ class _Round:
         assert updater is not None
         assert scaling is not None
         stage_of = compiled.meter.stage_of
-        slopes = micro_batch.backward(
-            self._loss_gradient, self._parameters, scaling.watch(compiled.machine)
-        )
+        with compiled.machine.session.changer.leaving_scale():
+            slopes = micro_batch.backward(
+                self._loss_gradient, self._parameters, scaling.watch(compiled.machine)
+            )
         for parameter, gradient in sorted(slopes, key=lambda slope: -stage_of(slope[0])):
             self._begin(True, stage_of(parameter))
             start, share = updater.combined(parameter, self._unscale)
@@ -259,8 +261,7 @@ class _Round:
             )
         machine, scaling = self.compiled.machine, self.compiled.scaling
         assert scaling is not None
-        changes = machine.session.changer.changes
-        machine.session.recorder.scale = scaling.value * changes.loss_scale
+        machine.session.recorder.scale = scaling.value
         if loss.numel() == 1:
             machine.session.recorder.loss(machine.session.step, float(loss.detach()))
         return machine.session.roots.gradient(loss, self._seed)

@@ -98,7 +98,7 @@ class Updater:
 
     @property
     def loss_scaling(self) -> float:
-        """Of the first group: a loss has one scale.
+        """Of the first group, as a loss has one scale, times the one of the run's changes.
 
         Raises    ValueError for groups with different ones.
         """
@@ -107,7 +107,7 @@ class Updater:
             raise ValueError(
                 f"loss_scaling of the optimiser's groups is {sorted(scales)}; a loss has one scale"
             )
-        return scales.pop()
+        return scales.pop() * self.machine.session.options.changes.loss_scale
 
     @property
     def types(self) -> dict[int, torch.dtype]:

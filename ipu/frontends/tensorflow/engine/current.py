@@ -159,9 +159,10 @@ class TensorFlowRun(Run):
 
         Raises    PatternError, where the program computed anything.
         """
-        missing = unmatched(patterns_of(self.policy), self.layer_names)
+        of_variables = set(map(layer_of_variable, self._machine.variables))
+        missing = unmatched(patterns_of(self.policy), self.layer_names | of_variables)
         if missing and self.layer_names:
-            layers = set(map(layer_of_variable, self._machine.variables)) or self.layer_names
+            layers = of_variables or self.layer_names
             raise refuse_pattern(missing[0], layers, self.policy.default, _NAMING)
 
     # Events ---------------------------------------------------------------------------------

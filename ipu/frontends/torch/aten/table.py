@@ -86,7 +86,7 @@ def aten(
 class Call(Site):
     """One operation: its site, and how tensors become arrays.
 
-    In the direction optimizer float32 tensors keep the formats that they hold.
+    In the direction optimizer float32 tensors keep the formats that they hold, unless it is wide.
     """
 
     memory: Memory
@@ -96,6 +96,8 @@ class Call(Site):
     alter: Alter | None = None
     #: What `result` rounds into, where operands were taken in binary32 by `terms`.
     narrow: Format | None = None
+    #: An operation of an update computes in binary32 (`handwritten`).
+    is_wide: bool = False
 
     # Formats --------------------------------------------------------------------------------
 
@@ -119,6 +121,8 @@ class Call(Site):
             if isinstance(first, torch.Tensor) and first.ndim:
                 return self.activations
             return BINARY32 if self._is_loss(tensors) else self.activations
+        if self.is_wide:
+            return BINARY32
         held = {self.memory.format_of(x) for x in tensors if isinstance(x, torch.Tensor)}
         return widest(fmt for fmt in held if fmt) if held - {None} else self.policy.param
 

@@ -8,6 +8,8 @@ from tests.ipu.frontends.poptorch.framework import poptorch, torch
 
 from fpsim.torch import machine  # isort: skip
 from ipu.frontends.processes.diagnosing import diagnose_program  # isort: skip
+from ipu.frontends.processes.programs import run_file  # isort: skip
+from ipu.run.ways import Way  # isort: skip
 
 PROGRAM = """
 import poptorch
@@ -88,3 +90,56 @@ def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(
     assert "overflows" in result.sentence
     assert result.cure is not None
     assert str(result.cure.way) == "fp16+states=f32"
+
+
+VANISHING = """
+import poptorch
+import torch
+
+torch.manual_seed(0)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(12, 3)
+
+    def forward(self, x, y):
+        loss = torch.nn.functional.cross_entropy(self.last(x), y)
+        return poptorch.identity_loss(loss * 2.0**-23, "none")
+
+
+net, options = Net(), poptorch.Options()
+options.Training.gradientAccumulation(16)
+options.Training.setMeanAccumulationAndReplicationReductionStrategy(
+    poptorch.MeanReductionStrategy.Post)
+optimizer = poptorch.optim.SGD(
+    net.parameters(), lr=0.05 * 2.0**23, loss_scaling=SCALE, accum_type=torch.float16)
+model = poptorch.trainingModel(net, options, optimizer)
+for _ in range(4):
+    y = torch.randint(0, 3, (64,))
+    model(torch.randn(64, 12) + torch.eye(3, 12)[y] * 6, y)
+"""
+
+
+def test_a_loss_scale_from_outside_is_the_optimisers(tmp_path):
+    """Its gradients are unscaled behind the accumulators, as PopTorch does it (differential)."""
+    losses = []
+    for scale, way in (("1.0", "mixed+scale=4096"), ("4096.0", "mixed")):
+        program = tmp_path / "train.py"
+        program.write_text(VANISHING.replace("SCALE", scale))
+        run = machine(Way.parse(way).policy, changes=Way.parse(way).changes, count=True)
+        with run:
+            run_file(program, [])
+        losses.append(run.report()["losses"])
+    assert losses[0] == losses[1]
+
+
+def test_a_loss_scale_is_advised_in_poptorchs_words(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(VANISHING.replace("SCALE", "1.0"))
+    result = diagnose_program(machine("mixed", count=True), program, [], 4, seconds=300.0)
+    assert result.answer == "ill"
+    assert result.cure is not None
+    assert "loss_scaling=" in result.cure.what
+    assert result.cure.way.changes.loss_scale > 1

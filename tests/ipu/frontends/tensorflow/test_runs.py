@@ -137,6 +137,13 @@ def test_a_pattern_that_no_layer_matches_is_refused_at_the_end():
     assert run.report()["unreached"]
 
 
+def test_a_variable_without_a_scope_is_a_layer_that_a_pattern_may_name():
+    """As of a metric, whose `total` a report names; what a diagnosis tries can be run alone."""
+    with machine({"": "f16", "total": "f32"}) as run:
+        train(0)
+    assert str(run.way).endswith("+total=f32")
+
+
 def test_a_trial_that_stops_tells_its_error():
     def step(seed):
         raise ValueError("no such data\nat all")
