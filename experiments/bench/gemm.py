@@ -20,6 +20,7 @@ import ipu.machine.units.amp  # noqa: F401  (names its units)
 from fpsim.context import Context
 from fpsim.linalg import matmul, rounded_matmul
 from fpsim.quantizers import quantize
+from fpsim.records.blocks import find_block
 from fpsim.records.formats import BFLOAT16, BINARY16, BINARY32, BINARY64, E4M3FN, Format
 from fpsim.records.rounding import RNA, RNE, RTO, RTZ, SR, Rounding
 from fpsim.records.units import find_unit
@@ -109,6 +110,12 @@ def call(row: Row, n: int) -> Call:
                    fused=row.fused)
 
 
+def _whole_blocks(n: int, block: str) -> int:
+    """The smallest size from n on that blocks divide."""
+    elements = find_block(block).elements or 1
+    return -(-n // elements) * elements
+
+
 def _scaled(unit: str, block: str, n: int) -> Call:
     """A product of matrices that are quantised before the clock starts."""
     a, b = (quantize(_matrix("normal", n, seed), block, axis=1 - seed) for seed in (0, 1))
@@ -145,9 +152,11 @@ def cases(size: Size, quick: bool) -> Iterator[TimedCase]:
                 bits_of(row.rounding, row.format), True, row.data, kind=row.kind,
             )
         for unit, block in [*SCALED.items()][: 1 if quick else None]:
+            whole = _whole_blocks(size.n, block)
             yield TimedCase(
-                f"gemm {unit}", block, partial(_scaled, unit, block, size.n), reference, size.n,
-                size.repeats, flags=True, data="normal", kind="blocks",
+                f"gemm {unit}", block, partial(_scaled, unit, block, whole),
+                _blas(np.float32, whole), whole, size.repeats, flags=True, data="normal",
+                kind="blocks",
             )
         for kind, fmt in (("blas-f32", BINARY32), ("blas-f64", BINARY64)):
             yield TimedCase(

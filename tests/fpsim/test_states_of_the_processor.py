@@ -47,8 +47,9 @@ UNIT = "AMP_F32_F32"
 class Operands:
     """Fresh ones for every call: some calls write them."""
 
-    def __init__(self, fmt: fp.Format = fp.BINARY32) -> None:
-        self.context = fp.Context(fmt, count=reaches("full") and fmt != fp.BINARY64)
+    def __init__(self, fmt: fp.Format = fp.BINARY32, *, counts: bool = True) -> None:
+        is_counting = counts and reaches("full") and fmt != fp.BINARY64
+        self.context = fp.Context(fmt, count=is_counting)
         shift = 0 if fmt == fp.BINARY32 else 32
         self.x, self.y = (
             self.context.wrap((codes.astype(fmt.code_dtype) << shift).view(fmt.carrier))
@@ -104,6 +105,8 @@ def bits_of(outcome: Any) -> Any:
     return repr(outcome)
 
 
+#: What a context that counts refuses.
+UNCOUNTED = {"iterate"}
 #: An outcome, the flags and the counts of a call.
 Call = Callable[[], Any]
 
@@ -113,7 +116,7 @@ def first_accepted(name: str, find: Callable[[Operands], Callable[..., Any]]) ->
     for arguments in ARGUMENTS:
 
         def call(arguments: Any = arguments) -> Any:
-            o = Operands()
+            o = Operands(counts=name not in UNCOUNTED)
             function, values = find(o), arguments(o)
             with np.errstate(all="ignore"):
                 result = bits_of(function(*values))

@@ -29,7 +29,7 @@ def test_without_data_digits_are_learnt_and_the_report_says_so(monkeypatch):
 def test_three_ways_of_training_recognise_97_percent():
     data_path("mnist/t10k-images-idx3-ubyte.gz")
     result = mnist_training.run(quick=False, seed=0)
-    assert "8000 images of the t10k file" in result.answer
+    assert f"On {mnist_training.data()}" in result.answer
     for variant in USUAL:
         reached = result.column("accuracy", part="test", policy=variant.name)
         assert len(reached) == 5
