@@ -464,6 +464,10 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
             path = [*filter(None, [_zero_constant(first, report)]), *path]
         yield _cause_of(path, capital(f"{_clauses(path)}: {n}"))
         yield from _constants_beside(path)
+    elif first["kind"] == ZERO:
+        begins = "Gradients underflow: " if first["direction"] == "backward" else ""
+        kind = "gradients vanish" if begins else "underflow"
+        yield Cause(kind, capital(f"{begins}{clause}: {n}"), first)
     elif not is_scaled:
         yield Cause("overflow", capital(
             f"{clause}: {n}, of values that no loss scale changes"), first)

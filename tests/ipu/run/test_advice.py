@@ -249,6 +249,16 @@ def test_divisors_that_are_too_small_come_before_what_overflows_behind_them(repo
     assert tried(report)[:2] == ["fp16+states=f32", "mixed"]
 
 
+@pytest.mark.parametrize(("direction", "kind", "words"), [
+    ("backward", "gradients vanish", "Gradients underflow: the mul of net.a underflows to zero"),
+    ("forward", "underflow", "The mul of net.a underflows to zero"),
+])
+def test_zeros_that_alone_do_harm_are_no_overflow(report, direction, kind, words):
+    report["births"] = [born("flush to zero", direction=direction, alone=0.4)]
+    cause = find_causes(report)[0]
+    assert (cause.kind, cause.sentence.startswith(words)) == (kind, True)
+
+
 def test_an_optimiser_without_divisors_has_none_that_are_too_small(report):
     overshooting(report)["births"][0]["operation"] = "torch.optim.sgd"
     assert [cause.kind for cause in find_causes(report)] == ["overflow"]
