@@ -60,8 +60,9 @@ _JUMP = 8.0
 _DIGITS = 0.05
 #: Share of updates that leave their parameter as it was.
 _SWALLOWED = 0.2
-#: Share of the terms of a sum that change nothing, and how many there are at least.
-_ABSORBED, _TERMS = 0.5, 8
+#: Share of the terms of a sum that change nothing, and how many there are at least; the share of
+#: those of a sum that goes on, where the program is harmed.
+_ABSORBED, _TERMS, _AGAIN = 0.5, 8, 0.2
 #: Share of its way in binary64 that each parameter moves at least where lost updates do no harm.
 _FOLLOWS = 0.9
 #: Within this factor of it lost digits of gradients do no harm.
@@ -752,9 +753,16 @@ def _lost_data(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 
 def _lost_terms(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
-    """Terms that are absorbed once, as a small step beside a large number."""
+    """Terms that are absorbed, as a small step beside a large number.
+
+    Where they are added to the last sum again, what is lost adds up: fewer of them do harm.
+    """
+    def bound(row: Row) -> float:
+        goes_on = row["repeated"] > max(_TERMS, _ABSORBED * row["count"])
+        return _AGAIN if goes_on else _ABSORBED
+
     rows = [r for r in births if r["kind"] == ABSORBED and not r["harmless"]
-            and is_pass(r["direction"]) and r["count"] > _ABSORBED * r["results"]]
+            and is_pass(r["direction"]) and r["count"] > bound(r) * r["results"]]
     yield from _of_terms(rows)
 
 

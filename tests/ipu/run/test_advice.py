@@ -469,6 +469,13 @@ def harmed(*rows, births=()):
             "shadow": {"operations": list(rows), "motions": []}}
 
 
+@pytest.mark.parametrize(("repeated", "kinds"), [(49, ["sums"]), (20, []), (0, [])])
+def test_a_sum_that_goes_on_is_harmed_by_fewer_terms(repeated, kinds):
+    """As of an Euler step that is half a unit of a temperature."""
+    row = born("absorption", operation="aten.sub", count=49, results=100, repeated=repeated)
+    assert [cause.kind for cause in find_causes(harmed(births=[row]))] == kinds
+
+
 def test_where_digits_are_lost():
     row = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
            "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 1}
