@@ -64,6 +64,8 @@ _SAMPLE = 512
 #: Rows of data by which a column is judged, at least; its deviation is lost where the rounding's is
 #: such a part of it.
 _ROWS, _LOST = 4, 0.1
+#: Share of the zeros of a result that are flushed there, above which it is none that others bring.
+_MOST = 0.9
 #: Share of the data that is flushed to zero where that is told.
 _FLUSHED = 0.5
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
@@ -390,7 +392,7 @@ class Births:
         n = min(flags.get("UNDERFLOW", 0), zeros)
         if not n or (before is not None and before.kind == CONSTANT):
             return before
-        if before is None or zeros == n:
+        if before is None or n > _MOST * zeros:
             return self._born(ZERO, where, operation, array.format, n, array.size, (), "")
         self._born(ZERO, where, operation, array.format, n, array.size, (before,), "")
         return before  # the earliest of a chain of products is what the later ones follow from

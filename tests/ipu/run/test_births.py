@@ -158,6 +158,16 @@ def test_zeros_of_a_chain_of_products_come_from_the_first_one():
     assert later.causes == division.causes == (product,)
 
 
+def test_a_few_zeros_that_an_operand_brings_are_not_where_most_come_from():
+    """As a gradient with one zero, whose square is nearly all zeros."""
+    desk = Desk()
+    first = desk.of("multiply", desk.array(*[1e-4] * 15, 1e-7), desk.array(*[1.0] * 15, 1e-4))
+    squares = desk.of("multiply", first, first, name="square")
+    desk.of("divide", desk.array(*[1.0] * 16), squares)
+    division = next(birth for birth in desk.births if birth.kind == DIVISION)
+    assert [birth.operation for birth in division.causes] == ["square"]
+
+
 def test_zeros_that_are_all_flushed_anew_come_from_there():
     desk = Desk()
     square = desk.of("multiply", desk.array(1e-4, 1e-3), desk.array(1e-4, 1e-3), name="prod")
