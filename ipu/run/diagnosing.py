@@ -54,30 +54,19 @@ def diagnose(
     tell       is called with what an ill program's diagnosis is so far: after the first two runs,
                and when the advice has been tried.
     """
-    runs = by_policy = Reruns(replay, way, budget or Budget(), sites, check)
+    by_policy = Reruns(replay, way, budget or Budget(), sites, check)
     runs = by_policy.as_written() or by_policy
-    result = Diagnosis(way, steps, losses=runs.losses_of(runs.base), reference=runs.losses)
-    result.is_of_halves = runs is not by_policy
-    result.negligible = runs.negligible
-    if runs.printed is not None:
-        result.measure = f"numbers in {runs.printed.line!r}"
-    result.followed = runs.reference.report.get("followed", {})
-    result.steps = result.followed.get("steps") or steps
-    result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
-    result.makes_halves = runs.is_narrow or any(
-        report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
-        if report)
-    result.beside = "binary64" if runs.is_narrow else "binary32"
-    result.harm = runs.harm(runs.base)
-    result.sentence = _sentence(runs.causes, result.harm, runs.base)
-    result.report = runs.report if runs.base.report else {}
-    result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
+    result = _seen(Diagnosis(way, steps), runs, is_of_halves=runs is not by_policy)
 
     def tell_so_far() -> None:
         result.runs, result.seconds = runs.runs, runs.budget.spent
         tell(result)
 
-    if not np.isfinite(runs.losses).all() or "diverges" in kinds_of_causes(runs.reference.report):
+    unreached = (runs.base.report or {}).get("unreached")
+    if unreached and not runs.base.error:
+        result.answer = "cannot tell"
+        result.sentence = f"Nothing was computed on the machine. {unreached}."
+    elif not np.isfinite(runs.losses).all() or "diverges" in kinds_of_causes(runs.reference.report):
         result.answer = f"{result.beside} does not train here"
         result.report = runs.reference.report
         result.sentence = _sentence(find_causes(result.report), result.harm, runs.reference)
@@ -98,6 +87,26 @@ def diagnose(
         result.sentence = (f"No backward pass began{within}, and no number was printed: nothing "
                            "to compare.")
     result.runs, result.seconds = runs.runs, runs.budget.spent
+    return result
+
+
+def _seen(result: Diagnosis, runs: Reruns, *, is_of_halves: bool) -> Diagnosis:
+    """What the first two runs show."""
+    result.losses, result.reference = runs.losses_of(runs.base), runs.losses
+    result.is_of_halves, result.negligible = is_of_halves, runs.negligible
+    if runs.printed is not None:
+        result.measure = f"numbers in {runs.printed.line!r}"
+    result.followed = runs.reference.report.get("followed", {})
+    result.steps = result.followed.get("steps") or result.steps
+    result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
+    result.makes_halves = runs.is_narrow or any(
+        report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
+        if report)
+    result.beside = "binary64" if runs.is_narrow else "binary32"
+    result.harm = runs.harm(runs.base)
+    result.sentence = _sentence(runs.causes, result.harm, runs.base)
+    result.report = runs.report if runs.base.report else {}
+    result.harmless = list(harmless_losses(runs.report)) if runs.base.report else []
     return result
 
 

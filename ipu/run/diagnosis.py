@@ -88,8 +88,8 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                began no backward pass and prints no number, or stops with an error in binary32
-                too.
+                computes nothing on the machine, began no backward pass and prints no number, or
+                stops with an error in binary32 too.
     sentence    the first cause, in words.
     harm        of the run as it is.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.

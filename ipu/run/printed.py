@@ -1,7 +1,7 @@
 """Numbers that a program prints, as what two of its runs are compared by.
 
 A number is known again by the text of its line without the numbers, and by its place there; what
-lines of the same text print is a series.
+lines of the same text print is a series. How long something took is none of the program's results.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ __all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_series"]
 #: A finite number as programs print it.
 DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:{DECIMAL}|[-+]?(?:nan|inf)\b)", re.I)
+#: What follows a number that a clock gave, as "12ms/step" and "3.4it/s" do.
+_OF_CLOCK = re.compile(r"(?:[mµun]?s(?:/\w+)?|(?:it|steps?|examples|samples)/s(?:ec)?)\b")
 #: Of the largest number that a line prints, and of that of all lines, the part below which a
 #: difference is none.
 _SMALL, _TINY = 0.05, 0.005
@@ -37,12 +39,15 @@ def printed_series(text: str) -> dict[PrintedNumber, list[float]]:
     >>> printed_series("step 1 loss 0.5\\nstep 2 loss nan\\n")
     {PrintedNumber(line='step # loss #', place=0): [1.0, 2.0], \
 PrintedNumber(line='step # loss #', place=1): [0.5, nan]}
+    >>> list(printed_series("1s loss 0.5 12ms/step").values())
+    [[0.5]]
     """
     series: dict[PrintedNumber, list[float]] = {}
     for line in text.splitlines():
         shape = _NUMBER.sub("#", line).strip()
-        for index, number in enumerate(_NUMBER.findall(line)):
-            series.setdefault(PrintedNumber(shape, index), []).append(float(number))
+        for index, number in enumerate(_NUMBER.finditer(line)):
+            if not _OF_CLOCK.match(line, number.end()):
+                series.setdefault(PrintedNumber(shape, index), []).append(float(number.group()))
     return series
 
 

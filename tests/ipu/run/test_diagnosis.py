@@ -163,6 +163,19 @@ def test_patches():
         "+fpsim torch --policy fp16+sr --found-inf status a.py"]
 
 
+def test_a_program_that_computes_nothing_on_the_machine_is_not_healthy():
+    healthy = program(lambda back, moved: False)
+
+    def replay(way, restoring, has_shadow):
+        outcome = healthy(way, restoring, has_shadow)
+        outcome.report["unreached"] = "Compute with tensors"
+        return outcome
+
+    result = diagnose(replay, WAY, 4)
+    assert (result.answer, result.runs) == ("cannot tell", 2)
+    assert result.sentence == "Nothing was computed on the machine. Compute with tensors."
+
+
 def test_what_is_known_is_told_before_sites_are_searched():
     told = []
     diagnose(program(lambda back, moved: at(3) not in back), WAY, 4,
