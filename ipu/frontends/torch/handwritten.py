@@ -46,7 +46,8 @@ class HandwrittenUpdates:
     def __init__(self, program: UpdatingSession) -> None:
         self._program = program
         self._layers, self._gradients = program.layers, program.gradients
-        self._has_wide_states = program.options.changes.wide_states
+        #: Whether updates and their states are in binary32.
+        self.has_wide_states = program.options.changes.wide_states
         self._named: dict[str, bool] = {}
         #: The step that runs is the program's, of an optimiser of torch's class.
         self._is_in_step = False
@@ -62,14 +63,14 @@ class HandwrittenUpdates:
 
     def is_wide(self, operation: str) -> bool:
         """Whether the operation of that name, which is part of such an update, is."""
-        return self._has_wide_states or self._is_named(operation)
+        return self.has_wide_states or self._is_named(operation)
 
     def reads_state(self, tensors: Iterable[torch.Tensor], *, in_module: bool) -> bool:
-        """Whether an operation computes with states of an update, which are in binary32, alone.
+        """Whether an operation computes with wide states of an update alone.
 
         Tensors of another shape are of something else, as of a model that has copied weights.
         """
-        if not self._has_wide_states or in_module:
+        if in_module:
             return False
         operands = [x for x in tensors if x.ndim]
         return len({x.shape for x in operands}) == 1 and any(

@@ -352,11 +352,10 @@ class Session(Run):
             for x in tensors:
                 if x.requires_grad:
                     return False
-        targets = _targets(args, kwargs, written)
+        targets = _targets(args, kwargs, written) if written else []
         in_module = bool(layers.stack)
-        layers.is_updating = self.gradients.is_update(
-            tensors, targets, in_module=in_module
-        ) or handwritten.reads_state(tensors, in_module=in_module)
+        layers.is_updating = self.gradients.is_update(tensors, targets, in_module=in_module) or (
+            handwritten.has_wide_states and handwritten.reads_state(tensors, in_module=in_module))
         if targets and layers.is_updating and handwritten.is_wide(name):
             handwritten.widen(targets)
         return layers.is_updating
