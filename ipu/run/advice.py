@@ -195,9 +195,8 @@ def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
 
 def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
     """A higher loss scale."""
-    scales = report.get("loss_scale") or {}
+    scales, option = report.get("loss_scale") or {}, report.get("scale_option")
     if not scales or scales["best"] is None or scales["lost"][0] <= scales["lost"][1]:
-        option = report.get("scale_option")
         what = f"Raise {option}" if option else (
             "Multiply the loss by a scale, and divide the gradients by it in binary32")
         return what, tuple(
@@ -211,7 +210,6 @@ def _higher(cause: Cause, report: Report, base: Way) -> Remedy:
         f"; {unseen:,} gradients are zero, of a size that is not known, and may need more"
         if unseen else ""
     )
-    option = report.get("scale_option")
     raised = f"Set {option}={scale_text(best)}" if option else (
         f"Multiply the loss by {scale_text(best)}")
     return (

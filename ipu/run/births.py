@@ -488,7 +488,7 @@ class _Result:
         self._hidden_overflow(origins)
         if ABSORBED in kinds:
             self._lost_terms(origins)
-        zeros = self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
+        zeros = self._n_zeros()
         zero = self.births._zero(
             self.operation, self.where, self.array, zeros, self.flags, self._all_before(ZERO)
         )
@@ -579,20 +579,21 @@ class _Result:
 
     def differences(self) -> dict[str, Birth]:
         """Zeros of operands that are none: equal numbers, as 1 - p of a p that is rounded to 1."""
-        if not (self.tally.zeros if self.tally else np.count_nonzero(self.values == 0)):
+        if not self._n_zeros():
             return {}
         zeros = self.values == 0
         for x in self.operands:
             if _fits(np.shape(x.carrier), self.values.shape):
                 zeros = zeros & (np.asarray(x.carrier) != 0)
         layer, direction, step = self.where
-        n = int(np.count_nonzero(zeros))
         return {_DIFFERENCE: Birth(
-            _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name,
-            self.births.line(), count=n, results=self.values.size,
-        )} if n else {}
+            _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name, self.births.line()
+        )} if zeros.any() else {}
 
     # Parts ------------------------------------------------------------------------------------
+
+    def _n_zeros(self) -> int:
+        return self.tally.zeros if self.tally else int(np.count_nonzero(self.values == 0))
 
     def _is_usual(self) -> bool:
         """Whether all values are known to be numbers smaller than the largest one."""

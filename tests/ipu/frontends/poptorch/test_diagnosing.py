@@ -51,48 +51,7 @@ def test_a_model_on_the_device_is_diagnosed(tmp_path, factor, answer):
     assert torch.is_grad_enabled()
 
 
-ACCUMULATED = """
-import poptorch
-import torch
-
-torch.manual_seed(0)
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = torch.nn.Linear(12, 3)
-
-    def forward(self, x, y):
-        return torch.nn.functional.cross_entropy(self.last(x), y)
-
-
-net, options = Net().half(), poptorch.Options()
-options.Training.gradientAccumulation(16)
-options.Training.setMeanAccumulationAndReplicationReductionStrategy(
-    poptorch.MeanReductionStrategy.Post)
-optimizer = poptorch.optim.SGD(
-    net.parameters(), lr=0.5, loss_scaling=65536.0 / 4, accum_type=torch.float16)
-model = poptorch.trainingModel(net, options, optimizer)
-for _ in range(4):
-    y = torch.randint(0, 3, (64,))
-    model((torch.randn(64, 12) + torch.eye(3, 12)[y] * 6).half(), y)
-"""
-
-
-def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text(ACCUMULATED)
-    result = diagnose_program(machine("fp16", count=True), program, [], 4, seconds=300.0)
-    assert result.answer == "ill"
-    assert result.losses[-1] != result.reference[-1]
-    assert "accumulate" in result.sentence
-    assert "overflows" in result.sentence
-    assert result.cure is not None
-    assert str(result.cure.way) == "fp16+states=f32"
-
-
-VANISHING = """
+ACCUMULATING = """
 import poptorch
 import torch
 
@@ -106,20 +65,48 @@ class Net(torch.nn.Module):
 
     def forward(self, x, y):
         loss = torch.nn.functional.cross_entropy(self.last(x), y)
-        return poptorch.identity_loss(loss * 2.0**-23, "none")
+        return LOSS
 
 
-net, options = Net(), poptorch.Options()
+net, options = Net()HALF, poptorch.Options()
 options.Training.gradientAccumulation(16)
 options.Training.setMeanAccumulationAndReplicationReductionStrategy(
     poptorch.MeanReductionStrategy.Post)
 optimizer = poptorch.optim.SGD(
-    net.parameters(), lr=0.05 * 2.0**23, loss_scaling=SCALE, accum_type=torch.float16)
+    net.parameters(), lr=RATE, loss_scaling=SCALE, accum_type=torch.float16)
 model = poptorch.trainingModel(net, options, optimizer)
 for _ in range(4):
     y = torch.randint(0, 3, (64,))
-    model(torch.randn(64, 12) + torch.eye(3, 12)[y] * 6, y)
+    model((torch.randn(64, 12) + torch.eye(3, 12)[y] * 6)HALF, y)
 """
+
+
+def accumulating(**texts):
+    """The program with these texts in place of its capitals."""
+    program = ACCUMULATING
+    for name, text in texts.items():
+        program = program.replace(name.upper(), text)
+    return program
+
+
+def vanishing(scale):
+    """Its gradients are too small for accumulators of float16, and the rate makes up for that."""
+    return accumulating(
+        loss='poptorch.identity_loss(loss * 2.0**-23, "none")', half="", rate="0.05 * 2.0**23",
+        scale=scale)
+
+
+def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(
+        accumulating(loss="loss", half=".half()", rate="0.5", scale="65536.0 / 4"))
+    result = diagnose_program(machine("fp16", count=True), program, [], 4, seconds=300.0)
+    assert result.answer == "ill"
+    assert result.losses[-1] != result.reference[-1]
+    assert "accumulate" in result.sentence
+    assert "overflows" in result.sentence
+    assert result.cure is not None
+    assert str(result.cure.way) == "fp16+states=f32"
 
 
 def test_a_loss_scale_from_outside_is_the_optimisers(tmp_path):
@@ -127,7 +114,7 @@ def test_a_loss_scale_from_outside_is_the_optimisers(tmp_path):
     losses = []
     for scale, way in (("1.0", "mixed+scale=4096"), ("4096.0", "mixed")):
         program = tmp_path / "train.py"
-        program.write_text(VANISHING.replace("SCALE", scale))
+        program.write_text(vanishing(scale))
         run = machine(Way.parse(way).policy, changes=Way.parse(way).changes, count=True)
         with run:
             run_file(program, [])
@@ -137,7 +124,7 @@ def test_a_loss_scale_from_outside_is_the_optimisers(tmp_path):
 
 def test_a_loss_scale_is_advised_in_poptorchs_words(tmp_path):
     program = tmp_path / "train.py"
-    program.write_text(VANISHING.replace("SCALE", "1.0"))
+    program.write_text(vanishing("1.0"))
     result = diagnose_program(machine("mixed", count=True), program, [], 4, seconds=300.0)
     assert result.answer == "ill"
     assert result.cure is not None
