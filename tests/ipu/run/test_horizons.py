@@ -64,6 +64,7 @@ def test_harm_that_comes_later_has_a_cause_and_a_cure():
 
 @pytest.mark.parametrize("later", [
     ill(MANY, []), ill(MANY, [born("infinity", step=4, operation="aten.exp")], remedies=()),
+    ill(MANY, [born("absorption", operation="aten.add", count=49, results=50)]),
 ])
 def test_losses_that_part_without_a_cause_or_cure_are_told_and_no_illness(later):
     result, _, _ = run(later)
