@@ -17,7 +17,7 @@ from ipu.run.block_advice import find_block_advice
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import scale_text
 from ipu.run.motions import is_parameter
-from ipu.run.report import totals
+from ipu.run.report import present_scale, totals
 from ipu.run.ways import Way
 
 __all__ = ["Advice", "find_advice"]
@@ -185,7 +185,7 @@ def _name_of_scale(report: Report) -> str:
 
 def _lower(cause: Cause, report: Report, base: Way) -> Remedy:
     """A lower loss scale."""
-    present = (report.get("loss_scale") or {}).get("present", 1.0)
+    present = present_scale(report)
     lower = tuple(_with(base, loss_scale=base.changes.loss_scale / f) for f in (16.0, 256.0))
     at = f" from {scale_text(present)}" if present != 1 else ""
     return f"Lower {_name_of_scale(report)}{at}, or compute {_place(cause)} in binary32", (

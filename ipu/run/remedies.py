@@ -22,6 +22,7 @@ from ipu.run.changes import number_text, scale_text
 from ipu.run.diagnosis import Diagnosis, TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of
+from ipu.run.report import present_scale
 from ipu.run.reruns import ROUNDS, Reruns
 from ipu.run.responses import last_that_holds
 from ipu.run.restoring import UPDATE
@@ -131,7 +132,7 @@ def _meaning(way: Way, base: Way, advice: str, report: Mapping[str, Any]) -> str
         scale, factor = way.changes.loss_scale, way.changes.loss_scale / base.changes.loss_scale
         option = report.get("scale_option")
         if option:
-            return f"Set {option}={scale_text(_present(report) * factor)}"
+            return f"Set {option}={scale_text(present_scale(report) * factor)}"
         if scale_text(scale) in advice:
             return ""
         how = f"Multiply the loss by {scale_text(factor)}" if factor > 1 else (
@@ -170,11 +171,6 @@ def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
                  runs, remedies)
 
 
-def _present(report: Mapping[str, Any]) -> float:
-    """The loss scale of a run, its changes' included."""
-    return float((report.get("loss_scale") or {}).get("present", 1.0))
-
-
 def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     """In place of a loss scale that cures, one with room for smaller and for larger gradients.
 
@@ -203,7 +199,7 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     if middle == power:
         return
     least, most, between = (
-        scale_text(_present(runs.base.report) * 2.0**exponent)
+        scale_text(present_scale(runs.base.report) * 2.0**exponent)
         for exponent in (smallest, largest, middle))
     option = report.get("scale_option")
     what = f"Set {option}={between}" if option else f"Use a loss scale of {between}"

@@ -18,7 +18,7 @@ from ipu.run.exponents import Histogram
 from ipu.run.loss_scales import HOW, find_scales
 from ipu.run.recorder import Recorder, merged
 
-__all__ = ["KINDS_OF_VALUES", "describe", "totals", "units"]
+__all__ = ["KINDS_OF_VALUES", "describe", "present_scale", "totals", "units"]
 
 #: Directions of results, and the kind of values that they are.
 _KINDS = {
@@ -131,6 +131,15 @@ def units(device: Device) -> list[dict[str, Any]]:
     for row in rows.values():
         row["share"] = row["macs"] / all_macs if all_macs else 0.0
     return sorted(rows.values(), key=lambda row: -int(row["macs"]))
+
+
+def present_scale(report: Mapping[str, Any]) -> float:
+    """The loss scale of a run, its changes' included; 1 where no gradient tells one.
+
+    >>> present_scale({"loss_scale": {"present": 8.0}}), present_scale({"loss_scale": {}})
+    (8.0, 1.0)
+    """
+    return float((report.get("loss_scale") or {}).get("present", 1.0))
 
 
 def totals(layers: Mapping[str, Mapping[str, Mapping[str, int]]], name: str) -> int:
