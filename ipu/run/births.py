@@ -76,7 +76,9 @@ class Birth:
     """Excursions of one kind that are born in one place: an operation of a layer and direction.
 
     step       of the first.
-    line       of the user's program at the first, where it is known.
+    lines      of the user's program, where they are known, with the elements born in each: in the
+               step of the first, as later ones may follow from it; of absorptions in all steps, and
+               those that are lost again count twice.
     detail     what made it, in words: "of a negative number", a constant's value, or the
                difference of equal numbers that is divided by.
     count      elements in all steps, of `results` that the operation had.
@@ -97,12 +99,12 @@ class Birth:
     direction: str
     operation: str
     format: str
-    line: str = ""
     detail: str = ""
     count: int = 0
     results: int = 0
     number: int = 0
     causes: tuple[Birth, ...] = ()
+    lines: Counter[str] = field(default_factory=Counter)
     deaths: Counter[str] = field(default_factory=Counter)
     spread: int = 0
     weights: str = ""
@@ -112,11 +114,21 @@ class Birth:
     phase: str = ""
 
     @property
+    def line(self) -> str:
+        """The line in which most of it is born; the first of alike ones."""
+        return max(self.lines, key=self.lines.__getitem__, default="")
+
+    @property
     def is_harmless(self) -> bool:
         """Whether every operation that read it gave the result of the number itself."""
         if self.kind == DATA_BEYOND:  # of which most may never be computed with
             return not (self.spread or self.is_trained_with)
         return self.kind not in (NAN, DIVISION) and bool(self.deaths) and not self.spread
+
+    def was_lost_again(self, n: int, line: str) -> None:
+        """So many terms of a line were absorbed by a sum that goes on."""
+        self.repeated += n
+        self.lines[line] += n
 
     def as_row(self) -> dict[str, Any]:
         """Plain data, causes by their numbers."""
@@ -412,12 +424,13 @@ class Births:
         birth = self._births.get(key)
         if birth is None:
             birth = self._births[key] = Birth(
-                kind, step, layer, direction, operation, name,
-                line or self.line(), detail, number=len(self._births), causes=causes,
-                phase=self.phase,
+                kind, step, layer, direction, operation, name, detail,
+                number=len(self._births), causes=causes, phase=self.phase,
             )
         birth.count += n
         birth.results += results
+        if kind == ABSORBED or step == birth.step:
+            birth.lines[line or self.line()] += n
         return birth
 
 
@@ -557,7 +570,7 @@ class _Result:
         if is_one or self.births.is_sum_of_sums(
             self.operation, self.where, (x, y), self.values
         ):
-            birth.repeated += n
+            birth.was_lost_again(n, self.births.line())
         return {ABSORBED: birth}
 
     def _absorbed_by_number(self, terms: NDArray[Any]) -> dict[str, Birth]:
@@ -587,7 +600,8 @@ class _Result:
                 zeros = zeros & (np.asarray(x.carrier) != 0)
         layer, direction, step = self.where
         return {_DIFFERENCE: Birth(
-            _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name, self.births.line()
+            _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name,
+            lines=Counter((self.births.line(),)),
         )} if zeros.any() else {}
 
     # Parts ------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ __all__ = [
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
-#: The error of a result that is told as wrong.
-WRONG = 0.1
+#: The error of a result that is told as wrong, and of one whose line may be told.
+WRONG, _BLAMED = 0.1, 0.01
 #: Why a shadow is empty.
 _EMPTY = "no number was computed on the machine while it was followed"
 #: The least half of a unit in the last place of binary32, of a number that is 1.
@@ -140,9 +140,13 @@ def check_shadow_steps(steps: int) -> int:
 
 @dataclass
 class _OperationSums:
-    """Sums of one operation of a layer and direction."""
+    """Sums of one operation of a layer and direction.
 
-    line: str
+    first_line    of the first call.
+    blamed        what is born in calls with results far from binary64's, in squares, by line.
+    """
+
+    first_line: str
     calls: int = 0
     elements: int = 0
     left_out: int = 0
@@ -154,6 +158,12 @@ class _OperationSums:
     passed: float = 0.0
     #: Of the call with a wrong result that magnifies most: by how much, its error and line.
     peak: tuple[float, float, str] = (0.0, 0.0, "")
+    blamed: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        """Where most error is born, of the lines whose calls are one row."""
+        return max(self.blamed, key=self.blamed.__getitem__, default=self.first_line)
 
     def told(self, key: Key) -> dict[str, Any]:
         """Plain data."""
@@ -234,12 +244,16 @@ class Shadow:
         row.inherited += inherited / size
         row.total += total / size
         error = math.sqrt(total / size)
+        line = ""
+        if error > _BLAMED:  # a line takes time, and none is told of results that are right
+            line = self.line()
+            row.blamed[line] = row.blamed.get(line, 0.0) + born / size
         if operands:
             row.operands += operands**2
             row.passed += inherited / size
             times = math.sqrt(inherited / size) / operands
             if error > WRONG and times > row.peak[0]:
-                row.peak = times, error, self.line()
+                row.peak = times, error, line
         return error
 
     def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
@@ -273,7 +287,8 @@ class Shadow:
     def summary(self) -> dict[str, Any]:
         """Plain data.
 
-        operations  by layer, direction and operation: the most error born first; `peak` is the
+        operations  by layer, direction and operation: the most error born first; `line` is the one
+                    whose calls bear the most of it, of results that are far off; `peak` is the
                     call that magnifies most of those with a wrong result: once the parameters have
                     parted, the mean over the steps no longer shows where they began to.
         layers      shares of all error born, in squares, by layer and direction.

@@ -228,6 +228,38 @@ def test_terms_are_lost_again_where_they_are_added_to_the_last_sum():
     assert (birth.count, birth.repeated) == (6, 4)
 
 
+def test_the_line_of_lost_terms_is_the_one_that_loses_most():
+    """Several lines of one layer add: the first loses one term, another one all, again and again.
+
+    A line that loses as many, each beside another number, loses them once.
+    """
+    desk, ones = Desk(), np.ones(8)
+    total = desk.array(*2048 * ones)
+    for _ in range(3):
+        desk.births.line = lambda: "a.py:3"
+        desk.of("add", desk.array(2048, *ones[1:]), desk.array(*ones))
+        desk.births.line = lambda: "a.py:4"
+        total = desk.of("add", total, desk.array(*ones))
+    (birth,) = desk.births
+    assert (birth.line, birth.count) == ("a.py:4", 3 + 24)
+    desk.births.line = lambda: "a.py:5"
+    for size in (2050.0, 2052.0, 2054.0):
+        desk.of("add", desk.array(*size * ones), desk.array(*ones / 2))
+    assert birth.as_row()["line"] == "a.py:4"
+
+
+def test_the_line_of_an_overflow_is_the_one_with_most_in_the_step_of_the_first():
+    """What is beyond the range later may follow from it."""
+    desk = Desk()
+    for step, line, values in ((3, "a.py:3", (6e4, 1)), (3, "a.py:4", (6e4, 6e4)),
+                               (4, "a.py:5", (6e4,) * 9)):
+        desk.births.line = lambda line=line: line
+        x = desk.array(*values)
+        desk.of("add", x, x, where=("net", "forward", step))
+    (birth,) = desk.births
+    assert (birth.step, birth.line, birth.count) == (3, "a.py:4", 12)
+
+
 def test_products_of_the_shape_of_an_operand_are_not_element_by_element():
     desk = Desk()
     x = desk.array(*[1.0] * 16)

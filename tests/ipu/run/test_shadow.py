@@ -50,6 +50,27 @@ def test_the_call_that_magnifies_most_is_told_behind_ones_whose_operands_are_wro
     assert row["peak"] == {"amplification": pytest.approx(1000), "error": 1.0, "line": "a.py:4"}
 
 
+def test_the_line_of_an_operation_is_the_one_where_most_error_is_born():
+    """Of several lines that are one row: neither the first, nor one that inherits its error."""
+    line = ""
+    shadow = Shadow(3, lambda: line)
+    one = numbers(1.0)
+    for line, machine, local in (  # noqa: B007  (the account asks for it)
+            ("a.py:3", 1.0001, 1.0), ("a.py:4", 1.1, 1.0), ("a.py:5", 1.5, 1.5)):
+        shadow.compared(KEY, numbers(machine), numbers(local), one, 0.0)
+    (row,) = shadow.summary()["operations"]
+    assert row["line"] == "a.py:4"
+
+
+def test_lines_are_asked_for_where_results_are_far_off():
+    """It takes time, and nothing is told of results that are right."""
+    asked = []
+    shadow = Shadow(1, lambda: asked.append("a.py:1") or "a.py:1")
+    for _ in range(9):
+        shadow.compared(KEY, numbers(1.001), numbers(1.0), numbers(1.0), 0.001)
+    assert len(asked) == 1
+
+
 def test_an_empty_shadow_says_so():
     """As of a program that runs beside the machine."""
     summary = Shadow(2).summary()

@@ -73,3 +73,18 @@ def test_the_line_is_the_users(tmp_path):
     report, _ = run_here(tmp_path, text, illness.policy)
     line = next(i for i, row in enumerate(text.splitlines(), 1) if "h * h" in row)
     assert f"train.py:{line}" in headline(report)
+
+
+def test_of_several_lines_the_one_that_loses_the_terms_is_told(tmp_path):
+    """A module adds before, where few terms vanish."""
+    illness = ILLNESSES["long sum"]
+    text = program_text("mlp", illness, illness.sizes[0]).replace(
+        "        total = torch.zeros_like(h)",
+        "        h = h + torch.where(torch.arange(h.shape[-1]) == 0, 1e-6, 0.0)\n"
+        "        total = torch.zeros_like(h)")
+    report, _ = run_here(tmp_path, text, illness.policy)
+    lines = [i for i, row in enumerate(text.splitlines(), 1) if "1e-6" in row or "sigmoid" in row]
+    (born,) = [row for row in report["births"] if row["kind"] == "absorption"
+               and row["layer"] == "stage"]
+    assert born["line"].endswith(f"train.py:{lines[1]}")
+    assert f"train.py:{lines[1]}" in headline(report)
