@@ -170,6 +170,8 @@ class Births:
         self.phase = ""
         #: What was invalid inside of the operation now, as sqrt of an optimiser's; "": itself.
         self.invalid = ""
+        #: What is computed now updates a parameter: `Updates` has the terms that it loses.
+        self.is_update = False
         #: The line of the user's program now, and its layer, direction and step.
         self.line: Callable[[], str] = str
         self.where: Callable[[], tuple[str, str, int]] = lambda: ("", "forward", 0)
@@ -355,7 +357,7 @@ class Births:
         result = _Result(self, operation, where, array, operands, inherited, flags, tally)
         origins = result.origins()
         if is_sum and where[1] != "backward":
-            origins |= result.absorbed()
+            origins |= {} if self.is_update else result.absorbed()
             if where[1] != "optimizer":
                 origins |= result.differences()
         self.note(array, origins)

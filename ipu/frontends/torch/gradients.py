@@ -155,6 +155,19 @@ class Gradients:
                 )
                 self._mark(x, Role.COPY if is_copy else Role.DERIVED)
 
+    def leaf_of(self, x: torch.Tensor) -> torch.Tensor | None:
+        """The leaf with a gradient since the last end whose memory a tensor is, as `leaf.data`."""
+        if self.role_of(x) is not Role.LEAF:
+            return None
+        here = _address(x)
+        leaves = (reference() for reference, address in self._leaves.values() if address == here)
+        return next((y for y in leaves if y is not None and y.shape == x.shape), None)
+
+    def is_leaf(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a piece of memory is that of a leaf which has or had a gradient."""
+        session, role, _ = getattr(storage, _ROLE, _NOTHING)
+        return session is self and role is Role.LEAF
+
     def is_of_parameter(self, x: torch.Tensor) -> bool:
         """Whether the memory of a tensor is a parameter, or a copy of one."""
         return self.role_of(x) in _OF_PARAMETERS

@@ -318,8 +318,8 @@ class MachineMode(TorchDispatchMode):  # type: ignore[misc]
             if not is_out and targets[0].ndim == 0:
                 self._keep_counter(targets[0], base)
             rest = {k: v for k, v in kwargs.items() if k not in names} if is_out else kwargs
-            results = compute(args, rest)
             done = self._program.writing(base, args, rest)
+            results = compute(args, rest)
             for target, result in zip(
                 targets, results if isinstance(results, tuple) else (results,), strict=True
             ):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import Format
+from ipu.frontends.torch.gradients import Gradients, Role
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import Memory, stored
 from ipu.run.run import Run
@@ -59,8 +60,11 @@ def _times(verb: str, operands: Sequence[Any], factor: Any) -> NDArray[Any]:
 class WeightObserver:
     """Tells a run of weights and updates, where it counts."""
 
-    def __init__(self, run: Run, memory: Memory, layers: Layers) -> None:
+    def __init__(
+        self, run: Run, memory: Memory, layers: Layers, gradients: Gradients
+    ) -> None:
         self._run, self._memory, self._layers = run, memory, layers
+        self._gradients = gradients
 
     def note_weights(self, parameter: torch.Tensor) -> None:
         """A parameter as it is when its layer first runs."""
@@ -76,15 +80,26 @@ class WeightObserver:
             birth.weights = birth.weights or layer
 
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
-        """What to do after an operation in place on these arguments; None for nothing."""
+        """What to do after an operation in place on these arguments; None for nothing.
+
+        A term that it adds to a parameter with a gradient is an update, and as such told if it is
+        lost; a copy of one may be an average.
+        """
         target = args[0] if args and self._run.is_counting else None
-        if not (isinstance(target, torch.Tensor) and target.requires_grad):
+        parameter = self._parameter_of(target) if isinstance(target, torch.Tensor) else None
+        if parameter is None:
             return None
-        added, fmt = term(base, args, kwargs), self._memory.format_of(target)
+        added, fmt = term(base, args, kwargs), self._memory.format_of(parameter)
         if added is None or fmt is None:
             return None
-        before = host_values(target).copy()
-        return lambda: self.note_update(target, fmt, before, added)
+        before = host_values(parameter).copy()
+        is_update = self._gradients.role_of(parameter) is Role.LEAF
+        self._run.recorder.births.is_update = is_update
+        return lambda: self.note_update(parameter, fmt, before, added)
+
+    def _parameter_of(self, target: torch.Tensor) -> torch.Tensor | None:
+        """The parameter that an operation in place writes, itself or through `p.data`."""
+        return target if target.requires_grad else self._gradients.leaf_of(target)
 
     def note_update(
         self, parameter: torch.Tensor, fmt: Format, before: Any, added: Any

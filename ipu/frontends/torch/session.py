@@ -134,7 +134,7 @@ class Session(Run):
         self.gradients = Gradients(self.changer.follow)
         #: What the session does not see.
         self.outside = Outside()
-        self.observer = WeightObserver(self, self.memory, self.layers)
+        self.observer = WeightObserver(self, self.memory, self.layers, self.gradients)
         if self.is_watched:
             self.memory.watch = self.note_result
         if self.is_counting:
@@ -338,7 +338,7 @@ class Session(Run):
         written    places of the arguments that it writes.
         """
         layers, handwritten = self.layers, self.handwritten
-        layers.is_updating = False
+        layers.is_updating = self.recorder.births.is_update = False
         if torch._C._current_graph_task_id() != -1:
             return False
         if layers.in_update:
@@ -533,7 +533,7 @@ class Session(Run):
     # Observation ----------------------------------------------------------------------------
 
     def writing(self, base: str, args: Any, kwargs: Any) -> Callable[[], None] | None:
-        """What to do after an operation in place is done; an optimiser's update is looked at."""
+        """What to do after an operation in place, which begins; an update is looked at."""
         layers = self.layers
         if not layers.is_updating and (not layers.in_update or self.changer.widens):
             return None

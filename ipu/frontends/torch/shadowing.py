@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ipu.frontends.torch.exact import is_exact
+from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.layers import Layers
 from ipu.frontends.torch.values import is_abstract, tensors_of
 from ipu.machine.device import Device
@@ -142,6 +143,7 @@ class ShadowSession(Protocol):
     """What shadows ask of a session."""
 
     device: Device
+    gradients: Gradients
     layers: Layers
     step: int
 
@@ -496,7 +498,7 @@ class Shadowing:
             self._tell_motion(
                 (machine, ends[0]), (shadow, ends[1]), passes, self._names.get(storage, ""),
                 slot.shape, line=slot.line, operation=slot.operation, is_state=slot.is_state,
-                is_parameter=slot.is_state and storage in self._names)
+                is_parameter=self._is_parameter(storage, slot))
         for loop in self._loops:
             assert loop.before is not None
             assert loop.after is not None
@@ -506,6 +508,12 @@ class Shadowing:
                     (machine, ends[0]), (shadow, ends[1]), loop.passes - 1, loop.name,
                     tuple(machine.shape), line=loop.key[2], operation=loop.key[1], is_state=False,
                     is_parameter=False)
+
+    def _is_parameter(self, storage: Any, slot: _Slot) -> bool:
+        """Whether an optimiser's step wrote it last, or the program an update by its gradient."""
+        if slot.is_state:
+            return storage in self._names
+        return self._session.gradients.is_leaf(storage)
 
     def _tell_motion(
         self, machine: tuple[torch.Tensor, torch.Tensor], shadow: tuple[torch.Tensor, torch.Tensor],

@@ -1,9 +1,13 @@
-"""Updates that a program writes itself, in binary32 (differential: against torch's own numbers)."""
+"""Updates that a program writes itself (differential: against torch's own numbers; golden)."""
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
+from ipu.run.births import ABSORBED
+from ipu.run.causes import find_causes
 from ipu.run.ways import Way
 from tests.ipu.frontends.torch.framework import machine, mlp, torch
 
@@ -94,3 +98,68 @@ def test_a_pattern_of_operations_leaves_optimisers_of_torch_as_they_are():
         weights.append([p.detach() for p in net.parameters()])
     for narrow, named in zip(*weights, strict=True):
         assert torch.equal(narrow, named)
+
+
+def through_data(p, rate):
+    p.data -= rate * p.grad
+
+
+def through_data_with_alpha(p, rate):
+    p.data.add_(p.grad, alpha=-rate)
+
+
+def without_gradients(p, rate):
+    with torch.no_grad():
+        p -= rate * p.grad
+
+
+class Plain(torch.optim.Optimizer):
+    """An optimiser of the user's, as of torch before no_grad."""
+
+    def __init__(self, parameters, rate):
+        super().__init__(parameters, {"lr": rate})
+
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            p.data.add_(p.grad.data, alpha=-self.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("update", [
+    through_data, through_data_with_alpha, without_gradients, Plain])
+def test_lost_updates_that_a_program_writes_are_told_as_those_of_an_optimiser(update):
+    """Not as terms that a sum absorbs, nor as a tensor that stands still."""
+    net, rate = mlp(), 1e-5
+    step = Plain(net.parameters(), rate).step if update is Plain else None
+    session = machine("fp16", count=True)
+    session.shadow(4)
+    with session:
+        for _ in range(4):
+            net.zero_grad()
+            net(torch.ones(8, 6)).square().mean().backward()
+            for p in () if step else net.parameters():
+                update(p, rate)
+            if step:
+                step()
+    report = session.report()
+    lost = report["swallowed"]
+    assert sum(row["swallowed"] for row in lost.values()) > 0
+    assert "optimizer" not in lost  # but the layers
+    assert not [row for row in report["births"] if row["kind"] == ABSORBED]
+    motions = report["shadow"]["motions"]
+    assert len(motions) == len(list(net.parameters()))
+    assert all(row["is_parameter"] for row in motions)
+    assert [cause.kind for cause in find_causes(report)] == ["updates"]
+
+
+def test_an_average_in_a_copy_of_the_model_is_no_update():
+    """Its parameters have no gradients: what it absorbs are terms of a sum."""
+    net = mlp()
+    copy = deepcopy(net)
+    with machine("fp16", count=True) as session:
+        for _ in range(3):
+            net(torch.ones(8, 6)).square().mean().backward()
+            with torch.no_grad():
+                for average, p in zip(copy.parameters(), net.parameters(), strict=True):
+                    average.mul_(0.999).add_(1e-5 * p)
+    rows = [row for row in session.report()["births"] if row["kind"] == ABSORBED]
+    assert {row["direction"] for row in rows} == {"optimizer"}
