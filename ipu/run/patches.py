@@ -8,9 +8,11 @@ import io
 import math
 import re
 import tokenize
+from dataclasses import replace
 
-from ipu.run.changes import number_text
+from ipu.run.changes import Changes, number_text
 from ipu.run.diagnosis import TriedRemedy, policy_shown
+from ipu.run.scale_edits import with_loss_scaling
 from ipu.run.ways import Way
 
 __all__ = ["patch_of"]
@@ -36,6 +38,9 @@ def patch_of(
     """
     changes, new = remedy.way.changes, text
     if remedy.way.policy == base.policy and remedy.way.sr == base.sr:
+        factor = changes.loss_scale / base.changes.loss_scale
+        if factor != 1 and _is_of_numbers(changes, base.changes):
+            new = with_loss_scaling(new, factor)
         if changes.eps is not None:
             new = re.sub(r"\b(eps|epsilon)(\s*=\s*)[-+.\deE]+",
                          rf"\g<1>\g<2>{number_text(changes.eps)}", new)
@@ -49,6 +54,16 @@ def patch_of(
                f"+{before} --policy {policy_shown(remedy.way)} {behind}"
     lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")
     return "\n".join(lines)
+
+
+def _is_of_numbers(changes: Changes, base: Changes) -> bool:
+    """Whether changes differ from others in numbers that the program writes alone.
+
+    A scale is one cure with what else is changed: by itself it may be none.
+    """
+    return base == replace(
+        changes, loss_scale=base.loss_scale, eps=base.eps, constants=base.constants,
+        halves_by_policy=base.halves_by_policy)
 
 
 def _number_replaced(text: str, old: float, new: str) -> str:

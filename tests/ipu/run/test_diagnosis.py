@@ -163,6 +163,36 @@ def test_patches():
         "+fpsim torch --policy fp16+sr --found-inf status a.py"]
 
 
+SCALED = """\
+import poptorch
+from poptorch import optim as po
+a = poptorch.optim.SGD(net.parameters(), lr=(0.1))
+b = po.Adam(
+    net.parameters(),  # é
+    lr=(0.1), loss_scaling=64.0, eps=1e-4)
+c = po.AdamW(p, lr=0.1, loss_scaling=args.scale); d = po.SGD(p, lr=0.1, loss_scaling=2.0 ** 4)
+e = po.SGD(p, **options), torch.optim.SGD(p, lr=0.1)
+"""
+
+
+def test_a_loss_scale_is_a_patch_of_the_optimisers_that_take_one():
+    words, base = ("fpsim torch", "a.py"), Way.parse("mixed+scale=2")
+
+    def patched(way, text):
+        rows = patch_of(TriedRemedy("", Way.parse(way), 0.0, True), base, "a.py", text, words)
+        return [row for row in rows.splitlines() if row[0] in "+-" and "a.py" not in row[:8]]
+
+    assert [row for row in patched("mixed+scale=16", SCALED) if row[0] == "+"] == [
+        "+a = poptorch.optim.SGD(net.parameters(), loss_scaling=8.0, lr=(0.1))",
+        "+    lr=(0.1), loss_scaling=512.0, eps=1e-4)",
+        "+c = po.AdamW(p, lr=0.1, loss_scaling=args.scale * 8.0); "
+        "d = po.SGD(p, lr=0.1, loss_scaling=(2.0 ** 4) * 8.0)"]
+    by_policy = ["-fpsim torch --policy mixed+scale=2 a.py"]
+    for way, text in (("mixed+scale=16", SCALED.splitlines()[-1]), ("mixed+scale=16", "a b"),
+                      ("mixed+scale=16+states=f32", SCALED), ("mixed+sr+scale=16", SCALED)):
+        assert patched(way, text) == [*by_policy, f"+fpsim torch --policy {way} a.py"]
+
+
 def test_a_program_that_computes_nothing_on_the_machine_is_not_healthy():
     healthy = program(lambda back, moved: False)
 
