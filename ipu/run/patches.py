@@ -90,7 +90,7 @@ def _literal(text: str) -> float:
     return math.nan if isinstance(value, complex) else float(value)
 
 
-# The loss scale of optimisers ----------------------------------------------------------------------
+# The loss scale of optimisers --------------------------------------------------------------------
 
 
 def _with_loss_scaling(text: str, factor: float) -> str:
