@@ -160,7 +160,7 @@ def to_odd(x: Fraction) -> float:
         significand = scaled.numerator // scaled.denominator
     if scaled.denominator != 1:
         significand |= 1
-    if 53 - shift > 1023:
+    if 53 - shift > 1024:
         return sign * np.finfo(np.float64).max
     if 53 - shift < -1000:
         return sign * 2.0**-1000

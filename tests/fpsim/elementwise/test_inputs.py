@@ -46,6 +46,14 @@ def test_a_rational_is_rounded_to_odd():
             assert math.copysign(1, to_odd(x)) == (1 if x > 0 else -1)
 
 
+def test_the_last_binade_is_rounded_as_every_other():
+    """From 2**1023 on; the largest number stands for all beyond."""
+    top = Fraction(2) ** 1024
+    for x in (top / 2, top / 2 + 1, top * 2 / 3, Fraction(LARGEST), top - 1, top, top * 2 / 3 * 2):
+        assert to_odd(x) == reference(x), x
+        assert to_odd(-x) == reference(-x), x
+
+
 def test_texts_are_the_numbers_that_they_mean():
     draw = random.Random(2)
     for _ in range(pick(2000, 20_000, 100_000)):
