@@ -565,14 +565,15 @@ class _Result:
         n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
         if not n:
             return {}
+        line = self.births.line()
         birth = self.births._born(
             ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(terms)), (), "",
-        )
+            line)
         is_one = 1 in map(np.size, alike)
         if is_one or self.births.is_sum_of_sums(
             self.operation, self.where, (x, y), self.values
         ):
-            birth.was_lost_again(n, self.births.line())
+            birth.was_lost_again(n, line)
         return {ABSORBED: birth}
 
     def _absorbed_by_number(self, terms: NDArray[Any]) -> dict[str, Birth]:

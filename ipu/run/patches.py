@@ -111,7 +111,7 @@ def _with_loss_scaling(text: str, factor: float) -> str:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)
              and _dotted(node.func, names).startswith(_OPTIMISERS)]
     edits = [edit for call in calls if (edit := _edit(call, text, factor)) is not None]
-    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    lines = text.encode().splitlines(keepends=True)  # at ends of lines alone, as `ast` counts
     for (row, begin, last, end), new in sorted(edits, reverse=True):
         behind = lines[last - 1][end:]
         lines[row - 1:last] = [lines[row - 1][:begin] + new.encode() + behind]

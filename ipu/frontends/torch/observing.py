@@ -93,8 +93,7 @@ class WeightObserver:
         if added is None or fmt is None:
             return None
         before = host_values(parameter).copy()
-        is_update = self._gradients.role_of(parameter) is Role.LEAF
-        self._run.recorder.births.is_update = is_update
+        self._run.recorder.births.is_update = self._gradients.role_of(parameter) is Role.LEAF
         return lambda: self.note_update(parameter, fmt, before, added)
 
     def _parameter_of(self, target: torch.Tensor) -> torch.Tensor | None:

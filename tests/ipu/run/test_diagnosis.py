@@ -13,7 +13,7 @@ from ipu.run.diagnosing import diagnose
 from ipu.run.diagnosis import TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of, unit_of
-from ipu.run.patches import patch_of
+from ipu.run.patches import _with_loss_scaling, patch_of
 from ipu.run.remedies import _meaning
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
@@ -909,3 +909,9 @@ def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():
         "Divide the loss by 256, and undo it on the gradients in binary32")
     report = {"scale_option": "loss_scaling", "loss_scale": {"present": 64.0}}
     assert _meaning(Way.parse("fp16+scale=1024"), base, advice, report) == "Set loss_scaling=4096"
+
+
+def test_the_edit_of_a_loss_scale_counts_lines_as_python_does():
+    """A form feed, or a separator inside of a text, begins none."""
+    text = 'from poptorch.optim import SGD\nmark = "\x0c\u2028"\nopt = SGD(p, loss_scaling=2.0)\n'
+    assert _with_loss_scaling(text, 4.0) == text.replace("2.0", "8.0")
