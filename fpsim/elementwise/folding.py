@@ -6,6 +6,7 @@ Source    docs/semantics.md §6 (running results, scattering).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +87,7 @@ class ProcessorFold(NamedTuple):
         return before, flags
 
 
+@lru_cache(maxsize=1024)
 def processor_fold(operation: str, settings: Settings) -> ProcessorFold | None:
     """"add" or "multiply" in these settings; None where the processor rounds in another way."""
     if settings.subnormals == ZERO_OR_NORMAL or settings.native:

@@ -16,12 +16,30 @@ from numba import njit
 
 from fpsim.kernels.compiling import INLINE, compiled
 from fpsim.kernels.elementwise.special import ADD
+from fpsim.kernels.lanes.memory import load_float, pointer, room, store_float, transpose
+from fpsim.kernels.lanes.tiles import fetch, keep
+from fpsim.kernels.lanes.vectors import (
+    LaneKind,
+    Lanes,
+    as_bits,
+    as_float,
+    is_nan,
+    or_lanes,
+    select,
+    splat,
+)
 from fpsim.kernels.rounding.direction import raised, set_modes
 
 __all__ = ["folding_kernel", "running_kernel"]
 
 #: Below so many columns each is one chain; from there on rows are combined, column by column.
 _CHAINS = 8
+#: From so many chains on, numbers of a chain that lie side by side go through a tile.
+_TILED = 5
+#: Chains in a tile, and numbers of each: sixteen would not stay in registers of 256 bits.
+_LANES = 8
+_TILE = _LANES * _LANES
+_WORDS, _FLOATS = LaneKind(Lanes("u", 32, _LANES)), LaneKind(Lanes("f", 32, _LANES))
 
 
 @njit(**INLINE)
@@ -68,6 +86,46 @@ def _four_chains(is_sum, x, out, starts, by, ahead, many, nan, has_nan):
 
 
 @njit(**INLINE)
+def _chains_in_tile(is_sum, x, out, first, shape, reverse, ahead, nan, tile):
+    """Results so far of m chains of n numbers in a row, of `many` each; whether one is a NaN.
+
+    A lane is a chain. Lines of the cache are read and written whole, by way of a tile: one number
+    of each chain after the other would be many lines of one set where n is a power of two.
+    """
+    m, n, many = shape
+    none, canonical = splat(np.uint32(0), _WORDS), splat(nan, _FLOATS)
+    total, strange = as_float(none), none
+    for k in range(0, many, _LANES):
+        length = min(_LANES, many - k)
+        at, last = first + (n - k - length if reverse else k), (length - 1) * _LANES
+        fetch(tile, x, at, n, m, length, _LANES, _LANES, none)
+        transpose(tile, 0, none)
+        if k == 0:  # numbers that begin are no results: a signalling NaN stays one
+            total = load_float(tile, last if reverse else 0, none)
+        for i in range(1 if k == 0 else 0, length):
+            place = last - i * _LANES if reverse else i * _LANES
+            number = load_float(tile, place, none)
+            result = total + number if is_sum else total * number
+            total = select(is_nan(result), canonical, result)
+            strange = strange | select(is_nan(result), ~none, none)
+            store_float(tile, place, as_bits(total))
+        transpose(tile, 0, none)
+        keep(out, tile, at + ahead, n, m, length, _LANES, none)
+    return or_lanes(strange) != 0
+
+
+@njit(**INLINE)
+def _chains_in_tiles(is_sum, x, out, shape, reverse, ahead, nan):
+    """The same of any number of chains."""
+    chains, n, many = shape
+    data, results, tile, has_nan = pointer(x), pointer(out), room(x, _TILE), False
+    for c in range(0, chains, _LANES):
+        few = min(_LANES, chains - c), n, many
+        has_nan |= _chains_in_tile(is_sum, data, results, c * n, few, reverse, ahead, nan, tile)
+    return has_nan
+
+
+@njit(**INLINE)
 def _rows_of_chains(is_sum, x, out, first, by, ahead, many, inner, nan, has_nan):
     """Results so far of `inner` chains side by side, row by row; whether one is a NaN."""
     before = out[first + ahead : first + ahead + inner]
@@ -87,7 +145,7 @@ def _rows_of_chains(is_sum, x, out, first, by, ahead, many, inner, nan, has_nan)
 def running_kernel(operation: int) -> Any:
     """flags = running(x, out, shape, reverse, exclusive, start, status, nan, nan_flags)."""
     # Only numbers are captured, so that another process recognises the kernel.
-    IS_SUM, CHAINS = operation == ADD, _CHAINS
+    IS_SUM, CHAINS, TILED = operation == ADD, _CHAINS, _TILED
 
     @compiled
     def running(x, out, shape, reverse, exclusive, start, status, nan, nan_flags):
@@ -105,7 +163,9 @@ def running_kernel(operation: int) -> Any:
         if exclusive:
             for chain in range(chains):
                 out[_first(chain, n, inner, reverse)] = start
-        if many > 0 and inner < CHAINS:
+        if many > 0 and inner == 1 and outer >= TILED:
+            has_nan = _chains_in_tiles(IS_SUM, x, out, (outer, n, many), reverse, ahead, nan)
+        elif many > 0 and inner < CHAINS:
             whole = chains - chains % 4
             for chain in range(0, whole, 4):
                 starts = (

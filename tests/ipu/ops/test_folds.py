@@ -59,7 +59,7 @@ def _one_after_the_other(device, verb, x, axis, exclusive, reverse):
 
 
 @pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize("shape", [(1,), (9,), (3, 7), (7, 4), (4, 5, 3), (2, 6, 40)])
+@pytest.mark.parametrize("shape", [(1,), (9,), (3, 7), (7, 4), (4, 5, 3), (2, 6, 40), (11, 19)])
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("count", [False, True])
@@ -130,6 +130,23 @@ def test_a_signalling_nan_raises_where_it_is_added_and_not_where_it_begins():
     alone, flags = fold.running(np.array([_SIGNALLING]), 0, start=0.0)
     assert flags == 0
     assert alone.view(np.uint32).tolist() == [0x7F800001]
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 17])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_signalling_nan_in_one_of_many_chains_raises_where_it_is_added(n, reverse, exclusive):
+    fold = processor_fold("add", Settings(BINARY32))
+    for place in range(n):
+        x = np.ones((13, n), np.float32)
+        x[9, place] = _SIGNALLING
+        values, flags = fold.running(x, 1, start=0.0, reverse=reverse, exclusive=exclusive)
+        # By what has one chain alone, of which each number is a step of its own.
+        alone = [
+            fold.running(row, 0, start=0.0, reverse=reverse, exclusive=exclusive) for row in x
+        ]
+        assert values.view(np.uint32).tolist() == [y.view(np.uint32).tolist() for y, _ in alone]
+        assert flags == np.bitwise_or.reduce([f for _, f in alone])
 
 
 def test_an_operation_that_traps_is_told_as_if_alone():
