@@ -68,6 +68,8 @@ _ROWS, _LOST = 4, 0.1
 _MOST = 0.9
 #: Share of the data that is flushed to zero where that is told.
 _FLUSHED = 0.5
+#: Share of elements that are last sums, at least, where a number is added to them again.
+_MOST_SUMS = 0.5
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
 
 
@@ -88,6 +90,10 @@ class Birth:
     weights    the layer whose weights it reached first.
     repeated   of an absorption: elements whose sum was one of the same place before, so that what
                is lost adds up. A term that is lost once is an error of half a unit at most.
+    lost       by line, of an absorption in the first step: the size of the terms beside that of
+               their sum.
+    running    lines whose sums come from sums of theirs in the first step: their operands bring
+               what these have lost.
     is_trained_with    a backward pass or an optimiser computed with it.
     reader     of data, the layer that read them first.
     phase      what a reader calls the direction; "": by its name.
@@ -109,6 +115,8 @@ class Birth:
     spread: int = 0
     weights: str = ""
     repeated: int = 0
+    lost: dict[str, float] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
     is_trained_with: bool = False
     reader: str = ""
     phase: str = ""
@@ -125,6 +133,12 @@ class Birth:
             return not (self.spread or self.is_trained_with)
         return self.kind not in (NAN, DIVISION) and bool(self.deaths) and not self.spread
 
+    def lost_terms(self, n: int, line: str, step: int, operands: Sequence[Origins]) -> None:
+        """So many terms of a line were absorbed by a sum whose operands have these origins."""
+        is_first = step != self.step or self.lines[line] <= n
+        if not is_first and any(origins.get(self.kind) is self for origins in operands):
+            self.running.add(line)
+
     def was_lost_again(self, n: int, line: str) -> None:
         """So many terms of a line were absorbed by a sum that goes on."""
         self.repeated += n
@@ -138,7 +152,9 @@ class Birth:
             "line": self.line, "detail": self.detail, "count": self.count,
             "results": self.results, "causes": [birth.number for birth in self.causes],
             "deaths": dict(self.deaths), "harmless": self.is_harmless, "weights": self.weights,
-            "repeated": self.repeated, "trained_with": self.is_trained_with,
+            "repeated": self.repeated, "running": self.line in self.running,
+            "lost": self.lost.get(self.line, 0.0),
+            "trained_with": self.is_trained_with,
             "reader": self.reader, "phase": self.phase,
         }
 
@@ -561,7 +577,10 @@ class _Result:
             before = self.births.replace_sum(self.operation, self.where, self.values)
             if before is None or before.shape != self.values.shape:
                 return {}
+            n_terms = np.count_nonzero(terms)
             terms &= self.values == before
+            if np.count_nonzero(terms) < _MOST_SUMS * n_terms:  # alike by chance
+                return {}
         n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
         if not n:
             return {}
@@ -569,12 +588,28 @@ class _Result:
         birth = self.births._born(
             ABSORBED, self.where, self.operation, self.fmt, n, int(np.count_nonzero(terms)), (), "",
             line)
+        birth.lost_terms(n, line, self.where[2], self.inherited)
+        if self.where[2] == birth.step:
+            size = self._size_of_terms(terms, x, y)
+            birth.lost[line] = max(birth.lost.get(line, 0.0), size)
         is_one = 1 in map(np.size, alike)
         if is_one or self.births.is_sum_of_sums(
             self.operation, self.where, (x, y), self.values
         ):
             birth.was_lost_again(n, line)
         return {ABSORBED: birth}
+
+    def _size_of_terms(
+        self, terms: NDArray[np.bool_], x: NDArray[Any], y: NDArray[Any]
+    ) -> float:
+        """How large the terms that a sum has lost are beside it."""
+        lost = np.zeros((), np.float64)
+        for term, other in ((x, y), (y, x)):
+            lost += np.sum(np.square(term, where=terms & (self.values == other),
+                                     out=np.zeros(terms.shape)))
+        size = np.sum(np.square(self.values, where=np.isfinite(self.values),
+                                out=np.zeros(terms.shape)))
+        return float(np.sqrt(lost / size)) if size else 0.0
 
     def _absorbed_by_number(self, terms: NDArray[Any]) -> dict[str, Birth]:
         """Terms below a quarter of a unit of their sum with a number of the program, as 1 - p.

@@ -42,7 +42,7 @@ from ipu.run.motions import (
     way_lost,
 )
 from ipu.run.sentences import capital
-from ipu.run.shadow import WRONG
+from ipu.run.shadow import OUTWEIGHS, WRONG
 
 __all__ = [
     "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
@@ -82,6 +82,8 @@ _BORN = 0.2
 #: Sums whose roundings add up: calls and mean error at least, how many times as large it is as
 #: what one of them rounds away, and the most that they magnify errors of others.
 _SUMS, _CALLS, _OF_SUM, _ADDED_UP, _ADDS = ("add", "sub", "assignadd"), 32, 0.02, 16.0, 1.25
+#: Distance of a first loss from binary32's that explains an update which is many times as large.
+_MOSTLY = 0.5
 #: Kinds of causes that show in no loss before the first update.
 _FOLLOWERS = frozenset(("updates", "gradients vanish"))
 #: Births that follow from each other, at most.
@@ -578,7 +580,7 @@ def lost_updates(report: Report) -> LostUpdates | None:
 def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Squares of gradients that underflow in an optimiser, which divides by their roots."""
     times = arrival(report)
-    rows = _flushed_divisors(births)
+    rows = [] if _parts_at_once(report, _MOSTLY) else _flushed_divisors(births)
     if rows and times > _OVERSHOT:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("states", f"Divisors of the optimiser are too small: {_clause(worst)}, "
@@ -602,6 +604,8 @@ def _overshot(
 
     Its update is then many times binary32's of the same step; what leaves the range later follows.
     """
+    if _parts_at_once(report, _MOSTLY):  # a wrong loss has wrong gradients
+        return
     jumps = {int(step): jump for step, jump in report.get("jumps", {}).items()}
     theirs = {int(step): jump for step, jump in report.get("binary32", {}).get("jumps", {}).items()}
     flushed = _flushed_divisors(births)
@@ -652,12 +656,31 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
             return
 
 
-def _unchanged(births: Sequence[Row]) -> list[Row]:
+def _unchanged(report: Report, births: Sequence[Row]) -> list[Row]:
     """Sums most of whose terms changed nothing, again and again."""
     return [
         r for r in births if r["kind"] == ABSORBED and not r["harmless"]
         and r["repeated"] >= _TERMS and r["count"] > _ABSORBED * r["results"]
+        and not _is_outweighed(r, report)
     ]
+
+
+def _is_outweighed(row: Row, report: Report) -> bool:
+    """Whether the results of a birth are wrong by far more than what is lost there.
+
+    Its operands bring it: a small number that keeps a divisor from zero may vanish beside one that
+    is wrong already. Those of a sum that goes on bring what it has lost itself. Errors are those
+    before any update, by which a result's error comes back to its operands.
+    """
+    if row.get("running") or not row["line"]:
+        return False
+    adds_up = row["repeated"] >= _TERMS or row["direction"] == "optimizer"
+    lost = 0.0 if adds_up else OUTWEIGHS * row.get("lost", 0.0)
+    place = row["layer"], row["direction"], row["operation"]
+    return any(
+        row["line"] in of_shadow.get("brought", ()) or 0 < lost < of_shadow.get("least", 0.0)
+        for of_shadow in report.get("shadow", {}).get("operations", ())
+        if (of_shadow["layer"], of_shadow["direction"], of_shadow["operation"]) == place)
 
 
 def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -680,7 +703,7 @@ def _harmful(report: Report, births: Sequence[Row]) -> list[Row]:
     does harm on the lines of the tensors that went astray: a small number that keeps a divisor from
     zero may vanish.
     """
-    rows = _unchanged(births)
+    rows = _unchanged(report, births)
     if not report.get("shadow", {}).get("motions") or not _trains_well(report):
         return rows
     lines = {row["line"] for row in astray(report)}
@@ -762,7 +785,8 @@ def _lost_terms(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
         return _AGAIN if goes_on else _ABSORBED
 
     rows = [r for r in births if r["kind"] == ABSORBED and not r["harmless"]
-            and is_pass(r["direction"]) and r["count"] > bound(r) * r["results"]]
+            and is_pass(r["direction"]) and r["count"] > bound(r) * r["results"]
+            and not _is_outweighed(r, report)]
     yield from _of_terms(rows)
 
 
@@ -828,7 +852,8 @@ def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 def _underflowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Results of a pass forward most of which are flushed to zero."""
     rows = [r for r in births if r["kind"] == ZERO and is_pass(r["direction"])
-            and not r["harmless"] and r["count"] > _ABSORBED * r["results"]]
+            and not r["harmless"] and r["count"] > _ABSORBED * r["results"]
+            and not _is_outweighed(_path_to(r, births)[0], report)]
     if rows:
         path = _path_to(rows[0], births)
         yield Cause("underflow", capital(f"{_clauses(path)}: {_share(rows[0])}"), path[0])
@@ -854,12 +879,15 @@ def _harm(report: Report) -> float:
     return harm_of([row["machine"] for row in rows], [row["shadow"] for row in rows])
 
 
-def _parts_at_once(report: Report) -> bool:
-    """Whether the first loss is far from binary32's already: no gradient and no update is in it."""
+def _parts_at_once(report: Report, bound: float = HARM) -> bool:
+    """Whether the first loss is far from binary32's already: no gradient and no update is in it.
+
+    bound    of its distance, beside what binary32's losses go through.
+    """
     theirs, losses = report.get("binary32", {}).get("losses", ()), report.get("losses", ())
     if not (len(theirs) and losses):
         return False
-    return harm_of([losses[0], *theirs[1:]], theirs) * len(theirs) > HARM
+    return harm_of([losses[0], *theirs[1:]], theirs) * len(theirs) > bound
 
 
 def _is_wrong(report: Report) -> bool:

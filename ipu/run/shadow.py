@@ -35,13 +35,15 @@ from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = [
-    "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of",
+    "OUTWEIGHS", "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of",
 ]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
 _LEAST_SHARE, _FOLLOWS = 0.01, 0.95
 #: The error of a result that is told as wrong, and of one whose line may be told.
 WRONG, _BLAMED = 0.1, 0.01
+#: Times that what operands bring is as large as what is born, at least, where it alone is to blame.
+OUTWEIGHS = 10.0
 #: Why a shadow is empty.
 _EMPTY = "no number was computed on the machine while it was followed"
 #: The least half of a unit in the last place of binary32, of a number that is 1.
@@ -142,11 +144,16 @@ def check_shadow_steps(steps: int) -> int:
 class _OperationSums:
     """Sums of one operation of a layer and direction.
 
-    first_line    of the first call.
+    first_line    of the first call; `passes`: backward passes that had begun before it.
     blamed        what is born in calls with results far from binary64's, in squares, by line.
+    at_first      the most that is born and inherited in calls with wrong results, in squares, by
+                  line: of calls before the next backward pass, as parameters that have parted bring
+                  errors back to where they come from.
+    least         the smallest error of their results, in squares.
     """
 
     first_line: str
+    passes: int = 0
     calls: int = 0
     elements: int = 0
     left_out: int = 0
@@ -159,6 +166,19 @@ class _OperationSums:
     #: Of the call with a wrong result that magnifies most: by how much, its error and line.
     peak: tuple[float, float, str] = (0.0, 0.0, "")
     blamed: dict[str, float] = field(default_factory=dict)
+    at_first: dict[str, tuple[float, float]] = field(default_factory=dict)
+    least: float = math.inf
+
+    def note_wrong(self, line: str, born: float, inherited: float) -> None:
+        """A result is wrong, in a call that no parameter has been updated before."""
+        most = self.at_first.get(line, (0.0, 0.0))
+        self.at_first[line] = max(most[0], born), max(most[1], inherited)
+
+    @property
+    def brought(self) -> list[str]:
+        """Lines whose results are wrong at first by what their operands bring alone."""
+        return [line for line, (born, inherited) in self.at_first.items()
+                if inherited > OUTWEIGHS**2 * born]
 
     @property
     def line(self) -> str:
@@ -175,6 +195,8 @@ class _OperationSums:
             "inherited": rms[1], "error": rms[2], "line": self.line,
             "amplification": math.sqrt(self.passed / self.operands) if self.operands else None,
             "peak": dict(zip(("amplification", "error", "line"), self.peak, strict=True)),
+            "brought": self.brought,
+            "least": math.sqrt(self.least) if math.isfinite(self.least) else 0.0,
         }
 
 
@@ -233,7 +255,7 @@ class Shadow:
         """
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _OperationSums(self.line())
+            row = self._rows[key] = _OperationSums(self.line(), len(self._losses))
         row.calls += 1
         row.elements += elements
         row.left_out += left_out
@@ -243,11 +265,16 @@ class Shadow:
         row.born += born / size
         row.inherited += inherited / size
         row.total += total / size
+        is_first = len(self._losses) == row.passes
+        if is_first:
+            row.least = min(row.least, total / size)
         error = math.sqrt(total / size)
         line = ""
         if error > _BLAMED:  # a line takes time, and none is told of results that are right
             line = self.line()
             row.blamed[line] = row.blamed.get(line, 0.0) + born / size
+            if is_first and error > WRONG:
+                row.note_wrong(line, born / size, inherited / size)
         if operands:
             row.operands += operands**2
             row.passed += inherited / size
@@ -290,7 +317,9 @@ class Shadow:
         operations  by layer, direction and operation: the most error born first; `line` is the one
                     whose calls bear the most of it, of results that are far off; `peak` is the
                     call that magnifies most of those with a wrong result: once the parameters have
-                    parted, the mean over the steps no longer shows where they began to.
+                    parted, the mean over the steps no longer shows where they began to; `brought`
+                    are lines whose results are wrong from the first by what operands bring alone,
+                    `least` is the smallest error of a result before any update.
         layers      shares of all error born, in squares, by layer and direction.
         branches    choices that differ; `rejoined`: operations whose shadow is the machine's.
         motions     of tensors that several steps wrote, the one that arrives least first.
