@@ -14,8 +14,9 @@ from typing import Any
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
 from ipu.run.block_advice import find_block_advice
+from ipu.run.births import ONE
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
-from ipu.run.changes import scale_text
+from ipu.run.changes import number_text, scale_text
 from ipu.run.motions import is_parameter
 from ipu.run.report import present_scale, totals
 from ipu.run.ways import Way
@@ -91,11 +92,12 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
     """A number that the format has not, and what it did."""
     row = cause.row
     value, fmt = float(row["operation"]), row["format"]
-    if row["detail"] == "one" and _is_of_program(row.get("line", ""), report):
+    is_factor = row["detail"] == ONE and not is_pass(row.get("direction", "optimizer"))
+    if is_factor and _is_of_program(row.get("line", ""), report):
         return f"Keep the average of {row['line']} in binary32, which holds {value:g}", (
             _with_parameters(base), _with(base, wide_states=True),
         )
-    if row["detail"] == "one":
+    if is_factor:
         return f"Let the optimiser compute in binary32, which holds the factor {value:g}", (
             _with(base, wide_states=True), _with_parameters(base),
         )
@@ -111,7 +113,8 @@ def _constant(cause: Cause, report: Report, base: Way) -> Remedy:
         return "Let the optimiser compute in binary32", (_with(base, wide_states=True),)
     wide = _layers_around(cause, report, base)
     or_wide = f", or compute {_place(cause)} in binary32" if wide else ""
-    return f"Replace the constant {value:g} of {cause.layer} by one that {fmt} holds{or_wide}", (
+    of_layer = f"{number_text(value)} of {cause.layer}"
+    return f"Replace the constant {of_layer} by one that {fmt} holds{or_wide}", (
         replaced, *wide,
     )
 
@@ -135,12 +138,16 @@ def _held(row: Mapping[str, Any]) -> float:
     """The number that takes the place of a constant which the format does not hold.
 
     One that is too large becomes half of the largest power of two, so that two of them can be
-    added; one that is too small becomes the smallest normal number.
+    added; one that is too small becomes the smallest normal number; one that is 1 and was none, its
+    neighbour on the constant's side.
     """
-    fmt = find_format(row["format"])
+    fmt, value = find_format(row["format"]), float(row["operation"])
     assert isinstance(fmt, Format), "operations compute in no format of scales"
-    size = 2.0 ** (fmt.emax - 1) if row["detail"] == "overflow" else fmt.smallest_normal
-    return math.copysign(float(size), float(row["operation"]))
+    sizes = {
+        "overflow": 2.0 ** (fmt.emax - 1),
+        ONE: 1 - 2.0**-fmt.precision if abs(value) < 1 else 1 + 2.0 ** (1 - fmt.precision),
+    }
+    return math.copysign(sizes.get(row["detail"], float(fmt.smallest_normal)), value)
 
 
 def _range(cause: Cause, report: Report, base: Way) -> Remedy:

@@ -15,6 +15,7 @@ Source    IEEE 754-2019 §7 (exceptions); Lam et al., FlowFPX (births, flow and 
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +28,11 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.records.formats import BINARY32, Format
 from fpsim.state.tallies import ValueTally, tally_of
+from ipu.run.account import fit
 
 __all__ = [
     "ABSORBED", "CONSTANT", "DATA_BEYOND", "DATA_DIGITS", "DATA_ZERO", "DIVISION", "INFINITY",
-    "INTEGERS", "NAN", "SATURATED", "ZERO", "Birth", "Births", "Origins",
+    "INTEGERS", "NAN", "ONE", "SATURATED", "ZERO", "Birth", "Births", "Origins",
 ]
 
 NAN, INFINITY, SATURATED, ZERO = "NaN", "infinity", "saturation", "flush to zero"
@@ -39,6 +41,8 @@ DIVISION, ABSORBED, CONSTANT, INTEGERS = "division by zero", "absorption", "cons
 DATA_BEYOND, DATA_ZERO, DATA_DIGITS = "data beyond", "data to zero", "data without digits"
 #: A zero that is exact: told of a division by it alone, and no birth of its own.
 _DIFFERENCE = "difference"
+#: A constant that is 1 and was none in the program: told of a division by what it leads to alone.
+ONE = "one"
 
 #: Births that the elements of an array come from, by kind.
 Origins = Mapping[str, "Birth"]
@@ -70,6 +74,11 @@ _MOST = 0.9
 _FLUSHED = 0.5
 #: Share of elements that are last sums, at least, where a number is added to them again.
 _MOST_SUMS = 0.5
+#: Results of these are one of their operands, or its negative.
+_CHOOSING = frozenset((
+    "clamp", "clamp_min", "clamp_max", "minimum", "maximum", "min", "max", "fmin", "fmax",
+    "hardtanh", "neg",
+))
 _ADDITIONS = frozenset(("add", "sub", "addv2", "subtract", "assignadd", "assignsub", "rsub"))
 
 
@@ -96,6 +105,7 @@ class Birth:
                what these have lost.
     is_trained_with    a backward pass or an optimiser computed with it.
     reader     of data, the layer that read them first.
+    bounds     of a constant that is 1, the operation whose results it bounds.
     phase      what a reader calls the direction; "": by its name.
     """
 
@@ -119,6 +129,7 @@ class Birth:
     running: set[str] = field(default_factory=set)
     is_trained_with: bool = False
     reader: str = ""
+    bounds: str = ""
     phase: str = ""
 
     @property
@@ -155,7 +166,7 @@ class Birth:
             "repeated": self.repeated, "running": self.line in self.running,
             "lost": self.lost.get(self.line, 0.0),
             "trained_with": self.is_trained_with,
-            "reader": self.reader, "phase": self.phase,
+            "reader": self.reader, "bounds": self.bounds, "phase": self.phase,
         }
 
 
@@ -201,8 +212,8 @@ class Births:
 
     @property
     def has_any(self) -> bool:
-        """Whether anything was born."""
-        return bool(self._births)
+        """Whether anything was born, or may be told of a birth."""
+        return bool(self._births or self._origins)
 
     def symptom_row(self) -> dict[str, Any]:
         """The first loss that is not finite: its step, and the births that it comes from."""
@@ -274,13 +285,48 @@ class Births:
     def constant(
         self, where: tuple[str, str, int], fmt: Format, value: float, change: str, line: str = ""
     ) -> Birth:
-        """A number of the program is another one in its format."""
-        return self._born(CONSTANT, where, repr(float(value)), fmt, 1, 1, (), change, line)
+        """A number of the program is another one in its format.
+
+        One that is 1 then is no birth before it leads to one.
+        """
+        if change != ONE:
+            return self._born(CONSTANT, where, repr(float(value)), fmt, 1, 1, (), change, line)
+        layer, direction, step = where
+        return Birth(
+            CONSTANT, step, layer, direction, repr(float(value)), fmt.name, change, 1, 1,
+            lines=Counter((line,)), phase=self.phase)
+
+    def moved(self, operation: str, array: Array, operands: Sequence[Array]) -> None:
+        """The elements of a result are operands' elements, of an operation that rounds nothing."""
+        if not self._origins:
+            return
+        inherited = [self.of(x) for x in operands]
+        origins = self._ones(operation, array, inherited)
+        difference = next((o[_DIFFERENCE] for o in inherited if _DIFFERENCE in o), None)
+        if difference is not None and not np.asarray(array.carrier).all():
+            origins[_DIFFERENCE] = difference
+        if origins:
+            self.note(array, {**self.of(array), **origins})
+
+    def _ones(
+        self, operation: str, array: Array, inherited: Sequence[Origins]
+    ) -> dict[str, Birth]:
+        """The constant that ones in a result come from, which chooses among its operands."""
+        births = [origins[ONE] for origins in inherited if ONE in origins]
+        values = np.asarray(array.carrier) if births else _NOWHERE
+        birth = next((b for b in births if (values == math.copysign(1, float(b.operation))).any()),
+                     births[0] if (np.abs(values) == 1).any() else None)
+        if birth is None:
+            return {}
+        birth.bounds = birth.bounds or operation
+        return {ONE: birth}
 
     def entered(self, values: NDArray[Any], array: Array) -> None:
         """Numbers from outside are in a format now: what they lost is a birth that they carry."""
         fmt = array.format
         if array.size < 2 or fmt.precision >= BINARY32.precision:
+            if array.size == 1:
+                self._number_entered(np.reshape(values, ()), array)
             return
         wide, rounded = np.asarray(values, np.float64), np.asarray(array.carrier, np.float64)
         sizes, is_finite = np.abs(wide), np.isfinite(wide)
@@ -301,6 +347,13 @@ class Births:
             lost = self._lost_digits(wide, rounded, is_finite & ~is_beyond, fmt)
         origins |= {DATA_DIGITS: lost} if lost else {}
         self.note(array, origins)
+
+    def _number_entered(self, value: NDArray[Any], array: Array) -> None:
+        """A number of the program that is 1 now and was none may be a bound, as a constant."""
+        if fit(float(value), float(np.reshape(array.carrier, ())), array.format) == ONE:
+            as_written = float(str(value))
+            self.note(array, {ONE: self.constant(
+                self.where(), array.format, as_written, ONE, self.line())})
 
     def _of_data(
         self, kind: str, fmt: Format, n: int, values: NDArray[Any], detail: str
@@ -363,15 +416,16 @@ class Births:
         for birth in (birth for origins in inherited for birth in origins.values()):
             if birth.operation == _ENTERING:
                 birth.reader = birth.reader or where[0]
+        ones = self._ones(operation, array, inherited) if _base(operation) in _CHOOSING else {}
         if not is_sum or where[1] == "backward":
             origins = self._origins_of_usual(
                 operation, where, array, operands, inherited, flags, tally
             )
             if origins is not None:
-                self.note(array, origins)
+                self.note(array, origins | ones)
                 return
         result = _Result(self, operation, where, array, operands, inherited, flags, tally)
-        origins = result.origins()
+        origins = result.origins() | ones
         if is_sum and where[1] != "backward":
             origins |= {} if self.is_update else result.absorbed()
             if where[1] != "optimizer":
@@ -398,7 +452,7 @@ class Births:
                     zeros.append(birth)
                 elif kind == _DIFFERENCE and tally.zeros:
                     origins[_DIFFERENCE] = birth
-                elif kind in (DATA_DIGITS, _DIFFERENCE):
+                elif kind in (DATA_DIGITS, _DIFFERENCE, ONE):
                     continue
                 elif kind != ABSORBED or _is_killer(operation):
                     return None
@@ -431,6 +485,13 @@ class Births:
         """A loss is not finite; the first is the symptom whose cause is sought."""
         if self.symptom is None:
             self.symptom = step, origins or {}
+
+    def told(self, birth: Birth) -> Birth:
+        """A constant that has led to a birth is told as one."""
+        key = birth.kind, birth.layer, birth.direction, birth.operation, birth.format
+        if key not in self._births:
+            birth.number = len(self._births)
+        return self._births.setdefault(key, birth)
 
     def _born(
         self, kind: str, where: tuple[str, str, int], operation: str, fmt: Format | None, n: int,
@@ -521,7 +582,8 @@ class _Result:
             self._lost_terms(origins)
         zeros = self._n_zeros()
         zero = self.births._zero(
-            self.operation, self.where, self.array, zeros, self.flags, self._all_before(ZERO)
+            self.operation, self.where, self.array, zeros, self.flags,
+            self._zeros_before() if zeros else ()
         )
         if zero is not None:
             origins[ZERO] = zero
@@ -632,15 +694,19 @@ class _Result:
         """Zeros of operands that are none: equal numbers, as 1 - p of a p that is rounded to 1."""
         if not self._n_zeros():
             return {}
-        zeros = self.values == 0
+        zeros, ones = self.values == 0, self.values == 0
         for x in self.operands:
             if _fits(np.shape(x.carrier), self.values.shape):
                 zeros = zeros & (np.asarray(x.carrier) != 0)
+                ones = ones & (np.abs(x.carrier) == 1)
+        if not zeros.any():
+            return {}
         layer, direction, step = self.where
         return {_DIFFERENCE: Birth(
             _DIFFERENCE, step, layer, direction, self.operation, self.fmt.name,
+            causes=tuple(self._all_before(ONE)[:1]) if ones.any() else (),
             lines=Counter((self.births.line(),)),
-        )} if zeros.any() else {}
+        )}
 
     # Parts ------------------------------------------------------------------------------------
 
@@ -673,15 +739,21 @@ class _Result:
         if not n:
             return None
         zero, difference = self._before(ZERO), self._before(_DIFFERENCE)
-        detail = ""
+        causes, detail = (self._limits() if zero is None else [zero]), ""
         if difference is not None and zero is None:
             line = difference.line if difference.line != self.births.line() else ""
             detail = (f"what the {_base(difference.operation)} of equal numbers"
                       f"{f', {line},' if line else ''} gives")
+            causes = list(difference.causes)
         return self.births._born(
             DIVISION, self.where, self.operation, self.fmt, n, self.values.size,
-            (zero,) if zero else (), detail,
+            tuple(self.births.told(x) if x.detail == ONE else x for x in causes), detail,
         )
+
+    def _limits(self) -> list[Birth]:
+        """The constant of a function that has no value at 1, as log1p(-p), and reads no zero."""
+        is_only = len(self.operands) == 1 and np.asarray(self.operands[0].carrier).all()
+        return self._all_before(ONE) if is_only else []
 
     def _births_among(self, mask: NDArray[np.bool_], is_of: Callable[..., Any]) -> int:
         """Those of these elements that no operand has; saturated ones may come of infinities."""
@@ -710,6 +782,16 @@ class _Result:
     def _all_before(self, kind: str) -> list[Birth]:
         """The births of this kind that operands have."""
         return [origins[kind] for origins in self.inherited if kind in origins]
+
+    def _zeros_before(self) -> list[Birth]:
+        """The zeros of operands that results have; that of p is none of 1 - p."""
+        if _base(self.operation) not in _ADDITIONS:
+            return self._all_before(ZERO)
+        zeros = self.values == 0
+        return [
+            origins[ZERO] for x, origins in zip(self.operands, self.inherited, strict=True)
+            if ZERO in origins and (not _fits(np.shape(x.carrier), zeros.shape)
+                                    or (zeros & (np.asarray(x.carrier) == 0)).any())]
 
     def _causes(self, kind: str) -> tuple[Birth, ...]:
         kinds = (INFINITY, SATURATED, ZERO) if kind == NAN else (SATURATED,)

@@ -28,6 +28,7 @@ from ipu.run.births import (
     INFINITY,
     INTEGERS,
     NAN,
+    ONE,
     SATURATED,
     ZERO,
 )
@@ -294,6 +295,8 @@ def _clauses(path: Sequence[Row]) -> str:
     for row in path:
         joint = ", and " if row["kind"] == CONSTANT else ", so "
         text += (joint if text else "") + _clause(row)
+        if row["kind"] == CONSTANT and row["detail"] == ONE and row["line"]:
+            text += f" ({row['line']})"
     return text
 
 
@@ -338,9 +341,13 @@ def _zero_constant(division: Row, report: Report) -> Row | None:
 def _clause(row: Row) -> str:
     """What happened in one birth."""
     if row["kind"] == CONSTANT:
-        what = {"zero": "is zero", "one": "is 1", "overflow": "is beyond the largest number"}
-        return f"the constant {row['operation']} {what.get(row['detail'], 'changes')} in " \
-               f"{row['format']}"
+        value, bounded = row["operation"], row.get("bounds")
+        of_what = f"bound {value} of {name_of({**row, 'operation': bounded})}" if bounded else (
+            f"constant {value}")
+        rounded = math.copysign(1, float(value))
+        what = {"zero": "is zero", ONE: f"is {rounded:g}", "overflow":
+                "is beyond the largest number"}
+        return f"the {of_what} {what.get(row['detail'], 'changes')} in {row['format']}"
     fmt = row["format"] or "its format"
     if row["kind"] in _OF_DATA:
         return _clause_of_data(row, fmt)

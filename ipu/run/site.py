@@ -16,7 +16,7 @@ from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 from ipu.ops.dense import LayerRecipe
 from ipu.run.account import counted_name
-from ipu.run.births import SATURATED, ZERO
+from ipu.run.births import ONE, SATURATED, ZERO
 
 if TYPE_CHECKING:
     from ipu.run.run import Run
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Site"]
 
 #: What a constant is from then on that changes so in a format.
-_EXCURSIONS = {"zero": ZERO, "overflow": SATURATED}
+_EXCURSIONS = {"zero": ZERO, "overflow": SATURATED, "one": ONE}
 
 
 @dataclass(slots=True)

@@ -103,11 +103,17 @@ def _named_by_scope(op: tf.Operation) -> tf.Operation | None:
 
 
 def _of_reader(op: tf.Operation) -> str:
-    """The name of a node; of a constant that is named after its reader, as `mul/y`, that one's."""
+    """The name of a node; of a constant that is named after its reader, as `mul/y`, that one's.
+
+    The gradients of its reader may read it too.
+    """
     name = str(op.name)
+    owner = name.rpartition("/")[0]
+    if op.type != "Const" or not owner:
+        return name
     readers = {reader.name for tensor in op.outputs for reader in tensor.consumers()}
-    return name.rpartition("/")[0] if op.type == "Const" and readers == {
-        name.rpartition("/")[0]} else name
+    others = {reader for reader in readers if not _GRADIENTS.match(reader)}
+    return owner if others == {owner} else name
 
 
 def _scope(name: str) -> str:

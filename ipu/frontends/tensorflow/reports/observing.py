@@ -91,8 +91,11 @@ def _noting_results(site: NodeSite, kind: str, run: Run) -> Run:
         if isinstance(result, Array):  # of most nodes, each of which comes here
             if account.noted == before:
                 account.add(kind, operation, result.size)
+            operands = [x for x in values if isinstance(x, Array)]
             if is_told:
-                told(name, operation, result, [x for x in values if isinstance(x, Array)])
+                told(name, operation, result, operands)
+            else:
+                births.moved(operation, result, operands)
             return result
         several = result if isinstance(result, tuple) else ()
         arrays = [x for x in several if isinstance(x, Array)]
