@@ -811,8 +811,9 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     # of a mask: it is told of a harm that a run in binary32 has not.
     if not (magnified or rounded) and "harm" in report:
         magnified = _magnified([{**row, **row["peak"]} for row in forward if row.get("peak")])
-    if magnified:
-        worst = max(magnified, key=lambda row: float(row["amplification"]))
+    if magnified:  # what reads a wrong difference may magnify it once more
+        begins = [row for row in magnified if row["error"] < WRONG * float(row["amplification"])]
+        worst = max(begins or magnified, key=lambda row: float(row["amplification"]))
         # Calls of several lines are one row; it is the worst one's that is told.
         worst = {**worst, "line": worst.get("peak", {}).get("line") or worst["line"]}
         times = float(worst["amplification"])

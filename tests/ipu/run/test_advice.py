@@ -238,6 +238,16 @@ def overshooting(report):
     return report
 
 
+def test_an_update_behind_a_wrong_loss_is_no_divisors(report):
+    """A wrong loss has wrong gradients, whatever an optimiser divides by."""
+    overshooting(report)["losses"] = [9.0, 9.0]
+    report["binary32"]["losses"] = [2.0, 1.0]
+    report["shadow"] = moving(12.0, 12.0, 12.0)
+    assert "states" not in {cause.kind for cause in find_causes(report)}
+    report["binary32"]["losses"] = [8.9, 1.0]
+    assert find_causes(report)[0].kind == "states"
+
+
 @pytest.mark.parametrize("losses", [[2.0, 9.0], [2.0, float("nan")]])
 def test_divisors_that_are_too_small_come_before_what_overflows_behind_them(report, losses):
     overshooting(report)["losses"] = losses
@@ -501,6 +511,67 @@ def test_where_digits_are_lost():
     untried["shadow"]["losses"] = [{"machine": x, "shadow": y} for x, y in ((2, 2), (1.9, 1.0))]
     del untried["harm"]
     assert not [c for c in find_causes(untried) if c.kind == "cancellation"]
+
+
+@pytest.mark.parametrize(("value", "bounds", "words", "way"), [
+    ("0.9999999", "Minimum", "bound 0.9999999 of the Minimum of clip is 1",
+     "0.9999999=0.99951171875"),
+    ("-0.9999999", "clamp", "bound -0.9999999 of the clamp of clip is -1",
+     "-0.9999999=-0.99951171875"),
+    ("1.0000001", "", "constant 1.0000001 is 1", "1.0000001=1.0009765625")])
+def test_a_number_that_is_1_is_replaced_by_its_neighbour(value, bounds, words, way):
+    rows = [
+        born("constant", operation=value, detail="one", layer="clip", line="a.py:1", bounds=bounds),
+        born("division by zero", number=1, causes=[0], operation="Log", line="a.py:2",
+             detail="what the sub of equal numbers gives"),
+        born("NaN", number=2, causes=[1], operation="Log", line="a.py:2"),
+    ]
+    report = harmed(births=rows) | {"losses": [float("nan")], "symptom": {
+        "step": 0, "births": {"NaN": 2}}}
+    assert find_causes(report)[0].sentence == (
+        f"The loss is NaN from step 0 on: the {words} in binary16 (a.py:1), so the Log of net.a "
+        "divides by zero, what the sub of equal numbers gives in binary16 (forward, step 0, "
+        "a.py:2)")
+    assert tried(report)[0] == f"fp16+{way}"
+    assert str(Way.parse(f"fp16+{way}")) == f"fp16+{way}"
+
+
+def cancelling(births, **of_sum):
+    """A difference that is wrong, and a sum of the same layer whose terms are absorbed."""
+    row = {"layer": "net", "direction": "forward", "operation": "Sub", "line": "a.py:2",
+           "error": 3.0, "amplification": 9000.0, "born": 0.0, "calls": 1}
+    sums = {**row, "operation": "Add", "line": "a.py:3", "amplification": 1.0, **of_sum}
+    return find_causes(harmed(row, sums, births=births))
+
+
+@pytest.mark.parametrize(("about", "of_sum", "kind"), [
+    ({}, {"brought": ["a.py:3"]}, "cancellation"),
+    ({"repeated": 90}, {"brought": ["a.py:3"]}, "cancellation"),
+    ({"kind": "flush to zero"}, {"brought": ["a.py:3"]}, "cancellation"),
+    ({"running": True}, {"brought": ["a.py:3"]}, "sums"),
+    ({"line": ""}, {"brought": [""]}, "sums"),
+    ({}, {"brought": ["a.py:4"]}, "sums"),
+    ({}, {"brought": ["a.py:3"], "layer": "far"}, "sums"),
+    ({"lost": 1e-5}, {"least": 2e-4}, "cancellation"),
+    ({"lost": 1e-4}, {"least": 2e-4}, "sums"),
+    ({"lost": 1e-5, "repeated": 90}, {"least": 2e-4}, "sums"),
+    ({"lost": 0.0}, {"least": 2e-4}, "sums"),
+])
+def test_terms_are_no_cause_beside_a_result_that_is_wrong_by_far_more(about, of_sum, kind):
+    """As an eps beside a variance that is a difference of nearly equal numbers."""
+    row = born(about.pop("kind", "absorption"), operation="Add", layer="net", count=89, results=89,
+               **{"line": "a.py:3", **about})
+    assert cancelling([row], **of_sum)[0].kind == kind
+
+
+def test_what_magnifies_a_wrong_difference_once_more_comes_behind_it():
+    row = {"layer": "net", "direction": "forward", "operation": "sub", "line": "a.py:2",
+           "error": 0.19, "amplification": 90.0, "born": 0.0, "calls": 1}
+    behind = row | {"operation": "div", "error": 19.0, "amplification": 100.0}
+    (cause,) = find_causes(harmed(behind, row))
+    assert cause.row["operation"] == "sub"
+    (cause,) = find_causes(harmed(behind))
+    assert cause.row["operation"] == "div"
 
 
 def test_what_a_difference_reads_is_widened_with_it():

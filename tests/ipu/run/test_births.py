@@ -17,6 +17,7 @@ from ipu.run.births import (
     INFINITY,
     INTEGERS,
     NAN,
+    ONE,
     SATURATED,
     ZERO,
     Births,
@@ -181,6 +182,83 @@ def test_zeros_that_are_all_flushed_anew_come_from_there():
     assert division.causes[0].causes == ()
 
 
+def bound(desk, value):
+    """A constant that is 1 in binary16, whose line is known."""
+    constant = desk.array(1.0)
+    birth = desk.births.constant(NET, BINARY16, value, ONE, "a.py:1")
+    desk.births.note(constant, {ONE: birth})
+    return constant
+
+
+def bounded(desk, *values):
+    """Numbers that 0.9999999 bounds."""
+    result, one = desk.array(*values), bound(desk, 0.9999999)
+    desk.births.see("aten.clamp", NET, result, (desk.array(*values), one), {})
+    return result
+
+
+def test_a_bound_that_is_1_is_the_root_of_a_division_by_what_it_leaves():
+    """As log(1 - p) of a p that 0.9999999 bounds, through a move."""
+    desk = Desk()
+    p = bounded(desk, 1.0, 0.25)
+    moved = desk.array(1.0, 0.25)
+    desk.births.moved("Reshape", moved, [p])
+    rest = desk.of("subtract", desk.array(1.0, 1.0), moved)
+    assert desk.rows() == []  # it is no birth before it leads to one
+    shown = desk.array(0.0, 0.75)
+    desk.births.moved("Select", shown, [rest])
+    for _ in range(2):
+        desk.of("log", shown)
+    constant, division = (birth for birth in desk.births if birth.kind in (CONSTANT, DIVISION))
+    assert division.causes == (constant,)
+    assert (constant.operation, constant.detail, constant.bounds, constant.line, constant.number) \
+        == ("0.9999999", "one", "aten.clamp", "a.py:1", 0)
+
+
+def test_a_number_that_is_1_is_no_root_of_zeros_that_are_others():
+    desk = Desk()
+    p = bounded(desk, 0.5, 0.25)  # none of them by it
+    desk.of("log", desk.of("subtract", desk.array(0.5, 1.0), p))
+    q = bounded(desk, 1.0, 0.5)
+    desk.of("log", desk.of("subtract", desk.array(0.5, 0.5), q))
+    desk.of("divide", q, desk.array(0.0, 1.0))
+    assert CONSTANT not in {birth.kind for birth in desk.births}
+    assert not any(birth.causes for birth in desk.births if birth.kind == DIVISION)
+
+
+def test_a_function_without_a_value_at_1_tells_the_bound():
+    desk = Desk()
+    p = desk.of("negative", bounded(desk, 1.0, 0.25), name="aten.neg")
+    desk.births.see("aten.log1p", NET, desk.array(np.inf, -0.28), (p,), {"DIVBYZERO": 1})
+    assert [birth.kind for birth in desk.births][:2] == [CONSTANT, DIVISION]
+
+
+def test_a_term_that_is_1_leaves_nothing_where_it_is_subtracted():
+    desk = Desk()
+    rest = desk.of("subtract", desk.array(1.0, 2.0), bound(desk, 1.0000001))
+    desk.of("log", rest)
+    constant, division = list(desk.births)[:2]
+    assert (constant.bounds, division.causes) == ("", (constant,))
+
+
+def test_a_number_that_enters_as_1_is_a_bound_too():
+    desk = Desk()
+    number = desk.array(0.9999999)
+    desk.births.entered(np.float32(0.9999999), number)
+    desk.of("log", desk.of("subtract", desk.array(1.0), number))
+    assert next(iter(desk.births)).operation == "0.9999999"
+
+
+def test_a_zero_of_an_operand_is_none_of_a_difference():
+    """A p that underflows makes no zero of 1 - p; one that is 1 does."""
+    desk = Desk()
+    square = desk.of("multiply", desk.array(1e-4, 1.0), desk.array(1e-4, 1.0))
+    rest = desk.of("subtract", desk.array(1.0, 1.0), square)
+    assert ZERO in desk.births.of(square)
+    assert ZERO not in desk.births.of(rest)
+    assert ZERO in desk.births.of(desk.of("add", square, square))
+
+
 def test_terms_that_are_absorbed_are_counted_but_for_masks():
     desk = Desk()
     desk.of("add", desk.array(2048.0, 2048.0, 1.0), desk.array(1.0, 0.0, 1.0))
@@ -196,6 +274,8 @@ def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
     guard, count = Desk(), Desk()
     for norm in (300.0, 301.0, 302.0):  # what keeps a divisor from zero
         guard.of("add", guard.array(norm), guard.array(0.01))
+    for norms in ((300.0, 8.0, 9.0, 16.0), (300.0, 9.0, 16.0, 8.0)):  # one is alike by chance
+        guard.of("add", guard.array(*norms), guard.array(0.001))
     assert guard.rows() == []
     total = count.array(2047.0)
     for _ in range(4):
@@ -226,6 +306,20 @@ def test_terms_are_lost_again_where_they_are_added_to_the_last_sum():
         total = again.of("add", total, again.array(1.0, 1.0, 1.0))
     (birth,) = again.births
     assert (birth.count, birth.repeated) == (6, 4)
+
+
+def test_a_sum_of_its_own_results_is_running():
+    """What it lost is among what its operands bring; so where they decay in between."""
+    once, again = Desk(), Desk()
+    once.of("add", once.array(2048.0, 1.0), once.array(0.5, 1.0))
+    once.of("add", once.array(4096.0, 1.0), once.array(0.25, 1.0))
+    total = again.array(2048.0, 1.0)
+    for _ in range(3):
+        total = again.of("add", total, again.array(0.5, 0.5))
+        total = again.of("multiply", total, again.array(0.75, 0.75))
+    rows = [next(iter(desk.births)).as_row() for desk in (once, again)]
+    assert [row["running"] for row in rows] == [False, True]
+    assert rows[0]["lost"] == pytest.approx(0.5 / 2048, rel=1e-5)
 
 
 def test_the_line_of_lost_terms_is_the_one_that_loses_most():

@@ -62,6 +62,23 @@ def test_the_line_of_an_operation_is_the_one_where_most_error_is_born():
     assert row["line"] == "a.py:4"
 
 
+def test_lines_that_are_wrong_by_their_operands_are_told_before_any_update():
+    """A sum of a difference that is wrong, a line that loses as much itself, and a later step."""
+    line = ""
+    shadow = Shadow(3, lambda: line)
+    one = numbers(1.0)
+    for line, machine, local in (  # noqa: B007
+            ("a.py:3", 3.001, 3.0), ("a.py:4", 3.0, 2.5), ("a.py:5", 1.001, 1.0)):
+        shadow.compared(KEY, numbers(machine), numbers(local), one, 1.0)
+    for _ in range(2):
+        shadow.loss(0, 1.0, 1.0)
+        line = "a.py:5"
+        shadow.compared(KEY, numbers(9.0), numbers(9.0), one, 1.0)
+    (row,) = shadow.summary()["operations"]
+    assert row["brought"] == ["a.py:3"]
+    assert row["least"] == pytest.approx(0.001)
+
+
 def test_lines_are_asked_for_where_results_are_far_off():
     """It takes time, and nothing is told of results that are right."""
     asked = []

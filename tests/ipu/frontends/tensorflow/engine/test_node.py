@@ -35,17 +35,19 @@ def test_marks_of_a_scope_reach_nodes_and_inner_ones_win():
 
 
 def test_a_constant_belongs_to_the_layer_of_its_reader():
-    """TensorFlow names it after the node that reads it."""
+    """TensorFlow names it after the node that reads it; that one's gradient reads it too."""
     def build():
         x = v1.placeholder(tf.float32, [2], name="x")
         with v1.name_scope("head"):
-            tf.multiply(x, 2.0, name="scaled")
+            v1.gradients(tf.multiply(x, 2.0, name="scaled"), x)
+            v1.gradients(tf.minimum(x, 0.5, name="bound"), x)
             with v1.name_scope("inner"):
                 both = tf.constant(3.0, name="both")
             _ = (x + both) * both
 
     graph = nodes(build)
     assert graph["head/scaled/y"].layer == graph["head/scaled"].layer == "head"
+    assert graph["head/bound/y"].layer == graph["head/bound"].layer == "head"
     assert graph["head/inner/both"].layer == "head/inner"
 
 

@@ -269,6 +269,21 @@ ILLNESSES = {
         ("diverge|grow", "binary32"), steps=10, sizes=("400.0", "1000.0", "700.0"),
         optimiser="tf.keras.optimizers.SGD({a}, momentum=0.9)", well="0.05",
     ),
+    "cancelled variance beside an eps": Illness(
+        ("sub of " + _STAGE, "loses the digits"), optimiser=_WIDE_EPS,
+        stage=_stage("h = 4 * tf.tanh(h) + {a}", "mean = tf.reduce_mean(h, 0)",
+                     "square = tf.reduce_mean(h * h, 0)",
+                     "variance = tf.nn.relu(square - mean * mean)",
+                     "variance = variance + 3e-3 * tf.ones_like(mean)",
+                     "h = (h - mean) / tf.sqrt(variance)"),
+        sizes=("120.0", "140.0", "130.0"), well="0.0",
+    ),
+    "bound of a logarithm": Illness(
+        (_STAGE, "bound 0.9999999 of the minimum", "is 1", "log"), optimiser=_WIDE_EPS,
+        stage=_stage("p = tf.clip_by_value(tf.sigmoid({a} + h), 1e-7, 1 - 1e-7)",
+                     "h = h + 0.01 * tf.math.log(1 - p)"),
+        sizes=("12.0", "14.0", "13.0"), well="0.0",
+    ),
 }
 
 _MASK = _stage("mask = np.zeros(h.shape[-1], np.float32)", "mask[::2] = {a}",

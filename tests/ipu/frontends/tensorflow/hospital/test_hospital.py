@@ -48,6 +48,12 @@ def test_first_sentences_name_the_cause(tmp_path):
     check_sentences(ILLNESSES, rows(ILLNESSES), program_text, partial(run_here, tmp_path))
 
 
+def test_what_follows_from_a_wrong_number_is_not_told_in_its_place(tmp_path):
+    """An eps that is absorbed by a difference, a division by what a void bound leaves."""
+    programs = [("cancelled variance beside an eps", "mlp", 0), ("bound of a logarithm", "cnn", 0)]
+    check_sentences(ILLNESSES, programs, program_text, partial(run_here, tmp_path))
+
+
 def test_healthy_programs_get_no_advice(tmp_path):
     check_healthy_programs(HEALTHY, rows(HEALTHY), program_text, partial(run_here, tmp_path))
 

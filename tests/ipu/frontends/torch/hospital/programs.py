@@ -261,6 +261,20 @@ ILLNESSES = {
         optimiser="optimiser = torch.optim.SGD(net.parameters(), lr={a}, momentum=0.9)",
         well="0.05",
     ),
+    "cancelled variance beside an eps": Illness(
+        ("sub of stage", "loses the digits"),
+        stage=_stage("h = 4 * torch.tanh(h) + {a}", "mean = h.mean(0)", "square = (h * h).mean(0)",
+                     "variance = torch.relu(square - mean * mean)",
+                     "variance = variance + torch.full_like(mean, 3e-3)",
+                     "return (h - mean) / torch.sqrt(variance)"),
+        sizes=("120.0", "140.0", "130.0"), well="0.0",
+    ),
+    "bound of a logarithm": Illness(
+        ("stage", "bound 0.9999999 of the clamp", "is 1", "log"),
+        stage=_stage("p = torch.clamp(torch.sigmoid({a} + h), 1e-7, 1 - 1e-7)",
+                     "return h + 0.01 * torch.log(1 - p)"),
+        sizes=("12.0", "14.0", "13.0"), well="0.0",
+    ),
 }
 
 _MASK = _stage("mask = torch.zeros_like(h)", "mask[..., ::2] = {a}",
