@@ -13,8 +13,8 @@ from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
-from ipu.run.block_advice import find_block_advice
 from ipu.run.births import ONE
+from ipu.run.block_advice import find_block_advice
 from ipu.run.causes import Cause, find_causes, is_pass, name_of
 from ipu.run.changes import number_text, scale_text
 from ipu.run.motions import is_parameter

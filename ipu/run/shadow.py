@@ -35,7 +35,8 @@ from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 
 __all__ = [
-    "OUTWEIGHS", "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines", "squares_of",
+    "OUTWEIGHS", "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines",
+    "squares_of",
 ]
 
 #: Shares below this are not worth a word; a motion that arrives by so much is none.
