@@ -4,7 +4,8 @@ A cause is read off the births of a report (`ipu.run.births`), its losses, gradi
 loss that is not finite is traced back to the first excursion; where every loss is finite the rules
 below are asked in this order: a loss that grows before any number has left its range, numbers that
 saturate and are computed on with, gradients that vanish, updates that change nothing, sums that
-lose their terms, whole numbers that are rounded. Bounds are shares from which on the harm of the
+lose their terms, whole numbers that are rounded. Terms are no cause where the shadow shows that the
+sum is wrong by far more: what its operands bring is told. Bounds are shares from which on the harm of the
 programs in tests/ipu/frontends/torch/hospital could be told from rounding that does none.
 
 Evidence    ASSUMED: the bounds.
