@@ -71,9 +71,10 @@ def find_sites(result: Diagnosis, runs: Reruns) -> None:
 
 
 def _named(runs: Reruns, sites: Sequence[PrecisionSite]) -> list[PrecisionSite]:
-    """The site that the first cause names, if there is one."""
+    """The site that the first cause names, if there is one; of lost updates their parameters."""
     row = runs.causes[0].row if runs.causes else {}
-    role = role_of(row.get("direction", FORWARD))
+    is_of_updates = bool(runs.causes) and runs.causes[0].kind == "updates"
+    role = PARAMETERS if is_of_updates else role_of(row.get("direction", FORWARD))
     layer = "optimizer" if role == UPDATE else row.get("layer", "")
     places = PrecisionSite(layer, role), PrecisionSite(layer, LAYER)
     return [site for site in sites if site in places]

@@ -122,7 +122,8 @@ class WeightObserver:
         """See `Recorder.move`."""
         layer = self._layers.layer_of(parameter) or "optimizer"
         self.note_reached(parameter)
-        self._run.recorder.move(layer, id(parameter), *move)
+        self._run.recorder.move(
+            layer, id(parameter), *move, self._layers.parameter_name(parameter))
 
 
 class LossListener(Protocol):

@@ -482,7 +482,7 @@ def test_updates_that_are_lost_make_a_program_ill_where_they_cost_progress(
         assert ("  without harm: 77% of 100 updates left their parameter as it was; parameters go "
                 "99% of their way in binary64") in str(result)
     else:
-        assert result.sentence.startswith("77% of 100 updates left their parameter as it was")
+        assert result.sentence.startswith("Updates are swallowed: 77 of 100 updates of layer1")
         assert result.harmless == []
 
 
@@ -552,7 +552,7 @@ def test_what_a_remedy_leaves_is_explained_by_a_shadow():
         return Outcome(losses, report)
 
     result = diagnose(replay, Way.parse("fp16"), 4)
-    assert result.sentence.startswith("77% of 100 updates")
+    assert result.sentence.startswith("Updates are swallowed: 77 of 100")
     assert str(result.cure.way) == "mixed+layer2=f32"
 
 
@@ -571,7 +571,7 @@ def test_a_shadow_of_a_remedy_for_which_no_time_is_left_ends_the_search():
         return Outcome([loss + harm for loss in GOOD], report)
 
     result = diagnose(replay, Way.parse("fp16"), 4)
-    assert result.sentence.startswith("77% of 100 updates")
+    assert result.sentence.startswith("Updates are swallowed: 77 of 100")
     assert len(cut) == 1
     assert str(result.remedies[0].way) == "fp16+sr"
     assert result.cure is None
@@ -641,7 +641,7 @@ def test_a_line_of_small_numbers_counts_beside_one_of_large_ones(deviation, answ
 
 @pytest.mark.parametrize(("direction", "sentence"), [
     ("forward", "The Square of layer2 underflows to zero in binary16"),
-    ("backward", "50% of 4 updates left their parameter"),
+    ("backward", "Updates are swallowed: 2 of 4 updates of layer5"),
 ])
 def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentence):
     """Where nothing is born forward in it, they are told themselves."""
