@@ -79,7 +79,7 @@ def _judged_remedy(
         if again < harm:
             return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
                                again <= HARM and not runs.shows_symptoms(outcome), losses,
-                               reference)
+                               reference, before=before)
     return TriedRemedy(what, way, harm, cures, losses, before=before)
 
 
@@ -285,15 +285,16 @@ def with_wide_layers(result: Diagnosis, runs: Reruns) -> dict[Way, str]:
 def sort_remedies(remedies: list[TriedRemedy], base: Way) -> None:
     """Those that cure in the order of the advice, the others by the harm that they leave.
 
+    Of the others those that lessen it come first.
     One that does all of another, and more, comes behind those of which each part is needed.
     """
     pieces = [frozenset(_pieces(remedy.way, base)) for remedy in remedies if remedy.cures]
 
-    def rank(remedy: TriedRemedy) -> tuple[bool, float]:
+    def rank(remedy: TriedRemedy) -> tuple[bool, bool, float]:
         if not remedy.cures:
-            return True, remedy.harm
+            return True, not remedy.lessens, remedy.harm
         parts = frozenset(_pieces(remedy.way, base))
-        return False, any(fewer and fewer < parts for fewer in pieces)
+        return False, False, any(fewer and fewer < parts for fewer in pieces)
 
     remedies.sort(key=rank)
 

@@ -61,7 +61,7 @@ class Reruns:
         check: Callable[[Way], object],
         outcomes: dict[tuple[Way, Restoring], Outcome] | None = None,
     ) -> None:
-        self.way, self._check = way, check
+        self.way, self.check = way, check
         self.sites = sites or partial(sites_of, policy=way.policy)
         self._replay, self.budget = replay, budget
         self._outcomes = {} if outcomes is None else outcomes
@@ -159,7 +159,7 @@ class Reruns:
         way = replace(self.way, changes=replace(changes, halves_by_policy=False))
         with suppress(TimeOverError):
             runs = Reruns(
-                self._replay, way, self.budget, lambda report: (), self._check, self._outcomes)
+                self._replay, way, self.budget, lambda report: (), self.check, self._outcomes)
             return runs if runs.is_ill(runs.base) else None
         return None
 
@@ -334,7 +334,7 @@ class Reruns:
 
     def can_run(self, way: Way) -> bool:
         try:
-            self._check(way)
+            self.check(way)
         except ValueError:
             return False
         return True
