@@ -38,6 +38,7 @@ from ipu.run.motions import (
     arrival,
     astray,
     factors_of_one,
+    is_parameter,
     least_arrival,
     way_lost,
 )
@@ -47,7 +48,7 @@ from ipu.run.swallowed import lost_updates
 
 __all__ = [
     "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
-    "is_beside_training", "is_pass", "name_of", "of_same_line",
+    "is_beside_training", "is_of_copies", "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
@@ -202,9 +203,16 @@ def is_pass(direction: str) -> bool:
 def is_beside_training(cause: Cause) -> bool:
     """Whether no backward pass and no optimiser reads what goes wrong, as of a metric."""
     row = cause.row
+    if is_of_copies(cause):
+        return True
     if row.get("direction") in BESIDE_TRAINING:
         return True
     return row.get("kind") in (NAN, INFINITY, SATURATED) and not row["trained_with"]
+
+
+def is_of_copies(cause: Cause) -> bool:
+    """Whether it is in tensors that no optimiser updates, as averages of the weights are."""
+    return bool(cause.row.get("is_of_copies"))
 
 
 def _births(report: Report) -> list[Row]:
@@ -631,13 +639,25 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Sums whose terms are too small to change them."""
     rows = [row for row in _harmful(report, births) if row["direction"] != "optimizer"]
     if not any(_constants(report, births)):  # of an average, whose cause is its factor
-        rows += _averages(report, births)
+        rows += [_beside_optimiser(row, report) for row in _averages(report, births)]
     yield from _of_terms(rows)
 
 
 def _averages(report: Report, births: Sequence[Row]) -> list[Row]:
     """Sums of optimisers, or beside a training, whose terms change nothing."""
     return [row for row in _harmful(report, births) if row["direction"] == "optimizer"]
+
+
+def _beside_optimiser(row: Row, report: Report) -> Row:
+    """A sum of an update; one that writes no parameter and no state of an optimiser is told so."""
+    moved = [motion for motion in report.get("shadow", {}).get("motions", ())
+             if motion["line"] == row["line"]]
+    if not moved or any(is_parameter(motion) or motion["is_state"] for motion in moved):
+        return row
+    owners = {motion["owner"]: None for motion in astray(report)
+              if motion["line"] == row["line"] and motion.get("owner")}
+    return {**row, "is_of_copies": True, "phase": "beside the optimiser",
+            "owners": ", ".join(owners)}
 
 
 def _harmful(report: Report, births: Sequence[Row]) -> list[Row]:
@@ -660,7 +680,13 @@ def _of_terms(rows: Sequence[Row]) -> Iterator[Cause]:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
                     f"terms of {name_of(worst)} left the sum unchanged in {worst['format']} "
-                    f"({where_told(worst)})", worst, worst["count"] / worst["results"])
+                    f"({where_told(worst)}){_owned(worst)}", worst,
+                    worst["count"] / worst["results"])
+
+
+def _owned(row: Row) -> str:
+    """Whose parameters a sum writes, where that is known."""
+    return f", in parameters of {row['owners']}" if row.get("owners") else ""
 
 
 def _drifts(report: Report) -> Iterator[Cause]:
@@ -681,10 +707,13 @@ def _drifts(report: Report) -> Iterator[Cause]:
     if worst["name"]:
         writer += ","
     follows = "" if worst["shape"] else _follows(report)
+    owners = f", in parameters of {worst['owner']}" if worst.get("owner") else ""
     layer = worst.get("layer", worst["name"].rpartition(".")[0])
     yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
                 f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                f"binary64{follows}", {**worst, "layer": layer, "direction": "forward"},
+                f"binary64{follows}{owners}",
+                {**worst, "layer": layer, "direction": "forward",
+                 "is_of_copies": worst.get("is_copy", False)},
                 1 - max(worst["arrived"], 0.0))
 
 

@@ -8,7 +8,14 @@ from contextlib import suppress
 import numpy as np
 
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, is_beside_training
+from ipu.run.causes import (
+    Cause,
+    causes_forward,
+    find_causes,
+    harmless_losses,
+    is_beside_training,
+    is_of_copies,
+)
 from ipu.run.diagnosis import LISTED, Diagnosis
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM
@@ -38,6 +45,9 @@ _SYMPTOMS = frozenset(("updates", "gradients vanish"))
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Of a cause that reaches no loss and no gradient.
 _BESIDE = "The training is binary32's, and a number beside it is wrong, as a metric is"
+#: Of one in tensors that are no parameters of an optimiser.
+_BESIDE_PARAMETERS = ("The training is binary32's; what is wrong is beside it, in a tensor that no "
+                      "optimiser updates, as an average of weights is")
 
 
 def diagnose(
@@ -172,7 +182,8 @@ def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
     """The first cause, and what stopped the program."""
     if causes and harm <= HARM and is_beside_training(causes[0]):
-        text = f"{_BESIDE}: {causes[0].sentence}."
+        beside = _BESIDE_PARAMETERS if is_of_copies(causes[0]) else _BESIDE
+        text = f"{beside}: {causes[0].sentence}."
     elif causes:
         text = f"{causes[0].sentence}."
     elif outcome.error:

@@ -264,7 +264,8 @@ class Diagnosis:
                     "computes them in binary32")
         if not self.n_sites:
             return "the program's own narrow tensors are no sites"
-        within = f"with all {self.n_sites} sites in binary32 the harm stays: "
+        ill = "harm" if self.harm > HARM else "symptom"
+        within = f"with all {self.n_sites} sites in binary32 the {ill} stays: "
         if self.cure is not None:
             return f"{within}it is in a tensor that belongs to no layer"
         return f"{within}no format is its cause"

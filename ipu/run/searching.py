@@ -126,7 +126,7 @@ def find_responses(result: Diagnosis, runs: Reruns, *, has_windows: bool) -> Non
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
             runs.has_time))
     low = runs.way.policy.default.activations
-    for fmt in doses_above(low) if roles <= set(_OF_RESULTS) else ():
+    for fmt in doses_above(low) if roles <= set(_OF_RESULTS) and runs.shows_results else ():
         if runs.has_time():
             outcome = restored(dose=fmt)
             result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_harmed(outcome)))

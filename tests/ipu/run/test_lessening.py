@@ -1,5 +1,4 @@
-"""Remedies that take away a part of a harm, and stochastic rounding in more steps (golden, corners).
-"""
+"""Remedies that take away a part of a harm, over few steps and more (golden, corners)."""
 
 from __future__ import annotations
 
@@ -72,7 +71,8 @@ def test_most_of_a_harm_that_goes_is_told_with_both_harms(monkeypatch, left, les
 def test_what_wanders_by_chance_is_not_lessened(monkeypatch, moved, lessens):
     """A unit in the last place of each result leaves 15% of 34%: so does any other change."""
     advised(monkeypatch, "fp16+eps=1e-4")
-    result = diagnose(program(lambda way: 0.1 if way.changes.eps else 0.34, moved=moved), WAY, STEPS)
+    replay = program(lambda way: 0.1 if way.changes.eps else 0.34, moved=moved)
+    result = diagnose(replay, WAY, STEPS)
     assert told(result, "fp16+eps=0.0001").lessens == lessens
 
 
