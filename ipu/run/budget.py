@@ -17,8 +17,6 @@ __all__ = ["Budget", "TimeOverError"]
 _WRITING, _AT_MOST = 0.05, 2.0
 #: Trials that verify what a search has told.
 _VERIFYING = 2
-#: Times as much as some long trials take, where the search for sites comes behind them.
-_OTHERS = 2
 #: Of a trial, the part for which there must be time: the first runs take longer, with their shadow.
 _ENOUGH = 0.5
 
@@ -68,8 +66,11 @@ class Budget:
         return not self.is_over and self.left > _ENOUGH * self._trial
 
     def has_time_for(self, trials: float) -> bool:
-        """Whether so many trials, and others after them, may be over before the seconds are."""
-        return not self.is_over and self.left > _OTHERS * trials * self._trial
+        """Whether so many trials may be over before the seconds are.
+
+        Those of a program that is followed for more steps take less, as it begins once in each.
+        """
+        return not self.is_over and self.left > trials * self._trial
 
     def has_time_to_search(self) -> bool:
         """Whether there is time for a trial of a search, and for those that verify it."""

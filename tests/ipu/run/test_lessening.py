@@ -136,7 +136,7 @@ def test_what_does_nothing_cures_no_longer_run_either(monkeypatch):
 def test_there_must_be_time_for_more_steps(monkeypatch):
     budget = Budget(60.0)
     monkeypatch.setattr(budget, "note", lambda trial: None)
-    budget._trial = 3.0
+    budget._trial = 5.0
     result, asked = followed(monkeypatch, {10: 0.1, 40: 0.03}, budget=budget)
     assert (asked, told(result, "fp16+sr").lessens) == ([], True)
 
