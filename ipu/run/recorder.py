@@ -157,12 +157,12 @@ class Recorder:
         operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any], parameter: str = "",
     ) -> None:
         """The same where the term is factor times what a verb makes of operands; see `Updates`."""
-        term, parameter, exponents = self.updates.move(
+        term, largest, exponents = self.updates.move(
             layer, fmt, before, verb, operands, factor, after, parameter
         )
-        if parameter:
+        if largest:
             step = self.births.where()[2]
-            self.jumps[step] = max(self.jumps.get(step, 0.0), term / parameter)
+            self.jumps[step] = max(self.jumps.get(step, 0.0), term / largest)
         self._weights.replace_counts((layer, key), fmt, exponents)
 
     def loss(self, step: int, value: float, origins: Origins | None = None) -> None:

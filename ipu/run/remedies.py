@@ -220,13 +220,13 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     what += f": halfway between {least}, which cures, and {most}, " + (
         "with which the largest gradient still fits" if largest > power else "which cures too")
     try_ways({scaled(middle): what}, runs, remedies)
-    chosen = next((r for r in remedies if r.cures and r.way == scaled(middle)), None)
-    if chosen is None and len(others) > 1:  # not tried, or it does not cure
+    taken = next((r for r in remedies if r.cures and r.way == scaled(middle)), None)
+    if taken is None and len(others) > 1:  # not tried, or it does not cure
         rest = ", ".join(scale_text(r.way.changes.loss_scale) for r in others if r is not cure)
-        chosen, what = cure, f"{cure.what}; a scale of {rest} cures too"
-    if chosen is not None:
-        remedies[:] = [replace(chosen, what=what), *(
-            remedy for remedy in remedies if remedy is not chosen and remedy not in others)]
+        taken, what = cure, f"{cure.what}; a scale of {rest} cures too"
+    if taken is not None:
+        remedies[:] = [replace(taken, what=what), *(
+            remedy for remedy in remedies if remedy is not taken and remedy not in others)]
 
 
 def _rescaled(way: Way, other: Way) -> Way:

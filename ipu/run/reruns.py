@@ -115,19 +115,18 @@ class Reruns:
         self._astray: frozenset[tuple[Any, ...]] = frozenset()
         if any(_is_of_average(cause) for cause in self.causes):
             self._astray = frozenset(map(motion_key, astray(self.base.report)))
-            self.symptoms.add("drift")
-            self._first.add("drift")
-        #: The number that the program prints which is furthest from binary32's, beside a training
-        #: that is well; a cure must mend it.
-        self._misprinted: PrintedNumber | None = None
-        if self.losses and self.printed is None and self.harm(self.base) <= HARM and any(
-                map(is_beside_training, self.causes[:1])):
-            self._misprinted = self._find_misprint()
+            self._must_mend("drift")
+        #: What the program prints wrong, beside a training that is well; a cure must mend it.
+        self._misprinted = self._find_misprint()
         if self._misprinted is not None and not is_of_copies(self.causes[0]):
-            self.symptoms.add(_MISPRINT)
-            self._first.add(_MISPRINT)
+            self._must_mend(_MISPRINT)
         by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
         self._has_shadow = bool(by_shadow & self.symptoms)
+
+    def _must_mend(self, kind: str) -> None:
+        """A symptom of this kind is there beside those of the causes."""
+        self.symptoms.add(kind)
+        self._first.add(kind)
 
     def _find_unseen(self) -> set[Place]:
         """Births in passes forward that left their range, where losses and parameters are well.
@@ -154,7 +153,13 @@ class Reruns:
                 for key, row in reference.items()}
 
     def _find_misprint(self) -> PrintedNumber | None:
-        """The printed number that is furthest from binary32's, which prints it again; or none."""
+        """The printed number that is furthest from binary32's, which prints it again.
+
+        None where nothing is wrong, or where losses or training show what is.
+        """
+        is_beside = any(map(is_beside_training, self.causes[:1]))
+        if not (is_beside and self.losses) or self.printed or self.harm(self.base) > HARM:
+            return None
         reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
         harms = {key: harm for key, harm in self._printed_harms(self.base).items()
                  if harm > HARM and ours.get(key)}

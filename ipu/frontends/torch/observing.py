@@ -123,7 +123,7 @@ class WeightObserver:
         layer = self._layers.layer_of(parameter) or "optimizer"
         self.note_reached(parameter)
         self._run.recorder.move(
-            layer, id(parameter), *move, self._layers.parameter_name(parameter))
+            layer, id(parameter), *move, parameter=self._layers.parameter_name(parameter))
 
 
 class LossListener(Protocol):
