@@ -261,7 +261,7 @@ for step in range(300):
 
 
 def test_stochastic_rounding_cures_swallowed_updates_over_more_steps(tmp_path):
-    """In ten steps three numbers that wander lessen the harm, and do not yet go as binary32's do."""
+    """In ten steps three numbers that wander lessen the harm; they follow binary32's later."""
     path = tmp_path / "train.py"
     path.write_text(LEVEL)
     result = diagnose_program(machine("fp16", count=True), path, [], 10, seconds=300.0)
