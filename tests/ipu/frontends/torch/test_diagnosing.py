@@ -202,7 +202,7 @@ def test_a_program_without_steps_ends(tmp_path):
         "the program ended no step of an optimiser in 1 s, so each run stops after ")
 
 
-AVERAGE = """
+WEIGHTS_AVERAGED = """
 import copy
 import torch
 
@@ -227,7 +227,7 @@ for step in range(20):
 def test_an_average_of_weights_after_the_optimiser_is_beside_the_training(tmp_path):
     """The model that holds it is told by the name that the program gives it."""
     path = tmp_path / "train.py"
-    path.write_text(AVERAGE)
+    path.write_text(WEIGHTS_AVERAGED)
     result = diagnose_program(machine("fp16", count=True), path, [], 10, seconds=300.0)
     assert result.answer == "ill"
     assert result.sentence.startswith(
