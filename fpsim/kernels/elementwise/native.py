@@ -113,7 +113,8 @@ def native_marks(op, flush, stored, element_flags, mi, rule):
 def _is_usual(op, a, b, r, infinity):
     """Where what is left over is a number, of the magnitudes of operands and result."""
     if op in (ADD, SUBTRACT):  # zero is usual: one below it is the largest of all
-        return (umin(a - 1, b - 1) >= _OF_SUMS - 1) & (r < infinity)
+        # In the last binade s - x is y and what was lost, which may overflow where s does not.
+        return (umin(a - 1, b - 1) >= _OF_SUMS - 1) & (r < infinity - _SMALLEST_NORMAL)
     if op == MULTIPLY:
         is_zero = (umin(a, b) == 0) & (r == 0)
         return is_zero | ((r >= _OF_PRODUCTS) & (r < infinity))

@@ -133,6 +133,20 @@ def test_flags_of_each_element_are_those_of_the_general_kernel(
             assert raised == value
 
 
+@pytest.mark.parametrize("operation", ["add", "subtract"])
+def test_what_a_sum_beside_the_largest_number_has_lost_overflows_nowhere(operation):
+    """s = largest - k - 1/2 units rounds up to an even number; then s - y is the largest and a half."""
+    largest, unit = np.finfo(np.float32).max, np.float32(2.0**104)
+    less = (np.arange(1, 64, 2, dtype=np.float32) + np.float32(0.5)) * -unit
+    x, y = np.full_like(less, largest), less if operation == "add" else -less
+    turned = (y, x) if operation == "add" else (-y, -x)
+    for sources in ((x, y), (-x, -y), turned):
+        flags = np.zeros(x.shape, np.uint8)
+        _, together = apply(operation, sources, Settings(BINARY32), element_flags=flags)
+        assert set(flags.tolist()) == {1}
+        assert together == 1
+
+
 @pytest.mark.parametrize("mode", pick(["RNE", "RTP"], *[list(MODES)] * 2))
 @pytest.mark.parametrize("operation", ["add", "subtract", "divide", "sqrt"])
 def test_when_the_processor_looks_for_tiny_results_shows_in_products_alone(operation, mode):
