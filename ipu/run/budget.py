@@ -65,6 +65,13 @@ class Budget:
         """Whether another trial may be over before the seconds are."""
         return not self.is_over and self.left > _ENOUGH * self._trial
 
+    def has_time_for(self, trials: float) -> bool:
+        """Whether so many trials may be over before the seconds are.
+
+        Those of a program that is followed for more steps take less, as it begins once in each.
+        """
+        return not self.is_over and self.left > trials * self._trial
+
     def has_time_to_search(self) -> bool:
         """Whether there is time for a trial of a search, and for those that verify it."""
         return not self.is_over and self.left > (_ENOUGH + _VERIFYING) * self._trial

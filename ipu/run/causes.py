@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ipu.learn.policy import FP32
 from ipu.run.births import (
@@ -38,15 +38,17 @@ from ipu.run.motions import (
     arrival,
     astray,
     factors_of_one,
+    is_parameter,
     least_arrival,
     way_lost,
 )
-from ipu.run.sentences import capital
+from ipu.run.sentences import capital, where_told
 from ipu.run.shadow import WRONG
+from ipu.run.swallowed import lost_updates
 
 __all__ = [
     "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
-    "is_beside_training", "is_pass", "name_of", "of_same_line",
+    "is_beside_training", "is_of_copies", "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
@@ -58,8 +60,6 @@ _GROWTH = 20.0
 _JUMP = 8.0
 #: Share of the gradients' digits that are lost to subnormal numbers and zero.
 _DIGITS = 0.05
-#: Share of updates that leave their parameter as it was.
-_SWALLOWED = 0.2
 #: Share of the terms of a sum that change nothing, and how many there are at least; the share of
 #: those of a sum that goes on, where the program is harmed.
 _ABSORBED, _TERMS, _AGAIN = 0.5, 8, 0.2
@@ -203,9 +203,16 @@ def is_pass(direction: str) -> bool:
 def is_beside_training(cause: Cause) -> bool:
     """Whether no backward pass and no optimiser reads what goes wrong, as of a metric."""
     row = cause.row
+    if is_of_copies(cause):
+        return True
     if row.get("direction") in BESIDE_TRAINING:
         return True
     return row.get("kind") in (NAN, INFINITY, SATURATED) and not row["trained_with"]
+
+
+def is_of_copies(cause: Cause) -> bool:
+    """Whether it is in tensors that no optimiser updates, as averages of the weights are."""
+    return bool(cause.row.get("is_of_copies"))
 
 
 def _births(report: Report) -> list[Row]:
@@ -309,7 +316,7 @@ def _cause_of(path: Sequence[Row], sentence: str) -> Cause:
 
 def _constants_beside(path: Sequence[Row]) -> Iterator[Cause]:
     """The constants that do not keep flushed numbers from zero."""
-    yield from (Cause("constant", capital(f"{_clause(row)} ({_where(row)})"), row)
+    yield from (Cause("constant", capital(f"{_clause(row)} ({where_told(row)})"), row)
                 for row in path[1:] if row["kind"] == CONSTANT)
 
 
@@ -348,7 +355,7 @@ def _clause(row: Row) -> str:
         DIVISION: f"divides by zero{_of_difference(row, fmt)}",
         ZERO: f"underflows to zero in {fmt}",
     }[row["kind"]]
-    return f"{name_of(row)} {verb} ({_where(row)})"
+    return f"{name_of(row)} {verb} ({where_told(row)})"
 
 
 def _of_difference(row: Row, fmt: str) -> str:
@@ -366,7 +373,7 @@ def _clause_of_data(row: Row, fmt: str) -> str:
                      "rounded by a good part of what they differ by",
     }[row["kind"]]
     reader = row.get("reader") or row["layer"]
-    return f"data on entry{f' of {reader}' if reader else ''} {what} ({_where(row)})"
+    return f"data on entry{f' of {reader}' if reader else ''} {what} ({where_told(row)})"
 
 
 def name_of(row: Row) -> str:
@@ -381,11 +388,6 @@ def name_of(row: Row) -> str:
 def _module(layer: str) -> str:
     """The name of a layer; of one without, as in a sequence, that it is one."""
     return f"module {layer}" if layer.isdigit() else layer
-
-
-def _where(row: Row) -> str:
-    line = f", {row['line']}" if row.get("line") else ""
-    return f"{row.get('phase') or row['direction']}, step {row['step']}{line}"
 
 
 def _place_of(row: Row) -> str:
@@ -442,7 +444,7 @@ def _saturated(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                            [row for row in births if not row["harmless"]])
     clause = _clause(first)
     if first["kind"] == CONSTANT:
-        yield Cause("constant", capital(f"{clause} ({_where(first)})"), first)
+        yield Cause("constant", capital(f"{clause} ({where_told(first)})"), first)
         return
     if first["kind"] == DATA_BEYOND:
         yield Cause("data", capital(clause), first)
@@ -545,34 +547,7 @@ def _swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     lost = lost_updates(report)
     if lost is None or least_arrival(report) > _FOLLOWS or _trains_well(report):
         return
-    where = "" if f"{lost.of_worst:.0%}" == f"{lost.share:.0%}" else (
-        f", the largest share in {lost.worst} ({lost.of_worst:.0%})")
-    yield Cause("updates", f"{lost.clause}{where}", {"layer": lost.worst}, lost.share)
-
-
-class LostUpdates(NamedTuple):
-    """Updates that left their parameter as it was: of so many, and where the largest share is."""
-
-    share: float
-    nonzero: int
-    worst: str
-    of_worst: float
-
-    @property
-    def clause(self) -> str:
-        """What happened, in words."""
-        return f"{self.share:.0%} of {self.nonzero:,} updates left their parameter as it was"
-
-
-def lost_updates(report: Report) -> LostUpdates | None:
-    """The updates that nearest rounding ended; None where they are few."""
-    rows = report.get("swallowed", {})
-    nonzero = sum(row["nonzero"] for row in rows.values())
-    lost = sum(row["swallowed"] for row in rows.values())
-    if report.get("stochastic_rounding") or not lost > _SWALLOWED * nonzero:
-        return None
-    worst = max(rows, key=lambda name: rows[name]["share"])
-    return LostUpdates(lost / nonzero, nonzero, worst, rows[worst]["share"])
+    yield Cause("updates", lost.sentence, lost.worst.row, lost.share)
 
 
 def _small_divisors(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
@@ -645,7 +620,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
             yield Cause(
                 "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, "
                 f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
-                f"unchanged ({_where(averages[0])})",
+                f"unchanged ({where_told(averages[0])})",
                 {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
                  "format": row["format"], "line": row.get("line", "")},
             )
@@ -664,13 +639,25 @@ def _absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Sums whose terms are too small to change them."""
     rows = [row for row in _harmful(report, births) if row["direction"] != "optimizer"]
     if not any(_constants(report, births)):  # of an average, whose cause is its factor
-        rows += _averages(report, births)
+        rows += [_beside_optimiser(row, report) for row in _averages(report, births)]
     yield from _of_terms(rows)
 
 
 def _averages(report: Report, births: Sequence[Row]) -> list[Row]:
     """Sums of optimisers, or beside a training, whose terms change nothing."""
     return [row for row in _harmful(report, births) if row["direction"] == "optimizer"]
+
+
+def _beside_optimiser(row: Row, report: Report) -> Row:
+    """A sum of an update; one that writes no parameter and no state of an optimiser is told so."""
+    moved = [motion for motion in report.get("shadow", {}).get("motions", ())
+             if motion["line"] == row["line"]]
+    if not moved or any(is_parameter(motion) or motion["is_state"] for motion in moved):
+        return row
+    owners = {motion["owner"]: None for motion in astray(report)
+              if motion["line"] == row["line"] and motion.get("owner")}
+    return {**row, "is_of_copies": True, "phase": "beside the optimiser",
+            "owners": ", ".join(owners)}
 
 
 def _harmful(report: Report, births: Sequence[Row]) -> list[Row]:
@@ -693,7 +680,13 @@ def _of_terms(rows: Sequence[Row]) -> Iterator[Cause]:
         worst = max(rows, key=lambda row: row["count"])
         yield Cause("sums", f"Terms are absorbed: {worst['count']:,} of {worst['results']:,} "
                     f"terms of {name_of(worst)} left the sum unchanged in {worst['format']} "
-                    f"({_where(worst)})", worst, worst["count"] / worst["results"])
+                    f"({where_told(worst)}){_owned(worst)}", worst,
+                    worst["count"] / worst["results"])
+
+
+def _owned(row: Row) -> str:
+    """Whose parameters a sum writes, where that is known."""
+    return f", in parameters of {row['owners']}" if row.get("owners") else ""
 
 
 def _drifts(report: Report) -> Iterator[Cause]:
@@ -714,10 +707,13 @@ def _drifts(report: Report) -> Iterator[Cause]:
     if worst["name"]:
         writer += ","
     follows = "" if worst["shape"] else _follows(report)
+    owners = f", in parameters of {worst['owner']}" if worst.get("owner") else ""
     layer = worst.get("layer", worst["name"].rpartition(".")[0])
     yield Cause("drift", f"{begin} are left nearly unchanged: over {worst['steps']} steps "
                 f"{what} {writer} moves by {max(worst['arrived'], 0.0):.0%} of its way in "
-                f"binary64{follows}", {**worst, "layer": layer, "direction": "forward"},
+                f"binary64{follows}{owners}",
+                {**worst, "layer": layer, "direction": "forward",
+                 "is_of_copies": worst.get("is_copy", False)},
                 1 - max(worst["arrived"], 0.0))
 
 
@@ -738,7 +734,7 @@ def _integers(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if row is not None and (_harm(report) > HARM or _is_wrong(report)):
         yield Cause("integers", f"Whole numbers up to {row['detail']} are rounded: {row['format']} "
                     f"does not hold {row['count']:,} of them, positions or counts "
-                    f"({row['layer'] or 'outside of modules'}, {_where(row)})", row,
+                    f"({row['layer'] or 'outside of modules'}, {where_told(row)})", row,
                     row["count"] / row["results"])
 
 
@@ -796,7 +792,7 @@ def _cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     constant = next((row for row in births if row["kind"] == CONSTANT and not row["harmless"]
                      and row["line"] and row["line"] == worst["line"]), None)
     if constant is not None:  # the digits go with the number that the program writes there
-        yield Cause("constant", capital(f"{_clause(constant)} ({_where(constant)})"), constant)
+        yield Cause("constant", capital(f"{_clause(constant)} ({where_told(constant)})"), constant)
         return
     yield Cause("cancellation", capital(
         f"{name_of(worst)} loses the digits of its operands ({_place_of(worst)}): {what}, as where "
@@ -839,7 +835,7 @@ def _changed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     row = next((r for r in births if r["kind"] == CONSTANT and is_pass(r["direction"])
                 and not r["harmless"]), None)
     if row is not None:
-        yield Cause("constant", capital(f"{_clause(row)} ({_where(row)})"), row)
+        yield Cause("constant", capital(f"{_clause(row)} ({where_told(row)})"), row)
 
 
 #: Rules for programs whose losses part, where no other one says why.

@@ -8,10 +8,18 @@ from contextlib import suppress
 import numpy as np
 
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import Cause, causes_forward, find_causes, harmless_losses, is_beside_training
+from ipu.run.causes import (
+    Cause,
+    causes_forward,
+    find_causes,
+    harmless_losses,
+    is_beside_training,
+    is_of_copies,
+)
 from ipu.run.diagnosis import LISTED, Diagnosis
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM
+from ipu.run.lessening import follow_stochastic, mark_lessening
 from ipu.run.remedies import (
     advised,
     by_module,
@@ -37,12 +45,16 @@ _SYMPTOMS = frozenset(("updates", "gradients vanish"))
 _NO_CAUSE = "The losses part from binary32's, and no number left its range on the way."
 #: Of a cause that reaches no loss and no gradient.
 _BESIDE = "The training is binary32's, and a number beside it is wrong, as a metric is"
+#: Of one in tensors that are no parameters of an optimiser.
+_BESIDE_PARAMETERS = ("The training is binary32's; what is wrong is beside it, in a tensor that no "
+                      "optimiser updates, as an average of weights is")
 
 
 def diagnose(
     replay: Replay, way: Way, steps: int, budget: Budget | None = None,
     sites: Sites | None = None, check: Callable[[Way], object] = str, *, has_windows: bool = False,
     tell: Callable[[Diagnosis], object] = id,
+    longer: Callable[[int, Budget], Replay] | None = None,
 ) -> Diagnosis:
     """Why a program is harmed in a way, and what mends it; each statement was run.
 
@@ -53,6 +65,7 @@ def diagnose(
     has_windows    sites may be given back in some of the steps alone.
     tell       is called with what an ill program's diagnosis is so far: after the first two runs,
                and when the advice has been tried.
+    longer     a replay of so many steps, within a budget; None: no remedy is followed further.
     """
     by_policy = Reruns(replay, way, budget or Budget(), sites, check)
     runs = by_policy.as_written() or by_policy
@@ -80,7 +93,7 @@ def diagnose(
         if result.is_of_halves:
             result.remedies.append(without_halves(by_policy, result.harm))
         else:
-            _treat(result, runs, tell_so_far, has_windows=has_windows)
+            _treat(result, runs, tell_so_far, longer, has_windows=has_windows)
     elif not result.reference:
         result.answer = "cannot tell"
         within = "" if result.left_out else f" in {steps} steps"
@@ -111,7 +124,8 @@ def _seen(result: Diagnosis, runs: Reruns, *, is_of_halves: bool) -> Diagnosis:
 
 
 def _treat(
-    result: Diagnosis, runs: Reruns, tell_so_far: Callable[[], None], *, has_windows: bool
+    result: Diagnosis, runs: Reruns, tell_so_far: Callable[[], None],
+    longer: Callable[[int, Budget], Replay] | None, *, has_windows: bool,
 ) -> None:
     """Remedies and sites of a program that is ill."""
     tell_so_far()
@@ -123,11 +137,14 @@ def _treat(
     # Before sites are searched: a remedy takes one run, sites take many. The first one always has
     # time, as what is told of a program without one is of little use.
     try_ways(advised(runs, runs.report, runs.way), runs, result.remedies, first=True)
+    if longer is not None:
+        follow_stochastic(result.remedies, runs, longer, result.steps)
     try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
     try_behind(runs, result.remedies)
     if not any(remedy.cures for remedy in result.remedies):
         try_ways(by_module(runs), runs, result.remedies, first=True)
     try_ways(without_needless(result.remedies, runs), runs, result.remedies)
+    mark_lessening(result.remedies, runs)
     sort_remedies(result.remedies, runs.way)
     with suppress(TimeOverError):
         try_scale_with_room(runs, result.remedies)
@@ -144,6 +161,7 @@ def _treat(
     try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
     with suppress(TimeOverError):
         find_responses(result, runs, has_windows=has_windows)
+    mark_lessening(result.remedies, runs)
     sort_remedies(result.remedies, runs.way)
 
 
@@ -164,7 +182,8 @@ def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:
     """The first cause, and what stopped the program."""
     if causes and harm <= HARM and is_beside_training(causes[0]):
-        text = f"{_BESIDE}: {causes[0].sentence}."
+        beside = _BESIDE_PARAMETERS if is_of_copies(causes[0]) else _BESIDE
+        text = f"{beside}: {causes[0].sentence}."
     elif causes:
         text = f"{causes[0].sentence}."
     elif outcome.error:

@@ -17,7 +17,9 @@ noise. All runs begin at the same seeds and stop after the same few steps.
     control      results of a necessary site moved by a unit in the last place, in place of being
                  given back. Where that cures the program too, the site is no cause.
     remedy       what the report advises, and the layers of the necessary sites in binary32: each
-                 was run, and is told with the harm that is left.
+                 was run, and is told with the harm that is left. It lessens where that is half at
+                 most, also of the harm of a run whose results are moved by a unit in the last place
+                 (`ipu.run.lessening`).
 
 Evidence    ASSUMED: the bound of harm.
 """
@@ -51,6 +53,9 @@ class TriedRemedy:
               replaced, where it was compared with that.
     before    the harm of the run as it is: where that is none, no remedy moves it.
     label     what is told in place of the way.
+    lessens   most of the harm goes, and not by chance.
+    steps     that it was followed, where those are more than the diagnosis'; `reference` and
+              `before` are then of as many.
     """
 
     what: str
@@ -61,6 +66,13 @@ class TriedRemedy:
     reference: Sequence[float] = ()
     before: float = math.inf
     label: str = ""
+    lessens: bool = False
+    steps: int = 0
+
+    @property
+    def helps(self) -> bool:
+        """Whether it is told as a remedy."""
+        return self.cures or self.lessens
 
     @property
     def verdict(self) -> str:
@@ -68,7 +80,9 @@ class TriedRemedy:
         if self.cures and self.before <= HARM:
             return "the symptom goes; the losses were close to binary32's without it too"
         if self.cures:
-            return "cures"
+            return f"cures over {self.steps} steps" if self.steps else "cures"
+        if self.lessens:
+            return "lessens"
         if self.harm <= HARM:
             return "the losses are close to binary32's, and a symptom of the report stays"
         return "does not cure"
@@ -79,7 +93,8 @@ class TriedRemedy:
         return self.label or str(self.way)
 
     def __str__(self) -> str:
-        return (f"{self.name}: {self.verdict}, harm {harm_text(self.harm)}. "
+        before = f"{harm_text(self.before)} → " if self.lessens else ""
+        return (f"{self.name}: {self.verdict}, harm {before}{harm_text(self.harm)}. "
                 f"{self.what}")
 
 
@@ -97,7 +112,7 @@ class Diagnosis:
                 None: all, or it was not looked for.
     pairs       of necessary sites; `doses`: of bits given back to them.
     chance      necessary sites whose control cured the program too.
-    remedies    those that cure first.
+    remedies    those that cure first, then those that lessen the harm.
     beside      what the losses are compared with: binary32; of a program whose own tensors are
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
@@ -214,17 +229,22 @@ class Diagnosis:
             yield "no remedy is known that could be tried"
 
     def _remedies_told(self) -> Iterator[str]:
-        yield from (f"remedy {remedy}" for remedy in self.remedies if remedy.cures)
+        yield from (f"remedy {remedy}" for remedy in self.mending)
         if self.without_help:
             yield self.without_help
 
     @property
+    def mending(self) -> list[TriedRemedy]:
+        """The remedies that cure, and those that lessen the harm."""
+        return [remedy for remedy in self.remedies if remedy.helps]
+
+    @property
     def without_help(self) -> str:
-        """The ways that were tried and do not cure, in a line; "" where there are none."""
+        """The other ways that were tried, in a line; "" where there are none."""
         ways = [
             f"{remedy.name} (harm {harm_text(remedy.harm)}"
             f"{', a symptom stays' if remedy.harm <= HARM else ''})"
-            for remedy in self.remedies if not remedy.cures
+            for remedy in self.remedies if not remedy.helps
         ]
         return f"tried, does not help: {', '.join(ways)}" if ways else ""
 
@@ -244,7 +264,8 @@ class Diagnosis:
                     "computes them in binary32")
         if not self.n_sites:
             return "the program's own narrow tensors are no sites"
-        within = f"with all {self.n_sites} sites in binary32 the harm stays: "
+        ill = "harm" if self.harm > HARM else "symptom"
+        within = f"with all {self.n_sites} sites in binary32 the {ill} stays: "
         if self.cure is not None:
             return f"{within}it is in a tensor that belongs to no layer"
         return f"{within}no format is its cause"
@@ -303,7 +324,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
                    "harm": d.harm, "cures": d.cures} for d in diagnosis.doses],
         "smallest": diagnosis.is_smallest, "chance": [s._asdict() for s in diagnosis.chance],
         "remedies": [{"what": r.what, "way": r.label or str(policy_shown(r.way)),
-                      "harm": r.harm, "cures": r.cures,
+                      "harm": r.harm, "cures": r.cures, "lessens": r.lessens,
+                      "before": r.before, "steps": r.steps,
                       "losses": list(r.losses), "reference": list(r.reference)}
                      for r in diagnosis.remedies],
         "sites": diagnosis.n_sites, "followed": diagnosis.followed, "beside": diagnosis.beside,

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fpsim.array import Array
 from fpsim.records.formats import BINARY64, Format
+from fpsim.state.blas import OneBlasThread
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
 from ipu import ops
 from ipu.learn.loss_scale import LossScale, Scaling, StaticLossScale
@@ -154,7 +155,8 @@ class Lockstep:
         """The machine has a result of a layer and direction."""
         key: Key = (*split_name(name), rule.primitive.name)
         try:
-            local = None if rule.primitive.unit == "none" else self._again(rule)
+            with OneBlasThread():
+                local = None if rule.primitive.unit == "none" else self._again(rule)
         except (TypeError, ValueError, NotImplementedError) as problem:
             self.account.rejoined(key[2], str(problem).partition("\n")[0][:80])
             local = None
@@ -180,7 +182,7 @@ class Lockstep:
         twin.worker.note_loss = lambda loss: losses.append(float(loss))
         twin.worker.numbering.step, twin.loss_scale = step, self._scale
         before = {n: v.array for n, v in twin.variables.items()}, dict(twin.slots)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), OneBlasThread():
             warnings.simplefilter("ignore", RuntimeWarning)
             twin.step(*self._batch)
         if not training.applied:  # its loss scale skipped the step
@@ -208,7 +210,8 @@ class Lockstep:
             check_memory=False,
         )
         twin.device.in_one_call = False
-        twin.forward(self._batch[0])
+        with OneBlasThread():
+            twin.forward(self._batch[0])
         values = {u.variable.name: u.before for u in updates} | self._variables
         for name, variable in twin.variables.items():
             if name in values or variable.trainable:

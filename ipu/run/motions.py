@@ -18,7 +18,7 @@ from typing import Any
 
 __all__ = [
     "STILL", "WAY_LOST", "arrival", "astray", "factors_of_one", "is_parameter", "least_arrival",
-    "motion_key", "way_lost",
+    "motion_key", "way_lost", "ways_lost",
 ]
 
 Report = Mapping[str, Any]
@@ -73,8 +73,16 @@ def way_lost(report: Report) -> float:
     squares = [float(row.get("length", 1.0)) ** 2 for row in rows]
     if not sum(squares):
         return math.nan
-    lost = (1 - min(float(row["arrived"]), 1.0) for row in rows)
-    return sum(x * y for x, y in zip(squares, lost, strict=True)) / sum(squares)
+    return sum(map(_lost, rows)) / sum(squares)
+
+
+def ways_lost(report: Report) -> dict[str, float]:
+    """What is lost of the way of each parameter, in squares, by its name; {} without a shadow."""
+    return {row["name"]: _lost(row) for row in _motions(report) if is_parameter(row)}
+
+
+def _lost(row: Row) -> float:
+    return float(row.get("length", 1.0)) ** 2 * (1 - min(float(row["arrived"]), 1.0))
 
 
 def astray(report: Report, *, is_mended: bool = False) -> list[Row]:

@@ -247,7 +247,7 @@ class NativeRun(Run):
             term = np.negative(np.asarray(change.carrier, np.float32))
             self.recorder.update(
                 split_name(variable.layer)[0], variable.name, after.format, before.carrier, term,
-                after.carrier,
+                after.carrier, variable.name,
             )
         self._updates.clear()
         self.step_done(training.steps - 1)

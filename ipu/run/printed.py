@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["DECIMAL", "PrintedNumber", "negligible", "printed_series"]
+__all__ = ["DECIMAL", "PrintedNumber", "Series", "negligible", "printed_series"]
 
 #: A finite number as programs print it.
 DECIMAL = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

@@ -55,7 +55,7 @@ class Recorder:
         #: Backward passes whose loss was not finite; after one nothing counts until one is.
         self.uncounted = 0
         self.results = Exponents()
-        self.updates = Updates()
+        self.updates = Updates(lambda: (self.births.where()[2], self.births.line()))
         self.operands = OperandStatistics()
         self.scale = 1.0
         self.scale_option = ""
@@ -144,22 +144,25 @@ class Recorder:
 
     def update(
         self, layer: str, key: Hashable, fmt: Format, before: NDArray[Any], term: NDArray[Any],
-        after: NDArray[Any],
+        after: NDArray[Any], parameter: str = "",
     ) -> None:
-        """A parameter of a layer became `after`, which is `before` plus `term` in its format."""
-        self.move(layer, key, fmt, before, "add", (term,), 1.0, after)
+        """A parameter of a layer became `after`, which is `before` plus `term` in its format.
+
+        parameter    its name in the layer; "": it has none.
+        """
+        self.move(layer, key, fmt, before, "add", (term,), 1.0, after, parameter)
 
     def move(
         self, layer: str, key: Hashable, fmt: Format, before: NDArray[Any], verb: str,
-        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any],
+        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any], parameter: str = "",
     ) -> None:
         """The same where the term is factor times what a verb makes of operands; see `Updates`."""
-        term, parameter, exponents = self.updates.move(
-            layer, fmt, before, verb, operands, factor, after
+        term, largest, exponents = self.updates.move(
+            layer, fmt, before, verb, operands, factor, after, parameter
         )
-        if parameter:
+        if largest:
             step = self.births.where()[2]
-            self.jumps[step] = max(self.jumps.get(step, 0.0), term / parameter)
+            self.jumps[step] = max(self.jumps.get(step, 0.0), term / largest)
         self._weights.replace_counts((layer, key), fmt, exponents)
 
     def loss(self, step: int, value: float, origins: Origins | None = None) -> None:

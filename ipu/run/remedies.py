@@ -79,7 +79,7 @@ def _judged_remedy(
         if again < harm:
             return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
                                again <= HARM and not runs.shows_symptoms(outcome), losses,
-                               reference)
+                               reference, before=before)
     return TriedRemedy(what, way, harm, cures, losses, before=before)
 
 
@@ -143,10 +143,22 @@ def _meaning(way: Way, base: Way, advice: str, report: Mapping[str, Any]) -> str
     if names == ["constants"]:
         old, new = map(number_text, way.changes.constants[-1])
         return f"Replace the constant {old} by {new}"
-    if pieces and advice.startswith("Replace ") and all(
+    if pieces and (advice.startswith("Replace ") or _OUTSIDE in advice) and all(
             isinstance(value, Policy) for _, value in pieces):
-        return f"Compute {', '.join(name for name, _ in pieces)} in binary32"
+        return f"Compute {', '.join(map(_layer_told, names))} in binary32"
     return "Round stochastically" if pieces == [("sr", True)] else ""
+
+
+def _layer_told(pattern: str) -> str:
+    """The pattern of a layer; outside of modules an operation, or all of them.
+
+    >>> _layer_told("net.fc1"), _layer_told("aten.pow"), _layer_told("aten.*")
+    ('net.fc1', 'the pow', 'all that stands outside of modules')
+    """
+    operation = pattern.removeprefix("aten.")
+    if operation == "*" != pattern:
+        return _OUTSIDE
+    return pattern if operation == pattern else f"the {operation}"
 
 
 def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
@@ -177,12 +189,12 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     It is halfway, in powers of two, between the smallest that cures and the largest with which no
     gradient of the cured run overflows: later gradients are smaller than those of the first steps,
     and other batches have larger ones. The smallest is sought by halving between the present scale
-    and the one that cures, where these runs take no more than half of the time that is left.
+    and the one that cures, where these runs take no more than half of the time that is left. Other
+    scales that cure are told as the range around it alone.
     """
     cure = next((remedy for remedy in remedies if remedy.cures), None)
     changes = runs.way.changes
-    if cure is None or cure.way != replace(runs.way, changes=replace(
-            changes, loss_scale=cure.way.changes.loss_scale)):
+    if cure is None or cure.way != _rescaled(runs.way, cure.way):
         return
     power = round(math.log2(cure.way.changes.loss_scale / changes.loss_scale))
     if power < 1:
@@ -196,7 +208,9 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     smallest = _smallest_power(runs, scaled, power)
     largest = power + max(_room_above(report), 0)
     middle = (smallest + largest) // 2
-    if middle == power:
+    others = [remedy for remedy in remedies if remedy.cures and remedy.way != scaled(middle)
+              and remedy.way == _rescaled(runs.way, remedy.way)]
+    if middle == power and not others:
         return
     least, most, between = (
         scale_text(present_scale(runs.base.report) * 2.0**exponent)
@@ -206,7 +220,18 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     what += f": halfway between {least}, which cures, and {most}, " + (
         "with which the largest gradient still fits" if largest > power else "which cures too")
     try_ways({scaled(middle): what}, runs, remedies)
-    remedies.sort(key=lambda remedy: not (remedy.cures and remedy.what == what))
+    taken = next((r for r in remedies if r.cures and r.way == scaled(middle)), None)
+    if taken is None and len(others) > 1:  # not tried, or it does not cure
+        rest = ", ".join(scale_text(r.way.changes.loss_scale) for r in others if r is not cure)
+        taken, what = cure, f"{cure.what}; a scale of {rest} cures too"
+    if taken is not None:
+        remedies[:] = [replace(taken, what=what), *(
+            remedy for remedy in remedies if remedy is not taken and remedy not in others)]
+
+
+def _rescaled(way: Way, other: Way) -> Way:
+    """A way with the loss scale of another one."""
+    return replace(way, changes=replace(way.changes, loss_scale=other.changes.loss_scale))
 
 
 def _smallest_power(runs: Reruns, scaled: Callable[[int], Way], power: int) -> int:
@@ -285,15 +310,16 @@ def with_wide_layers(result: Diagnosis, runs: Reruns) -> dict[Way, str]:
 def sort_remedies(remedies: list[TriedRemedy], base: Way) -> None:
     """Those that cure in the order of the advice, the others by the harm that they leave.
 
+    Of the others those that lessen it come first.
     One that does all of another, and more, comes behind those of which each part is needed.
     """
     pieces = [frozenset(_pieces(remedy.way, base)) for remedy in remedies if remedy.cures]
 
-    def rank(remedy: TriedRemedy) -> tuple[bool, float]:
+    def rank(remedy: TriedRemedy) -> tuple[bool, bool, float]:
         if not remedy.cures:
-            return True, remedy.harm
+            return True, not remedy.lessens, remedy.harm
         parts = frozenset(_pieces(remedy.way, base))
-        return False, any(fewer and fewer < parts for fewer in pieces)
+        return False, False, any(fewer and fewer < parts for fewer in pieces)
 
     remedies.sort(key=rank)
 

@@ -17,11 +17,18 @@ import numpy as np
 from ipu.learn.policy import FP32
 from ipu.run.births import INFINITY, SATURATED
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import BESIDE_TRAINING, Cause, find_causes, of_same_line
+from ipu.run.causes import (
+    BESIDE_TRAINING,
+    Cause,
+    find_causes,
+    is_beside_training,
+    is_of_copies,
+    of_same_line,
+)
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of, unit_of
 from ipu.run.motions import WAY_LOST, astray, motion_key, way_lost
-from ipu.run.printed import PrintedNumber, negligible, printed_series
+from ipu.run.printed import PrintedNumber, Series, negligible, printed_series
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, role_of, sites_of
 from ipu.run.ways import Way
 
@@ -40,6 +47,8 @@ _BY_SHADOW = frozenset(("drift", "states", "gradients vanish"))
 _BY_WAY = _BY_SHADOW | {"updates"}
 #: Kinds of causes by which a number stands still, so that any other one moves it again.
 _STANDING = frozenset(("drift", "sums", "updates"))
+#: The kind of what shows in a number that the program prints.
+_MISPRINT = "misprint"
 #: Births of numbers beyond the range.
 _BEYOND = (INFINITY, SATURATED)
 #: Formats of weights with which a run in binary32 is one.
@@ -61,7 +70,7 @@ class Reruns:
         check: Callable[[Way], object],
         outcomes: dict[tuple[Way, Restoring], Outcome] | None = None,
     ) -> None:
-        self.way, self._check = way, check
+        self.way, self.check = way, check
         self.sites = sites or partial(sites_of, policy=way.policy)
         self._replay, self.budget = replay, budget
         self._outcomes = {} if outcomes is None else outcomes
@@ -106,10 +115,18 @@ class Reruns:
         self._astray: frozenset[tuple[Any, ...]] = frozenset()
         if any(_is_of_average(cause) for cause in self.causes):
             self._astray = frozenset(map(motion_key, astray(self.base.report)))
-            self.symptoms.add("drift")
-            self._first.add("drift")
+            self._must_mend("drift")
+        #: What the program prints wrong, beside a training that is well; a cure must mend it.
+        self._misprinted = self._find_misprint()
+        if self._misprinted is not None and not is_of_copies(self.causes[0]):
+            self._must_mend(_MISPRINT)
         by_shadow = _BY_SHADOW if self.harm(self.base) > HARM else _BY_WAY
         self._has_shadow = bool(by_shadow & self.symptoms)
+
+    def _must_mend(self, kind: str) -> None:
+        """A symptom of this kind is there beside those of the causes."""
+        self.symptoms.add(kind)
+        self._first.add(kind)
 
     def _find_unseen(self) -> set[Place]:
         """Births in passes forward that left their range, where losses and parameters are well.
@@ -124,25 +141,53 @@ class Reruns:
             return set()
         rows = [row for row in report.get("births", ()) if row["kind"] in _BEYOND]
         beside = any(row["direction"] in BESIDE_TRAINING and not row["harmless"] for row in rows)
-        if not beside and max(self._printed_harms().values(), default=0.0) > HARM:
+        if not beside and max(self._printed_harms(self.base).values(), default=0.0) > HARM:
             return set()
         return {_place(row) for row in rows
                 if row["direction"] == "forward" and row["count"] <= _FEW * row["results"]}
 
-    def _printed_harms(self) -> dict[PrintedNumber, float]:
-        """How far the numbers that the run prints are from those of binary32's."""
-        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
+    def _printed_harms(self, outcome: Outcome) -> dict[PrintedNumber, float]:
+        """How far the numbers that a run prints are from those of binary32's."""
+        reference, ours = (printed_series(o.printed) for o in (self.reference, outcome))
         return {key: harm_of(ours.get(key, ()), row, negligible(reference, key))
                 for key, row in reference.items()}
 
+    def _find_misprint(self) -> PrintedNumber | None:
+        """The printed number that is furthest from binary32's, which prints it again.
+
+        None where nothing is wrong, or where losses or training show what is.
+        """
+        is_beside = any(map(is_beside_training, self.causes[:1]))
+        if not (is_beside and self.losses) or self.printed or self.harm(self.base) > HARM:
+            return None
+        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
+        harms = {key: harm for key, harm in self._printed_harms(self.base).items()
+                 if harm > HARM and ours.get(key)}
+        if harms:
+            with suppress(TimeOverError):
+                harms = self._printed_again(harms, reference)
+        return max(harms, key=lambda key: harms[key], default=None)
+
+    def _printed_again(
+        self, harms: Mapping[PrintedNumber, float], reference: Series
+    ) -> dict[PrintedNumber, float]:
+        """Those of numbers that another run in binary32 prints as the first one does."""
+        again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
+        same = printed_series(again.printed)
+        return {key: harm for key, harm in harms.items() if same.get(key) == reference[key]}
+
+    @property
+    def shows_results(self) -> bool:
+        """Whether losses or printed numbers are wrong: rounded to a dose, no birth is told."""
+        return self.harm(self.base) > HARM or self._misprinted is not None
+
     @property
     def misprint(self) -> str:
-        """The number that the program prints which is furthest from binary32's; "": none is far."""
-        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
-        harms = self._printed_harms()
-        worst = max(harms, key=lambda key: harms[key], default=None)
-        if worst is None or harms[worst] <= HARM or not ours.get(worst):
+        """What the program prints that is not binary32's, beside a training that is well."""
+        worst = self._misprinted
+        if worst is None:
             return ""
+        reference, ours = (printed_series(o.printed) for o in (self.reference, self.base))
         return (f"the program prints {ours[worst][-1]:g} where binary32's run prints "
                 f"{reference[worst][-1]:g}, in {worst.line!r}")
 
@@ -159,7 +204,7 @@ class Reruns:
         way = replace(self.way, changes=replace(changes, halves_by_policy=False))
         with suppress(TimeOverError):
             runs = Reruns(
-                self._replay, way, self.budget, lambda report: (), self._check, self._outcomes)
+                self._replay, way, self.budget, lambda report: (), self.check, self._outcomes)
             return runs if runs.is_ill(runs.base) else None
         return None
 
@@ -223,11 +268,9 @@ class Reruns:
 
     def _compare_printed(self) -> None:
         """Compare what the runs print; what two runs in binary32 print otherwise is left out."""
-        reference, harms = printed_series(self.reference.printed), self._printed_harms()
+        reference, harms = printed_series(self.reference.printed), self._printed_harms(self.base)
         if max(harms.values(), default=0.0) > HARM:
-            again = self._replay(_binary32(self.way), NOTHING_RESTORED, False)
-            same = printed_series(again.printed)
-            harms = {key: harm for key, harm in harms.items() if same.get(key) == reference[key]}
+            harms = self._printed_again(harms, reference)
         self.printed = max(harms, key=lambda key: harms[key], default=None)
         if self.printed is not None:
             self.losses = reference[self.printed]
@@ -276,6 +319,9 @@ class Reruns:
 
     def _kinds(self, outcome: Outcome) -> set[str]:
         kinds = kinds_of_causes(self.beside_binary32(outcome))
+        if self._misprinted is not None and not (
+                self._printed_harms(outcome).get(self._misprinted, 0.0) <= HARM):
+            kinds.add(_MISPRINT)
         rows = astray(outcome.report, is_mended=True) if self._astray else ()
         return kinds | {"drift"} if any(motion_key(row) in self._astray for row in rows) else kinds
 
@@ -334,7 +380,7 @@ class Reruns:
 
     def can_run(self, way: Way) -> bool:
         try:
-            self._check(way)
+            self.check(way)
         except ValueError:
             return False
         return True

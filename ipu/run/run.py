@@ -45,6 +45,7 @@ from ipu.run.policies import find_policy, formats_of, recipes_of
 from ipu.run.recorder import Recorder
 from ipu.run.replaying import EnoughError, RunBound, replaying
 from ipu.run.report import describe
+from ipu.run.reruns import Replay
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, sites_of
 from ipu.run.shadow import Shadow, check_shadow_steps
 from ipu.run.showing import Report
@@ -463,10 +464,13 @@ class Run(ABC):
         tell    is called with what is known so far.
         """
 
+        def replay(steps: int, budget: Budget) -> Replay:
+            return replaying(self, steps, body, stops, budget)
+
         def diagnosed(steps: int, budget: Budget) -> Diagnosis:
             return diagnose(
-                replaying(self, steps, body, stops, budget), self.way, steps, budget, self.sites,
-                self.check_way, has_windows=self.has_formats_by_step, tell=tell,
+                replay(steps, budget), self.way, steps, budget, self.sites, self.check_way,
+                has_windows=self.has_formats_by_step, tell=tell, longer=replay,
             )
 
         if steps is None:

@@ -71,9 +71,10 @@ def find_sites(result: Diagnosis, runs: Reruns) -> None:
 
 
 def _named(runs: Reruns, sites: Sequence[PrecisionSite]) -> list[PrecisionSite]:
-    """The site that the first cause names, if there is one."""
+    """The site that the first cause names, if there is one; of lost updates their parameters."""
     row = runs.causes[0].row if runs.causes else {}
-    role = role_of(row.get("direction", FORWARD))
+    is_of_updates = bool(runs.causes) and runs.causes[0].kind == "updates"
+    role = PARAMETERS if is_of_updates else role_of(row.get("direction", FORWARD))
     layer = "optimizer" if role == UPDATE else row.get("layer", "")
     places = PrecisionSite(layer, role), PrecisionSite(layer, LAYER)
     return [site for site in sites if site in places]
@@ -125,7 +126,7 @@ def find_responses(result: Diagnosis, runs: Reruns, *, has_windows: bool) -> Non
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
             runs.has_time))
     low = runs.way.policy.default.activations
-    for fmt in doses_above(low) if roles <= set(_OF_RESULTS) else ():
+    for fmt in doses_above(low) if roles <= set(_OF_RESULTS) and runs.shows_results else ():
         if runs.has_time():
             outcome = restored(dose=fmt)
             result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_harmed(outcome)))

@@ -276,7 +276,8 @@ class Shadow:
         name    "" of one that belongs to no layer.
         about   line, operation and number of steps that wrote it, whether it is_state of an
                 optimiser, whether it is_parameter: an optimiser's step moves it, and, where a front
-                end knows it, whether it is_sum: of what it was before.
+                end knows it, whether it is_sum: of what it was before, whether it is_copy: of
+                parameters, as an average of them is, and its owner: the module whose it is.
         """
         self._motions.append({"name": name, "shape": list(shape), **how._asdict(), **about})
 

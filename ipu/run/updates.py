@@ -8,7 +8,8 @@ one half.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,53 @@ _VERBS = {"add": SUM, "addcmul": PRODUCT, "addcdiv": QUOTIENT}
 _REACH = 40
 
 
+@dataclass(eq=False)
+class _OfLayer:
+    """Updates of one layer.
+
+    first         step and line of the first one that was swallowed; None: none was.
+    parameters    updates other than zero, and swallowed ones, by the parameter's name.
+    """
+
+    format: Format
+    nonzero: int = 0
+    swallowed: int = 0
+    in_ulps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2 * _REACH + 1, np.int64))
+    first: tuple[int, str] | None = None
+    parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def count(self, parameter: str, moves: int, swallowed: int) -> None:
+        """So many updates of a parameter are other than zero, and so many of them swallowed."""
+        self.nonzero += moves
+        self.swallowed += swallowed
+        if parameter:
+            before = self.parameters.get(parameter, (0, 0))
+            self.parameters[parameter] = before[0] + moves, before[1] + swallowed
+
+    def row(self) -> dict[str, Any]:
+        """In plain data."""
+        step, line = self.first or (0, "")
+        sizes = np.flatnonzero(self.in_ulps)
+        return {
+            "nonzero": self.nonzero,
+            "swallowed": self.swallowed,
+            "share": self.swallowed / self.nonzero if self.nonzero else 0.0,
+            "in_ulps": {int(i) - _REACH: int(self.in_ulps[i]) for i in sizes},
+            "format": self.format.name,
+            "step": step,
+            "line": line,
+            "parameters": {
+                name: {"nonzero": moves, "swallowed": swallowed}
+                for name, (moves, swallowed) in self.parameters.items()
+            },
+        }
+
+
 @usual_arithmetic_in()
 class Updates:
     """Updates by layer.
+
+    place    step and line of the program, where it is now.
 
     >>> from fpsim import BINARY16
     >>> updates = Updates()
@@ -43,11 +88,10 @@ class Updates:
     (1, 2)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: Callable[[], tuple[int, str]] = lambda: (0, "")) -> None:
+        self._place = place
         self._exponents = Exponents()
-        self._in_ulps: dict[str, NDArray[np.int64]] = {}
-        self._nonzero: dict[str, int] = {}
-        self._swallowed: dict[str, int] = {}
+        self._layers: dict[str, _OfLayer] = {}
 
     def add(
         self, layer: str, fmt: Format, before: NDArray[Any], term: NDArray[Any],
@@ -61,33 +105,36 @@ class Updates:
 
     def move(
         self, layer: str, fmt: Format, before: NDArray[Any], verb: str,
-        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any],
+        operands: Sequence[NDArray[Any]], factor: float, after: NDArray[Any], parameter: str = "",
     ) -> tuple[float, float, NDArray[np.int64]]:
         """The same of a term that is factor times "add", "addcmul" or "addcdiv" of the operands.
+
+        parameter    its name in the layer; "": it has none.
 
         Third are the exponents of what is after, as `fpsim.state.tallies` has them.
 
         Rounding  of the term binary32 of the host: it is looked at, nothing is computed with it.
         """
         x, *others = [_in_shape(operand, before.shape) for operand in operands]
-        sizes = self._in_ulps.get(layer)
-        if sizes is None:
-            sizes = self._in_ulps[layer] = np.zeros(2 * _REACH + 1, np.int64)
+        of_layer = self._layers.get(layer)
+        if of_layer is None:
+            of_layer = self._layers[layer] = _OfLayer(fmt)
         fields, stride = np.zeros((2, BINS), np.int64), stride_of(before.size)
         with np.errstate(over="ignore"):  # the factor may be beyond binary32
             rate = np.float32(factor)
         moves, swallowed, most, *sides = tally_moves(
             _VERBS[verb], _in_shape(before, before.shape), x, others[0] if others else x, rate,
             _in_shape(after, before.shape), fmt.emin + _BIAS, fmt.precision - 1, stride,
-            (sizes, fields[0], fields[1]),
+            (of_layer.in_ulps, fields[0], fields[1]),
         )
         of_terms, of_after = [
             sampled_exponents(number, counted, stride)
             for (_, number), counted in zip(sides, fields, strict=True)
         ]
         self._exponents.add_counts(layer, fmt, of_terms)
-        self._nonzero[layer] = self._nonzero.get(layer, 0) + moves
-        self._swallowed[layer] = self._swallowed.get(layer, 0) + swallowed
+        of_layer.count(parameter, moves, swallowed)
+        if swallowed and of_layer.first is None:
+            of_layer.first = self._place()
         return number_of(sides[0][0]), number_of(most), of_after
 
     def histograms(self) -> list[Histogram]:
@@ -97,20 +144,11 @@ class Updates:
     def summary(self) -> dict[str, dict[str, Any]]:
         """By layer: updates other than zero, those swallowed, their share, sizes in ulps.
 
-        in_ulps    updates by the exponent of their size in units in the last place.
+        in_ulps       updates by the exponent of their size in units in the last place.
+        step, line    where the first one was swallowed, in parameters of this format.
+        parameters    the two counts by the parameter's name, where it has one.
         """
-        return {
-            layer: {
-                "nonzero": nonzero,
-                "swallowed": self._swallowed[layer],
-                "share": self._swallowed[layer] / nonzero if nonzero else 0.0,
-                "in_ulps": {
-                    int(i) - _REACH: int(self._in_ulps[layer][i])
-                    for i in np.flatnonzero(self._in_ulps[layer])
-                },
-            }
-            for layer, nonzero in self._nonzero.items()
-        }
+        return {layer: updates.row() for layer, updates in self._layers.items()}
 
 
 def _in_shape(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -168,6 +168,11 @@ class Gradients:
         session, role, _ = getattr(storage, _ROLE, _NOTHING)
         return session is self and role is Role.LEAF
 
+    def is_copy(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a piece of memory is a copy of a parameter, as of an average."""
+        session, role, _ = getattr(storage, _ROLE, _NOTHING)
+        return session is self and role is Role.COPY
+
     def is_of_parameter(self, x: torch.Tensor) -> bool:
         """Whether the memory of a tensor is a parameter, or a copy of one."""
         return self.role_of(x) in _OF_PARAMETERS

@@ -101,7 +101,8 @@ class Layers:
         self._start_backward, self._end_backward = start_backward, end_backward
         self._enter, self._start_update, self._finish = enter, start_update, finish
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
-        self._parameters = TensorMap[str]()
+        #: The layer of each parameter of a module, and its name there.
+        self._parameters = TensorMap[tuple[str, str]]()
         self.stack: list[str] = []
         self.in_update = False
         #: The operation that runs now is part of an update outside of an optimiser of torch.
@@ -201,9 +202,9 @@ class Layers:
         if not self.stack:
             for path, inner in module.named_modules():
                 self._names.setdefault(inner, path or type(module).__name__)
-                for parameter in inner.parameters(recurse=False):
+                for local_name, parameter in inner.named_parameters(recurse=False):
                     if parameter not in self._parameters:
-                        self._parameters[parameter] = self._names[inner]
+                        self._parameters[parameter] = self._names[inner], local_name
         else:
             self._names[module] = f"{self.stack[-1]}.{type(module).__name__}"
         return self._names[module]
@@ -238,7 +239,11 @@ class Layers:
 
     def layer_of(self, parameter: torch.Tensor | None) -> str:
         """The layer that a parameter belongs to; "" of one that no module has."""
-        return self._parameters.get(parameter, "")
+        return self._parameters.get(parameter, ("", ""))[0]
+
+    def parameter_name(self, parameter: torch.Tensor) -> str:
+        """The name of a parameter in its layer; "" of one that no module has."""
+        return self._parameters.get(parameter, ("", ""))[1]
 
     def _span(self) -> None:
         """Nodes from here on belong to the present layer."""

@@ -118,11 +118,16 @@ class WeightObserver:
                 factor, after.carrier,
             )
 
-    def _note(self, parameter: torch.Tensor, *move: Any) -> None:
+    def _note(
+        self, parameter: torch.Tensor, fmt: Format, before: Any, verb: str,
+        operands: Sequence[Any], factor: float, after: Any,
+    ) -> None:
         """See `Recorder.move`."""
         layer = self._layers.layer_of(parameter) or "optimizer"
         self.note_reached(parameter)
-        self._run.recorder.move(layer, id(parameter), *move)
+        self._run.recorder.move(
+            layer, id(parameter), fmt, before, verb, operands, factor, after,
+            self._layers.parameter_name(parameter))
 
 
 class LossListener(Protocol):

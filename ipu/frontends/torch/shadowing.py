@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ipu.frontends.torch.exact import is_exact
 from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.layers import Layers
+from ipu.frontends.torch.owners import Owners
 from ipu.frontends.torch.values import is_abstract, tensors_of
 from ipu.machine.device import Device
 from ipu.run.account import split_name
@@ -487,6 +488,7 @@ class Shadowing:
 
     def _tell_motions(self) -> None:
         several = min(2, self.account.steps)
+        owners: Owners | None = None
         for storage, slot in list(self._slots.items()):
             passes = max(len(slot.steps), slot.writes if slot.writes >= _PASSES else 0)
             if slot.before is None or passes < several:
@@ -495,10 +497,14 @@ class Shadowing:
             ends = _flat(storage, slot.dtype), slot.flat
             if ends[0].numel() != machine.numel():
                 continue
+            is_copy = self._session.gradients.is_copy(storage)
+            if is_copy and owners is None:
+                owners = Owners()
             self._tell_motion(
                 (machine, ends[0]), (shadow, ends[1]), passes, self._names.get(storage, ""),
                 slot.shape, line=slot.line, operation=slot.operation, is_state=slot.is_state,
-                is_parameter=self._is_parameter(storage, slot))
+                is_parameter=self._is_parameter(storage, slot), is_copy=is_copy,
+                owner=owners.of(storage) if is_copy and owners is not None else "")
         for loop in self._loops:
             assert loop.before is not None
             assert loop.after is not None

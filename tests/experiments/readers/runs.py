@@ -223,6 +223,7 @@ def read_evidence(reading, report):
     for row in report["births"]:
         read_counts(reading, row)
     steps = {row["step"] for row in [*report["births"], *report["first"]]}
+    steps |= {row.get("step", 0) for row in report["swallowed"].values()}
     for step in re.findall(r", step (\d+)", reading.left):
         assert int(step) in {*steps, 0}  # of a constant that no birth holds
         reading.left = reading.left.replace(f", step {step}", "")
@@ -246,10 +247,30 @@ def read_counts(reading, row):
 
 
 def read_swallowed(reading, report):
-    nonzero, lost, worst, share = lost_updates(report)
-    reading.says("{}% of {} updates left their parameter as it was", 100 * lost / nonzero, nonzero)
-    if "largest share" in reading.text:
-        reading.says(f"the largest share in {worst} ({{}}%)", 100 * share)
+    """A parameter, its updates, their median beside a spacing, and those of all parameters."""
+    reading.left = re.sub(r"(?<=\d),(?=\d{3})", "", reading.left)
+    rows = report["swallowed"]
+    counts = dict(rows)
+    for layer, row in rows.items():
+        for name, of_name in row.get("parameters", {}).items():
+            counts |= {name: of_name, f"{name} ({layer})": of_name}
+    told = re.search(r"updates of (.+?) are at most", reading.text)[1]
+    reading.says(f"{{}} of {{}} updates of {told} are at most", counts[told]["swallowed"],
+                 counts[told]["nonzero"])
+    if "typically" in reading.text:
+        assert any(_median_size(row) in reading.left for row in rows.values())
+        reading.left = re.sub(r"typically \S+ of one", "", reading.left)
+    if "of all parameters" in reading.text:
+        nonzero, lost, _, _ = lost_updates(report)
+        reading.says("of all parameters {} of {}", lost, nonzero)
+
+
+def _median_size(row):
+    """Of the swallowed updates, the smallest ones, in words; powers of two from 1/2 to 1/1024."""
+    sizes = [int(e) for e, n in sorted(row["in_ulps"].items(), key=lambda pair: int(pair[0]))
+             for _ in range(n)]
+    median = sizes[(row["swallowed"] + 1) // 2 - 1] if sizes else 0
+    return f"typically 1/{2**-median} of one" if median > -11 else f"typically 2^{median} of one"
 
 
 def read_digits(reading, report):
@@ -339,7 +360,7 @@ def read_roundings(reading, report):
 
 
 CLAUSES = {
-    "updates left their parameter": read_swallowed, "of their digits are lost": read_digits,
+    "Updates are swallowed": read_swallowed, "of their digits are lost": read_digits,
     "The loss is ": read_symptom, "times as far as in binary64": read_divisors,
     "times as large as binary32's": read_overshot,
     "is 1 in": read_factor, "loses the digits of its operands": read_magnified,

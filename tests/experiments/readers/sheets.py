@@ -190,13 +190,17 @@ def read_dose(reading, data):
 def read_remedy(reading, data):
     for remedy in data["remedies"]:
         if reading.text.startswith(f"remedy {remedy['way']}: "):
-            says_harms(reading, "harm HARM.", remedy["harm"])
+            if remedy["lessens"]:
+                says_harms(reading, "harm HARM → HARM.", data["harm"], remedy["harm"])
+            else:
+                says_harms(reading, "harm HARM.", remedy["harm"])
             assert f": {verdict_of(remedy, data)}, harm" in reading.text
+            reading.says(verdict_of(remedy, data))
 
 
 def read_without_help(reading, data):
-    """The ways that do not cure, and no other one, with the harm that they leave."""
-    ways = [remedy for remedy in data["remedies"] if not remedy["cures"]]
+    """The ways that neither cure nor lessen, and no other one, with the harm that they leave."""
+    ways = [remedy for remedy in data["remedies"] if not (remedy["cures"] or remedy["lessens"])]
     assert reading.text.count(" (harm ") == len(ways) > 0
     for remedy in ways:
         stays = "" if remedy["harm"] > TOLD else ", a symptom stays"
@@ -204,7 +208,14 @@ def read_without_help(reading, data):
 
 
 def verdict_of(remedy, data):
+    """Most of the harm is half of it."""
+    if remedy["lessens"]:
+        assert TOLD < remedy["harm"] <= 0.5 * min(data["harm"], 1.0)
+        return "lessens"
     assert remedy["cures"]
+    if remedy["steps"]:
+        assert len(remedy["losses"]) == remedy["steps"] > data["steps"]
+        return f"cures over {remedy['steps']} steps"
     return "cures" if data["harm"] > TOLD else (
         "the symptom goes; the losses were close to binary32's without it too")
 
@@ -228,8 +239,8 @@ def read_doses(rows, data):
 
 
 def read_remedies(rows, data):
-    cures = [remedy for remedy in data["remedies"] if remedy["cures"]]
-    for (way, harm, verdict, what), remedy in zip(rows, cures, strict=True):
+    mend = [remedy for remedy in data["remedies"] if remedy["cures"] or remedy["lessens"]]
+    for (way, harm, verdict, what), remedy in zip(rows, mend, strict=True):
         assert (way, what) == (remedy["way"], remedy["what"])
         check_cell(harm, remedy["harm"])
         assert verdict == verdict_of(remedy, data)

@@ -60,6 +60,11 @@ MADE_UP = {
                                              "in_ulps": {}},
                                        "b": {"nonzero": 8, "swallowed": 5, "share": 0.625,
                                              "in_ulps": {}}}},
+    "swallowed, of a parameter": CALM | {"swallowed": {"a": {
+        "nonzero": 1234, "swallowed": 1217, "share": 1217 / 1234, "format": "binary16", "step": 3,
+        "in_ulps": {-12: 600, -3: 617, 0: 17}, "line": "train.py:9", "parameters": {
+            "weight": {"nonzero": 1230, "swallowed": 1214},
+            "bias": {"nonzero": 4, "swallowed": 3}}}}},
     "an overflow": CALM | {"births": [
         born("saturation", count=2345, results=99999, number=0, step=3)]},
     "a sum": CALM | {"births": [
@@ -124,7 +129,7 @@ def test_a_wrong_number_is_noticed(tmp_path, line, message):
 
 
 @pytest.mark.parametrize(("cell", "wrong"), [
-    ("75% of 16 updates", "76% of 16 updates"), ("<b>2</b>steps", "<b>3</b>steps"),
+    ("6 of 8 updates", "7 of 8 updates"), ("<b>2</b>steps", "<b>3</b>steps"),
     ("<td><code>1e-08</code></td>", "<td><code>2e-08</code></td>"),
     ("100.0 %</td>", "99.0 %</td>"), ("0.62 %</b>of them", "0.63 %</b>of them"),
 ])

@@ -45,3 +45,11 @@ def test_later_trials_move_what_is_expected(now):
     now[0] += 90.0
     assert budget.has_time()
     assert Budget().has_time_to_search()
+
+
+def test_longer_trials_need_as_many_times_as_much(now):
+    budget = Budget(62.0)
+    budget.note(4.0)
+    assert budget.has_time_for(14)  # 56 of 60
+    now[0] += 5.0
+    assert not budget.has_time_for(14)

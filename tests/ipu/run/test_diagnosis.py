@@ -482,7 +482,7 @@ def test_updates_that_are_lost_make_a_program_ill_where_they_cost_progress(
         assert ("  without harm: 77% of 100 updates left their parameter as it was; parameters go "
                 "99% of their way in binary64") in str(result)
     else:
-        assert result.sentence.startswith("77% of 100 updates left their parameter as it was")
+        assert result.sentence.startswith("Updates are swallowed: 77 of 100 updates of layer1")
         assert result.harmless == []
 
 
@@ -552,7 +552,7 @@ def test_what_a_remedy_leaves_is_explained_by_a_shadow():
         return Outcome(losses, report)
 
     result = diagnose(replay, Way.parse("fp16"), 4)
-    assert result.sentence.startswith("77% of 100 updates")
+    assert result.sentence.startswith("Updates are swallowed: 77 of 100")
     assert str(result.cure.way) == "mixed+layer2=f32"
 
 
@@ -571,7 +571,7 @@ def test_a_shadow_of_a_remedy_for_which_no_time_is_left_ends_the_search():
         return Outcome([loss + harm for loss in GOOD], report)
 
     result = diagnose(replay, Way.parse("fp16"), 4)
-    assert result.sentence.startswith("77% of 100 updates")
+    assert result.sentence.startswith("Updates are swallowed: 77 of 100")
     assert len(cut) == 1
     assert str(result.remedies[0].way) == "fp16+sr"
     assert result.cure is None
@@ -641,7 +641,7 @@ def test_a_line_of_small_numbers_counts_beside_one_of_large_ones(deviation, answ
 
 @pytest.mark.parametrize(("direction", "sentence"), [
     ("forward", "The Square of layer2 underflows to zero in binary16"),
-    ("backward", "50% of 4 updates left their parameter"),
+    ("backward", "Updates are swallowed: 2 of 4 updates of layer5"),
 ])
 def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentence):
     """Where nothing is born forward in it, they are told themselves."""
@@ -915,3 +915,128 @@ def test_the_edit_of_a_loss_scale_counts_lines_as_python_does():
     """A form feed, or a separator inside of a text, begins none."""
     text = 'from poptorch.optim import SGD\nmark = "\x0c\u2028"\nopt = SGD(p, loss_scaling=2.0)\n'
     assert _with_loss_scaling(text, 4.0) == text.replace("2.0", "8.0")
+
+
+def test_of_several_loss_scales_that_cure_one_is_told_with_the_range(monkeypatch):
+    """The one that is halfway was advised, too: it is no other remedy."""
+    replay = advising(monkeypatch, lambda changes: changes.loss_scale >= 2.0**11,
+                      f"{WAY}+scale={2**11}", f"{WAY}+scale={2**24}")
+
+    def replay_with_gradients(way, restoring, has_shadow):
+        outcome = replay(way, restoring, has_shadow)
+        outcome.report["loss_scale"] = {
+            "present": way.changes.loss_scale, "highest_safe": 2.0**37, "best": 1.0,
+            "limited_by": "head", "lost": (0.0, 0.0), "curve": {}, "unseen": 0}
+        return outcome
+
+    remedies = diagnose(replay_with_gradients, WAY, 4).mending
+    assert [str(remedy.way) for remedy in remedies] == [f"mixed+scale={2**24}"]
+    assert remedies[0].what == (
+        "Use a loss scale of 16777216: halfway between 2048, which cures, and 137438953472, with "
+        "which the largest gradient still fits")
+
+
+def test_without_a_scale_halfway_the_first_one_is_told_with_the_others(monkeypatch):
+    """As where those between do not cure."""
+    cures = {2.0**4, 2.0**9}
+    replay = advising(monkeypatch, lambda changes: changes.loss_scale in cures,
+                      f"{WAY}+scale=16", f"{WAY}+scale=512")
+
+    def replay_with_gradients(way, restoring, has_shadow):
+        outcome = replay(way, restoring, has_shadow)
+        outcome.report["loss_scale"] = {
+            "present": way.changes.loss_scale, "highest_safe": 2.0**12, "best": 1.0,
+            "limited_by": "head", "lost": (0.0, 0.0), "curve": {}, "unseen": 0}
+        return outcome
+
+    remedies = diagnose(replay_with_gradients, WAY, 4).mending
+    assert [str(remedy.way) for remedy in remedies] == ["mixed+scale=16"]
+    assert remedies[0].what.endswith("; a scale of 512 cures too")
+
+
+@pytest.mark.parametrize(("moved", "is_beside"), [
+    ([("ema", False, False)], True), ([("ema", False, False), ("w", True, False)], False),
+    ([("momentum", False, True)], False), ([], False),
+])
+def test_terms_that_an_average_of_weights_loses_are_beside_the_training(moved, is_beside):
+    """Where the line writes no parameter and no state of an optimiser."""
+    def replay(way, restoring, has_shadow):
+        report = report_of(GOOD)
+        if way.policy != FP32:
+            report["births"] = [born("absorption", layer="optimizer", direction="optimizer",
+                                     operation="aten.add", line="train.py:9", count=9, repeated=9,
+                                     results=10)]
+            report["shadow"] = {"motions": [
+                moving("", 0.1, is_parameter=False, owner="teacher", line="train.py:12"),
+                moving("head", 1.0, line="train.py:12"), *(
+                    moving(name, 1.0 if is_parameter else 0.1, is_parameter=is_parameter,
+                           is_state=is_state, owner="teacher", error=0.9)
+                    for name, is_parameter, is_state in moved)]}
+            if not moved or moved[0][0] != "ema":
+                report["shadow"] = {"motions": [
+                    row for row in report["shadow"]["motions"] if row["line"] == "train.py:9"]}
+        return Outcome(GOOD, report)
+
+    sentence = diagnose(replay, WAY, 4).sentence
+    told = ("The training is binary32's; what is wrong is beside it, in a tensor that no optimiser "
+            "updates, as an average of weights is: Terms are absorbed: 9 of 10 terms of the add "
+            "left the sum unchanged in binary16 (beside the optimiser, step 0, train.py:9), in "
+            "parameters of teacher.")
+    assert (sentence == told) == is_beside
+    assert ("beside the optimiser" in sentence) == is_beside
+
+
+@pytest.mark.parametrize(("is_copy", "begins"), [(True, "The training is binary32's; what is"),
+                                                 (False, "Sums are left nearly unchanged")])
+def test_a_copy_of_weights_that_stands_still_is_beside_the_training(is_copy, begins):
+    def replay(way, restoring, has_shadow):
+        report = report_of(GOOD)
+        if way.policy != FP32:
+            report["shadow"] = {"motions": [moving("w", 1.0), moving(
+                "", 0.1, is_parameter=False, error=0.9, is_copy=is_copy,
+                owner="teacher" if is_copy else "")]}
+        return Outcome(GOOD, report)
+
+    sentence = diagnose(replay, WAY, 4).sentence
+    assert sentence.startswith(begins)
+    assert sentence.endswith("in parameters of teacher.") == is_copy
+
+
+def metric(prints):
+    """A training that is well beside a metric whose overflow no dose tells: `prints` it."""
+
+    def replay(way, restoring, has_shadow):
+        report = report_of(GOOD)
+        is_low = way.policy != FP32 and not {at(1), at(2)} & {
+            PrecisionSite(pattern, "forward") for pattern, _ in getattr(way.policy, "layers", ())}
+        if is_low and not restoring.sites:
+            report["births"] = [born("saturation", layer="layer1", direction="evaluation",
+                                     operation="aten.pow", count=6)]
+        return Outcome(GOOD, report, printed=f"R2 {prints(way, restoring)}\n")
+
+    return replay
+
+
+def test_a_metric_is_mended_where_what_it_prints_is_binary32s():
+    """No birth is told of results that are rounded to a dose; the number that is printed tells."""
+    def prints(way, restoring):
+        if way.policy == FP32:
+            return 0.309
+        is_given = {at(1), at(2)} <= restoring.sites and (
+            restoring.dose is None or (restoring.dose.exponent_bits >= 7))
+        return 0.309 if is_given else 0.889
+
+    result = diagnose(metric(prints), WAY, 4)
+    assert result.sentence.startswith("The training is binary32's, and a number beside it is wrong")
+    assert result.misprint.startswith("the program prints 0.889 where binary32's run prints 0.309")
+    assert set(result.necessary) == {at(1), at(2)}
+    assert [dose.cures for dose in result.doses] == [False] * 5 + [True] * 2
+    assert not any(remedy.cures for remedy in result.remedies
+                   if not {"layer1", "layer2"} <= {p for p, _ in remedy.way.policy.layers})
+
+
+def test_a_number_that_binary32_does_not_print_again_is_no_misprint():
+    clock = iter(range(10_000))
+    result = diagnose(metric(lambda way, restoring: 1.5 + 7.25 * next(clock)), WAY, 4)
+    assert (result.answer, result.misprint) == ("ill", "")
+    assert result.doses == []  # nothing would show them

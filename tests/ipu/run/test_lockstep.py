@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
+from fpsim.state import blas
 from ipu.learn import (
     SGD,
     Adam,
@@ -21,9 +22,11 @@ from ipu.learn import (
 )
 from ipu.learn import softmax as attention_of
 from ipu.learn.accumulate import Accumulation
+from ipu.machine import reference
 from ipu.plan.plan import Plan
 from ipu.plan.trainer import PlanTrainer
 from ipu.run import machine
+from tests.blas import BlasLibrary
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(8, 6)).astype(np.float32)
@@ -159,3 +162,17 @@ def test_wrong_kinds_of_shadows_are_refused():
     Trainer(network, SGD(RATE), run=run)
     with pytest.raises(RuntimeError, match="before a Trainer"):
         run.shadow(1)
+
+
+def test_products_in_binary64_run_on_one_thread_of_blas(monkeypatch):
+    threads, library = [], BlasLibrary(4)
+    monkeypatch.setattr(blas, "_control", lambda: library)
+
+    def product(x, y):
+        threads.append(library.threads)
+        return np.matmul(x, y)
+
+    monkeypatch.setattr(reference, "matmul", product)
+    shadowed("f32")
+    assert set(threads) == {1}
+    assert library.threads == 4

@@ -305,7 +305,8 @@ def _note_update(
     recorder: Recorder, layer: str, name: str, before: Array, term: Array, after: Array
 ) -> None:
     if isinstance(before, Array) and isinstance(term, Array):
-        recorder.update(layer, name, after.format, before.carrier, term.carrier, after.carrier)
+        recorder.update(
+            layer, name, after.format, before.carrier, term.carrier, after.carrier, name)
 
 
 def note_weights(machine: Machine, variable: Variable) -> None:

@@ -16,6 +16,7 @@ from tensorflow.python.framework import ops
 from fpsim.kernels.elementwise.binary64 import SQUARED_DIFFERENCE
 from fpsim.kernels.elementwise.distances import sum_squares_of
 from fpsim.kernels.elementwise.special import ADD, DIVIDE, MULTIPLY, SQRT, SUBTRACT
+from fpsim.state.blas import OneBlasThread
 from fpsim.state.memory import memory_address
 from ipu.frontends.tensorflow.engine.values import FORMATS
 from ipu.frontends.tensorflow.kernels.host import eager_kernel, host_function
@@ -261,7 +262,7 @@ def _by_blas(site: NodeSite) -> NodeTwin:
         if y.ndim == 2 and x.flags.c_contiguous:  # all rows in one product
             x = x.reshape(-1, x.shape[-1])
         out = _room((*x.shape[:-1], y.shape[-1]) if y.ndim == 2 else shape)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), OneBlasThread():
             return [np.matmul(x, y, out=out).reshape(shape)], []
 
     return run

@@ -135,7 +135,7 @@ def test_flags_of_each_element_are_those_of_the_general_kernel(
 
 @pytest.mark.parametrize("operation", ["add", "subtract"])
 def test_what_a_sum_beside_the_largest_number_has_lost_overflows_nowhere(operation):
-    """s = largest - k - 1/2 units rounds up to an even number; then s - y is the largest and a half."""
+    """s = largest - k - 1/2 units rounds up to an even number; s - y is half a unit too large."""
     largest, unit = np.finfo(np.float32).max, np.float32(2.0**104)
     less = (np.arange(1, 64, 2, dtype=np.float32) + np.float32(0.5)) * -unit
     x, y = np.full_like(less, largest), less if operation == "add" else -less

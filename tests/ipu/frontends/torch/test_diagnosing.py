@@ -200,3 +200,73 @@ def test_a_program_without_steps_ends(tmp_path):
     assert result.steps == 5
     assert result.left_out.startswith(
         "the program ended no step of an optimiser in 1 s, so each run stops after ")
+
+
+WEIGHTS_AVERAGED = """
+import copy
+import torch
+
+torch.manual_seed(0)
+student = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+teacher = copy.deepcopy(student)
+for p in teacher.parameters():
+    p.requires_grad_(False)
+x = torch.randn(64, 16)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(20):
+    loss = torch.nn.functional.cross_entropy(student(x), x[:, :4].argmax(1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for t, s in zip(teacher.parameters(), student.parameters()):
+            t.add_(s - t, alpha=0.001)
+"""
+
+
+def test_an_average_of_weights_after_the_optimiser_is_beside_the_training(tmp_path):
+    """The model that holds it is told by the name that the program gives it."""
+    path = tmp_path / "train.py"
+    path.write_text(WEIGHTS_AVERAGED)
+    result = diagnose_program(machine("fp16", count=True), path, [], 10, seconds=300.0)
+    assert result.answer == "ill"
+    assert result.sentence.startswith(
+        "The training is binary32's; what is wrong is beside it, in a tensor that no optimiser "
+        "updates, as an average of weights is: ")
+    assert "train.py:19), in parameters of teacher." in result.sentence
+    assert "(beside the optimiser, step " in result.sentence
+
+
+LEVEL = """
+import torch
+
+torch.manual_seed(0)
+
+class Level(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.level = torch.nn.Parameter(torch.full((3,), 1024.0))
+
+    def forward(self, x):
+        return self.level - 1024.0 - x
+
+net, x = Level(), torch.full((3,), -20.0)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(300):
+    loss = (net(x) ** 2).sum() / 20
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_stochastic_rounding_cures_swallowed_updates_over_more_steps(tmp_path):
+    """In ten steps three numbers that wander lessen the harm; they follow binary32's later."""
+    path = tmp_path / "train.py"
+    path.write_text(LEVEL)
+    result = diagnose_program(machine("fp16", count=True), path, [], 10, seconds=300.0)
+    assert result.sentence.startswith(
+        "Updates are swallowed: 30 of 30 updates of level (Level) are at most half a spacing of "
+        "the parameter in binary16, typically 1/8 of one (optimizer, step 0, ")
+    assert str(result.cure.way) == "fp16+sr"
+    assert result.cure.steps >= 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from inspect import currentframe
 
 import numpy as np
 import pytest
@@ -111,10 +112,14 @@ def test_swallowed_updates_are_counted_exactly(half):
     with machine("p=f16,c=f16", count=True) as session:
         optimiser = torch.optim.SGD(layer.parameters(), lr=1.0)
         layer(rates.to(layer.weight.dtype)).sum().backward()
+        step_line = currentframe().f_lineno + 1
         optimiser.step()
     # The update of 2**-12 is half an ulp below 1: a tie, which goes back to the even 1.
     row = session.report()["swallowed"]["Linear"]
     assert (row["nonzero"], row["swallowed"]) == (1000, 700)
+    assert row["parameters"] == {"weight": {"nonzero": 1000, "swallowed": 700}}
+    assert (row["format"], row["step"]) == ("binary16", 0)
+    assert row["line"].endswith(f"test_observing.py:{step_line}")
     assert int((layer.weight.detach() == 1).sum()) == 700
 
 

@@ -61,7 +61,7 @@ def test_the_headline_is_the_way_from_the_symptom_back_to_the_cause():
     without = make_report() | {
         "first": [], "births": [], "losses": [2.0, 1.0], "loss_scale": {},
     }
-    assert headline(without).startswith("75% of 16 updates left their parameter as it was")
+    assert headline(without).startswith("Updates are swallowed: 6 of 8 updates of net.a")
 
 
 def test_a_division_by_a_difference_says_so():

@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fpsim.state import blas
 from ipu.run.shadow import Shadow
+from tests.blas import BlasLibrary
 from tests.ipu.frontends.tensorflow.framework import tf
 
 from ipu.frontends.tensorflow.engine.program import program_of  # isort: skip
@@ -203,3 +205,16 @@ def test_what_is_not_finite_is_left_to_the_other_way():
     x = np.float32([1.0, np.inf])
     wide = np.float64(x)
     assert ElementwiseTwin("Sub").beside(x, x, wide, wide, x - np.float32(1.0)) is None
+
+
+def test_products_run_on_one_thread_of_blas(monkeypatch):
+    library, multiply, threads = BlasLibrary(4), np.matmul, []
+    monkeypatch.setattr(blas, "_control", lambda: library)
+
+    def product(*operands, **options):
+        threads.append(library.threads)
+        return multiply(*operands, **options)
+
+    monkeypatch.setattr(np, "matmul", product)
+    twin_in(tf.matmul, np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))
+    assert (threads, library.threads) == ([1], 4)
