@@ -18,6 +18,7 @@ from fpsim.inspect.blocks import signal_to_noise
 from fpsim.records.transforms import find_transform
 from ipu.experiments.blocks.tensors import QUANTISERS, bars, relative, tensor
 from ipu.experiments.lab.result import Result, Row
+from ipu.experiments.sums.exact import product
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,15 +37,15 @@ def run(quick: bool, seed: int) -> Result:
     for factor in OUTLIERS:
         x, ordinary = _with_outliers(tensor("normal", (tokens, features), seed), factor, seed)
         dy = tensor("normal", (tokens, features), seed + 1)
-        exact = x.T.astype(np.float64) @ dy
+        exact = product(x.T, dy)
         for transform in (None, "rht16"):
             values = _values(x, transform)
             error = relative(values[ordinary], x[ordinary])
             gain = signal_to_noise(values[ordinary], x[ordinary])[1]
-            product = values.T @ _values(dy, transform)
+            gradient = product(values.T, _values(dy, transform))
             rows.append({
                 "outliers": factor, "transform": transform or "none", "error": error, "gain": gain,
-                "error_of_product": relative(product, exact),
+                "error_of_product": relative(gradient, exact),
             })
     parameters = {"tokens": tokens, "features": features, "share of outliers": SHARE}
     return Result(rows, _answer(rows), "rounding=RNE", parameters, (QUANTISERS,))
@@ -69,6 +70,7 @@ def _values(x: NDArray[np.float32], transform: str | None) -> NDArray[np.float64
     blocks = np.moveaxis(values, 0, -1).reshape(x.shape[1], -1, record.size)
     # Rows of the matrix are what the transform makes of unit vectors, signs included.
     matrix = transformed(np.eye(record.size, dtype=np.float32), record).astype(np.float64)
+    # Exact in any order: numbers of binary32 under one scale, with weights of a quarter.
     back = blocks @ matrix.T
     return np.ascontiguousarray(np.moveaxis(back.reshape(x.shape[1], -1), -1, 0))
 

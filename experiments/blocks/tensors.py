@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fpsim import round_to
 from ipu.experiments.lab.result import UnitUsed
+from ipu.experiments.sums.exact import norm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,9 +39,9 @@ def tensor(kind: str, shape: tuple[int, int], seed: int) -> NDArray[np.float32]:
     return values
 
 
-def relative(values: NDArray[np.float64], exact: NDArray[np.floating]) -> float:
+def relative(values: NDArray[np.floating], exact: NDArray[np.floating]) -> float:
     """The norm of the error as a share of the norm."""
-    return float(np.linalg.norm(values - exact) / np.linalg.norm(exact))
+    return norm(np.asarray(values, np.float64) - exact) / norm(exact)
 
 
 def bars(axes: Axes, names: Sequence[str], groups: dict[str, Sequence[float]]) -> None:

@@ -7,7 +7,6 @@ each variant. Time and memory are those of the declared model; the bits are the 
 from __future__ import annotations
 
 import hashlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ipu.experiments.execution.measured_plans import (
@@ -18,7 +17,6 @@ from ipu.experiments.execution.measured_plans import (
 )
 from ipu.experiments.lab.machine import units_of
 from ipu.experiments.lab.result import Collected, Result, Row, Table
-from ipu.installation import how_to_install
 from ipu.plan.cycles import program_cycles
 from ipu.plan.memory import peaks, remote_bytes
 from ipu.plan.plan import Plan
@@ -32,6 +30,7 @@ QUESTION = (
 )
 BUDGET = 40
 DEFAULT = False
+NEEDS = "torch"
 
 #: Variants by name: strategy, and whether the optimiser's state lives in remote memory.
 VARIANTS = {
@@ -40,7 +39,6 @@ VARIANTS = {
 }
 #: The tutorial's micro-batches of an update, images of a micro-batch, rate.
 COUNT, BATCH, RATE, STAGES = 10, 40, 0.001, 4
-MISSING = f"skipped: PyTorch is not installed; install it with: {how_to_install('torch')}"
 
 
 def plan_of(strategy: str, offload: bool) -> Plan:
@@ -54,8 +52,6 @@ def plan_of(strategy: str, offload: bool) -> Plan:
 
 
 def run(quick: bool, seed: int) -> Result:
-    if find_spec("torch") is None:
-        return Result([], MISSING, "")
     collected = Collected()
     plans = {}
     for name, variant in VARIANTS.items():
@@ -149,10 +145,8 @@ def _plans(result: Result) -> dict[str, Measured]:
     }
 
 
-def plot(result: Result) -> Figure | None:
+def plot(result: Result) -> Figure:
     """Gantt charts of the four variants on one axis of cycles."""
-    if not result.rows:
-        return None
     from ipu.experiments.pictures.gantt import draw_gantt
     from ipu.experiments.pictures.looks import DOES, legend_below, patches, what
     from ipu.run.pages.drawing import new_figure
@@ -174,8 +168,6 @@ def plot(result: Result) -> Figure | None:
 
 
 def pictures(result: Result) -> dict[str, Figure]:
-    if not result.rows:
-        return {}
     from ipu.experiments.pictures.sheet import draw_sheet
 
     return {

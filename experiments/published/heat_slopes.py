@@ -11,6 +11,7 @@ from fpsim import Array, Context, Format
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.experiments.published.claim import Claim, published, tables, within
+from ipu.experiments.sums.exact import fitted_slope, logarithms
 from ipu.run.verdict import over_seeds
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def _error(digits: int, seed: int, mode: str, n: int) -> float:
 
 def _slope(errors: list[float], intervals: tuple[int, ...]) -> float:
     """Of log error over log dt, which falls as the square of the intervals."""
-    return float(np.polyfit(-2 * np.log(intervals), np.log(errors), 1)[0])
+    steps = -2 * logarithms(np.array(intervals, np.float64))
+    return fitted_slope(steps, logarithms(np.array(errors)))[0]
 
 
 def run(quick: bool, seed: int) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from fpsim.chop import MatlabRandom
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, Result, Row
 from ipu.experiments.published.claim import Claim, published, same_digits, tables
+from ipu.experiments.sums.exact import powers_of_ten, product
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +119,7 @@ def _values(context: Context, x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _operands(random: MatlabRandom, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     shapes = (SIDE, n), (n, SIDE)
-    a, b = (10.0 ** (2 * MAGNITUDES * random.rand(*shape) - MAGNITUDES) for shape in shapes)
+    a, b = (powers_of_ten(2 * MAGNITUDES * random.rand(*shape) - MAGNITUDES) for shape in shapes)
     signs = [random.randi(2, *shape) * 2 - 3 for shape in shapes]
     return a * signs[0], b * signs[1]
 
@@ -130,11 +132,16 @@ def _pass_over(random: MatlabRandom, n: int) -> None:
 
 def _error(arithmetic: Arithmetic, a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     theta = min(E4M3FN.max, float(np.sqrt(BINARY16.max / a.shape[1])))
-    rows = 2.0 ** np.floor(np.log2(theta / np.abs(a).max(1, keepdims=True)))
-    columns = 2.0 ** np.floor(np.log2(theta / np.abs(b).max(0, keepdims=True)))
-    product = arithmetic.product(rows * a, b * columns) / rows / columns
-    norms = [float(np.abs(x).sum(1).max()) for x in (product - a @ b, a, b)]
+    rows = _power_below(theta / np.abs(a).max(1, keepdims=True))
+    columns = _power_below(theta / np.abs(b).max(0, keepdims=True))
+    error = arithmetic.product(rows * a, b * columns) / rows / columns - product(a, b)
+    norms = [max(math.fsum(row) for row in np.abs(x).tolist()) for x in (error, a, b)]
     return norms[0] / norms[1] / norms[2]
+
+
+def _power_below(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest powers of two that are at most x."""
+    return np.asarray(np.ldexp(1.0, np.frexp(x)[1] - 1))
 
 
 def run(quick: bool, seed: int) -> Result:

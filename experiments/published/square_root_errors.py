@@ -13,6 +13,7 @@ from fpsim.chop import MatlabRandom
 from ipu.experiments.lab.progress import progress
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row
 from ipu.experiments.published.claim import Claim, published, same_digits, tables, within
+from ipu.experiments.sums.exact import fitted_slope, inner_products, logarithms
 from ipu.run.verdict import CONFIDENCE, Effect
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _errors(
     fmt: Format, a: NDArray[np.float64], x: NDArray[np.float64], run: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of every row: to nearest (1, ROWS) and stochastically (RUNS, ROWS)."""
-    exact, size = a @ x, np.abs(a) @ np.abs(x)
+    exact, size = (sums[:, 0] for sums in inner_products(a, x[:, None]))
     nearest = np.abs(_product(Context(fmt), a, x) - exact) / size
     random = Context(fmt, rounding="SR", seed=run)
     return nearest, np.array([np.abs(_product(random, a, x) - exact) / size for _ in range(RUNS)])
@@ -87,9 +88,8 @@ def _slope(n: NDArray[np.float64], error: NDArray[np.float64]) -> Effect:
     """Of the error on logarithmic axes, with its interval."""
     from scipy.stats import t
 
-    coefficients, covariance = np.polyfit(np.log(n), np.log(error), 1, cov=True)
-    width = t.ppf((1 + CONFIDENCE) / 2, n.size - 2) * math.sqrt(float(covariance[0, 0]))
-    return Effect(float(coefficients[0]), float(width))
+    rise, deviation = fitted_slope(logarithms(n), logarithms(error))
+    return Effect(rise, float(t.ppf((1 + CONFIDENCE) / 2, n.size - 2)) * deviation)
 
 
 def _bound(fmt: Format, n: int) -> float:
@@ -138,8 +138,9 @@ def _slopes(name: str, fmt: Format, rows: list[Row]) -> list[Row]:
     )
     growing = (nearest > 2 * fmt.eps) & (nearest < 0.2)
     between = (n >= FIRST) & (n <= LAST * 2 / fmt.eps)
-    slope = _slope(n[between], stochastic[between])
-    effects = {"stochastic": ("root of n", "1/2", 0.4, 0.6, slope)}
+    effects = {
+        "stochastic": ("root of n", "1/2", 0.4, 0.6, _slope(n[between], stochastic[between]))
+    }
     if growing.sum() > 2:
         effects["to nearest"] = ("nearest", "1", 0.85, 1.15, _slope(n[growing], nearest[growing]))
     shown: list[Row] = []

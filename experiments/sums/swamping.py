@@ -15,6 +15,7 @@ import numpy as np
 from fpsim import BFLOAT16, BINARY16, BINARY32, RNE, SR, Context
 from ipu.experiments.lab.result import ELEMENTWISE, STOCHASTIC, Result, Row, Table
 from ipu.experiments.sums.accumulate import running_sums
+from ipu.experiments.sums.exact import geometric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +83,7 @@ def _curve(name: str, context: Context, points: int, lanes: int) -> list[Row]:
     low, high        of single stochastic results, 90 % of which lie between.
     error_of_mean    of the mean of all stochastic results.
     """
-    small = np.geomspace(1e-5, BIG, points)
+    small = geometric(1e-5, BIG, points)
     results = remainder(context, small, lanes)
     errors = np.abs(results / small - 1)
     columns = {"small": small, "relative_error": errors[0]}

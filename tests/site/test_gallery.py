@@ -1,4 +1,7 @@
-"""The gallery: a changed bit is told with both numbers (law); experiments have pages (golden)."""
+"""The gallery: a changed bit is told with both numbers (law); experiments have pages (golden).
+
+Records are those of any processor (law).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import pytest
 from ipu.experiments.lab import store
 from ipu.experiments.lab.catalogue import catalogue
 from ipu.experiments.published.gallery import exhibits
+from tests.processors import LEVELS, environment, is_here, python
 from tests.tiers import pick
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -94,6 +98,24 @@ def test_a_full_run_repeats_its_record(runs, tmp_path, name):
     if experiment.missing:
         pytest.skip(experiment.missing)
     assert runs.compute(experiment, tmp_path) == ""
+
+
+#: Experiments that compare with reference numbers: sums, norms, powers and logarithms in binary64.
+WITH_REFERENCES = (
+    "fp8_promotion", "hadamard_trades", "is_sr_unbiased", "narrow_underflow", "square_root_errors",
+    "swamping", "two_d_blocks",
+)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.skipif(not is_here(LEVELS["baseline"]), reason="this is no x86-64")
+@pytest.mark.parametrize("name", WITH_REFERENCES)
+def test_a_quick_run_repeats_its_record_on_the_least_processor(runs, tmp_path, name):
+    """Kernels, numpy and BLAS are those of an x86-64 without AVX."""
+    python("-m", "ipu.experiments.cli", "run", name, "--quick", "--out", str(tmp_path),
+           **environment(LEVELS["baseline"]))
+    data = (tmp_path / name / store.DATA).read_text(encoding="utf-8")
+    assert runs.difference(RECORDS / f"{name}.csv", data) == ""
 
 
 def test_a_full_run_is_recorded_without_what_is_drawn_and_drawn_again(runs, tmp_path, monkeypatch):

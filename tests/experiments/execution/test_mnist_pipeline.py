@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import pytest
 from matplotlib import pyplot as plt
 
 from ipu.experiments.execution import mnist_pipeline as variants
+from ipu.experiments.lab.catalogue import catalogue
 from ipu.plan.memory import peaks
 from tests.experiments.figures import assert_panels
 
@@ -18,13 +20,10 @@ def quick():
     return variants.run(quick=True, seed=1)
 
 
-def test_without_torch_it_says_why_there_is_nothing(monkeypatch):
-    monkeypatch.setattr(variants, "find_spec", lambda name: None)
-    result = variants.run(quick=True, seed=1)
-    assert result.answer.startswith("skipped: PyTorch is not installed; install it with")
-    assert variants.plot(result) is None
-    assert variants.pictures(result) == {}
-    assert variants.tables(result)[0].lines == []
+def test_without_torch_the_catalogue_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    missing = catalogue()["mnist_pipeline"].missing
+    assert missing.startswith("mnist_pipeline needs torch, which is not installed; install it with")
 
 
 @pytest.mark.source("S2-26", "S2-28", "S2-29")
