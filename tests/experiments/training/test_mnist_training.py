@@ -1,7 +1,9 @@
 """A convolutional network learns MNIST in every way of training (statistical, several seeds).
 
-8 000 of the test file's images are learnt from and its other 2 000 tested with, as the training
-file is not always there; so these figures are not comparable with those of others.
+16 000 of the training file's images are learnt from once; where only the test file is there, 8 000
+of its images twice, and its other 2 000 tested with. So these figures are not comparable with those
+of others. PyTorch in binary32, with the same network, rate, batches and initial values, reaches
+0.960 with the former (five seeds) and 0.971 with the latter (twelve), seeds 0.01 apart.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ def test_without_data_digits_are_learnt_and_the_report_says_so(monkeypatch):
 
 @pytest.mark.vectors
 @pytest.mark.tier("full")
-def test_three_ways_of_training_recognise_97_percent():
+def test_three_ways_of_training_recognise_95_percent():
     data_path("mnist/t10k-images-idx3-ubyte.gz")
     result = mnist_training.run(quick=False, seed=0)
     assert f"On {mnist_training.data()}" in result.answer
     for variant in USUAL:
         reached = result.column("accuracy", part="test", policy=variant.name)
         assert len(reached) == 5
-        assert reached.mean() >= 0.97, (variant.name, reached)
-        assert reached.min() >= 0.955, (variant.name, reached)
+        assert reached.mean() >= 0.95, (variant.name, reached)
+        assert reached.min() >= 0.93, (variant.name, reached)
 
 
 def test_a_small_run_is_undecided_and_draws_its_panels(monkeypatch):
