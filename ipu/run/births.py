@@ -46,6 +46,8 @@ ONE = "one"
 
 #: Births that the elements of an array come from, by kind.
 Origins = Mapping[str, "Birth"]
+#: Operation, layer, direction and line.
+_Place = tuple[str, ...]
 
 #: Words in the names of operations in which a number beyond the largest dies, as its limit does.
 _KILLERS = (
@@ -74,6 +76,8 @@ _MOST = 0.9
 _FLUSHED = 0.5
 #: Share of elements that are last sums, at least, where a number is added to them again.
 _MOST_SUMS = 0.5
+#: Times in a row that terms are lost beside the last sum, at least, where what is lost adds up.
+_IN_A_ROW = 2
 #: Results of these are one of their operands, or its negative.
 _CHOOSING = frozenset((
     "clamp", "clamp_min", "clamp_max", "minimum", "maximum", "min", "max", "fmin", "fmax",
@@ -186,9 +190,11 @@ class Births:
         #: By identity of the carrier, whose reference tells when it is gone.
         self._origins: dict[int, tuple[weakref.ref[Any], Origins]] = {}
         #: The last result of each addition of one number, by operation, place and line.
-        self._sums: dict[tuple[str, ...], NDArray[Any]] = {}
+        self._sums: dict[_Place, NDArray[Any]] = {}
         #: Some numbers of the last result of each addition of many, by the same.
-        self._samples: dict[tuple[str, ...], NDArray[Any]] = {}
+        self._samples: dict[_Place, NDArray[Any]] = {}
+        #: How often in a row terms were lost beside the last sum, and how many are not told yet.
+        self._standing: dict[_Place, tuple[int, int]] = {}
         #: Elements that operations carried on, by kind.
         self.carried: Counter[str] = Counter()
         #: Of the first loss that is not finite, and its step.
@@ -249,34 +255,41 @@ class Births:
         else:
             self._origins.pop(key, None)
 
-    def replace_sum(
-        self, operation: str, where: tuple[str, str, int], values: NDArray[Any]
-    ) -> NDArray[Any] | None:
+    def replace_sum(self, place: _Place, values: NDArray[Any]) -> NDArray[Any] | None:
         """Remember the result of an addition of one number; the one before it, if it has one."""
-        key = self._place(operation, where)
-        before = self._sums.get(key)
-        self._sums[key] = values.copy()
+        before = self._sums.get(place)
+        self._sums[place] = values.copy()
         return before
 
+    def lost_in_a_row(self, place: _Place, n: int) -> int:
+        """Elements that a sum of its last sum has lost; later, where that may be the only time.
+
+        What is computed twice from the same numbers, as by a checkpoint, has its last sum once.
+        """
+        if not n:
+            self._standing.pop(place, None)
+            return 0
+        times, lost = self._standing.get(place, (0, 0))
+        is_told = times + 1 >= _IN_A_ROW
+        self._standing[place] = times + 1, 0 if is_told else lost + n
+        return lost + n if is_told else 0
+
     def is_sum_of_sums(
-        self, operation: str, where: tuple[str, str, int], terms: Sequence[NDArray[Any]],
-        values: NDArray[Any],
+        self, place: _Place, terms: Sequence[NDArray[Any]], values: NDArray[Any]
     ) -> bool:
         """Whether an operand of an addition is the last result of the same place.
 
-        Some numbers of it are compared and remembered. What is added to an average of an optimiser
-        is lost again in each step, though the average decays in between.
+        Some numbers of it are compared and remembered.
         """
-        key, places = self._place(operation, where), slice(None, None, values.size // _SAMPLE + 1)
-        before = self._samples.get(key)
-        self._samples[key] = values.reshape(-1)[places].copy()
-        if where[1] == "optimizer":
-            return True
+        some = slice(None, None, values.size // _SAMPLE + 1)
+        before = self._samples.get(place)
+        self._samples[place] = values.reshape(-1)[some].copy()
         return before is not None and any(
-            np.array_equal(before, term.reshape(-1)[places]) for term in terms
+            np.array_equal(before, term.reshape(-1)[some]) for term in terms
         )
 
-    def _place(self, operation: str, where: tuple[str, str, int]) -> tuple[str, ...]:
+    def place(self, operation: str, where: tuple[str, str, int]) -> _Place:
+        """What is told apart of operations: name, layer, direction and line."""
         layer, direction, _ = where
         return operation, layer, direction, self.line()
 
@@ -636,13 +649,7 @@ class _Result:
         inside = np.isfinite(self.values) & (np.abs(self.values) < float(self.fmt.max))
         terms = inside & (x != 0) & (y != 0)
         if 1 in map(np.size, alike):
-            before = self.births.replace_sum(self.operation, self.where, self.values)
-            if before is None or before.shape != self.values.shape:
-                return {}
-            n_terms = np.count_nonzero(terms)
-            terms &= self.values == before
-            if np.count_nonzero(terms) < _MOST_SUMS * n_terms:  # alike by chance
-                return {}
+            terms = self._terms_of_last_sum(terms)
         n = int(np.count_nonzero(terms & ((self.values == x) | (self.values == y))))
         if not n:
             return {}
@@ -654,12 +661,33 @@ class _Result:
         if self.where[2] == birth.step:
             size = self._size_of_terms(terms, x, y)
             birth.lost[line] = max(birth.lost.get(line, 0.0), size)
-        is_one = 1 in map(np.size, alike)
-        if is_one or self.births.is_sum_of_sums(
-            self.operation, self.where, (x, y), self.values
-        ):
-            birth.was_lost_again(n, line)
+        again = self._lost_again(n, x, y, is_one=1 in map(np.size, alike))
+        if again:
+            birth.was_lost_again(again, line)
         return {ABSORBED: birth}
+
+    def _terms_of_last_sum(self, terms: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those of terms that were added to the last sum of the place, where they are most."""
+        place = self.births.place(self.operation, self.where)
+        before = self.births.replace_sum(place, self.values)
+        if before is not None and before.shape == self.values.shape:
+            alike = terms & (self.values == before)
+            if np.count_nonzero(alike) >= _MOST_SUMS * np.count_nonzero(terms):
+                return alike
+        self.births.lost_in_a_row(place, 0)  # alike by chance
+        return np.zeros_like(terms)
+
+    def _lost_again(self, n: int, x: NDArray[Any], y: NDArray[Any], *, is_one: bool) -> int:
+        """Of n terms that a sum has lost, those that add up with those that it lost before.
+
+        What is added to an average of an optimiser is lost again in each step, though the average
+        decays in between.
+        """
+        if self.where[1] == "optimizer":
+            return n
+        place = self.births.place(self.operation, self.where)
+        is_again = is_one or self.births.is_sum_of_sums(place, (x, y), self.values)
+        return self.births.lost_in_a_row(place, n if is_again else 0)
 
     def _size_of_terms(
         self, terms: NDArray[np.bool_], x: NDArray[Any], y: NDArray[Any]

@@ -270,7 +270,7 @@ def joined_remedies(remedies: Sequence[TriedRemedy], runs: Reruns) -> dict[Way, 
     if not (runs.has_time() and cures(list(pieces))):
         return {}
     parts, _ = smallest(list(pieces), cures, runs.has_time)
-    return {_joined(runs.way, parts): "Together, and none of them can be left out"}
+    return {_joined(runs.way, parts): f"{_told(parts, runs)}. None of these can be left out"}
 
 
 def without_needless(remedies: Sequence[TriedRemedy], runs: Reruns) -> dict[Way, str]:
@@ -280,8 +280,18 @@ def without_needless(remedies: Sequence[TriedRemedy], runs: Reruns) -> dict[Way,
     if cure is None or len(pieces) < 2 or _joined(runs.way, pieces) != cure.way:
         return {}
     parts, _ = smallest(pieces, partial(_do_cure, runs), runs.has_time)
-    needless = len(parts) < len(pieces)
-    return {_joined(runs.way, parts): f"{cure.what}. Only this much is needed"} if needless else {}
+    if len(parts) == len(pieces):
+        return {}
+    return {_joined(runs.way, parts): f"{_told(parts, runs)}. Only this much is needed"}
+
+
+def _told(parts: Sequence[_Piece], runs: Reruns) -> str:
+    """What these changes and layers are, in words."""
+    layers = [_layer_told(name) for name, value in parts if isinstance(value, Policy)]
+    words = [
+        _meaning(_joined(runs.way, [(name, value)]), runs.way, "", runs.base.report)
+        or f"Set {name} to {value}" for name, value in parts if not isinstance(value, Policy)]
+    return ". Then: ".join(words + [f"Compute {', '.join(layers)} in binary32"] * bool(layers))
 
 
 def _do_cure(runs: Reruns, parts: Sequence[_Piece]) -> bool:

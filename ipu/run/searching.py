@@ -50,8 +50,11 @@ def find_sites(result: Diagnosis, runs: Reruns) -> None:
         return False
 
     def harms(low: Sequence[PrecisionSite]) -> bool:
+        back = Restoring(frozenset(site for site in sites if site not in low))
         with suppress(TimeOverError):
-            return runs.is_ill_with([site for site in sites if site not in low])
+            outcome = runs.outcome(runs.way, back)
+            # A run that stops for another reason than the first one says nothing of these sites.
+            return outcome.error in ("", runs.base.error) and runs.is_harmed(outcome)
         return False
 
     result.necessary = list(sites)

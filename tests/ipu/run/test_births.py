@@ -284,6 +284,16 @@ def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
     assert next(iter(count.births)).repeated == 3
 
 
+def test_what_is_computed_twice_is_no_sum_of_its_last_sum():
+    """A checkpoint's forward runs again, and a model is traced before its first step."""
+    desk = Desk()
+    for norms in ((3.0, 5.0), (4.0, 6.0), (7.0, 3.0)):
+        for _ in range(2):
+            desk.of("add", desk.array(*norms), desk.array(1e-5))
+            desk.of("subtract", desk.array(*norms), desk.array(1e-5, 1e-5))
+    assert {birth.repeated for birth in desk.births} == {0}
+
+
 def test_terms_are_lost_beside_a_number_of_the_program():
     """As 1 - p of small p, where the number itself is no array; x + eps loses no term."""
     desk = Desk()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -716,7 +717,7 @@ def test_remedies_that_cure_only_together_are_told_without_what_is_not_needed(mo
     assert result.cure is not None
     assert str(result.cure.way) == "mixed+scale=1024+eps=0.0001"
     assert [remedy.cures for remedy in result.remedies] == [True, False, False, False]
-    assert "none of them can be left out" in str(result)
+    assert "None of these can be left out" in str(result)
 
 
 def test_one_remedy_that_cures_is_not_joined_with_others(monkeypatch):
@@ -738,7 +739,8 @@ def test_a_change_and_a_layer_that_cure_only_together_are_joined(monkeypatch):
 
     result = diagnose(joined, WAY, 4)
     assert str(result.cure.way) == "mixed+eps=0.0001+layer2=f32"
-    assert result.cure.what == "Together, and none of them can be left out"
+    assert result.cure.what == (
+        "Set eps=0.0001. Then: Compute layer2 in binary32. None of these can be left out")
     assert [remedy.cures for remedy in result.remedies] == [True, False, False, False]
 
 
@@ -763,7 +765,21 @@ def test_a_cure_keeps_nothing_that_it_does_not_need(monkeypatch):
                       f"{WAY}+sr+scale=1024")
     result = diagnose(replay, WAY, 4)
     assert str(result.cure.way) == "mixed+scale=1024"
-    assert result.cure.what.endswith("Only this much is needed")
+    assert result.cure.what == (
+        "Multiply the loss by 1024, and undo it on the gradients in binary32. "
+        "Only this much is needed")
+
+
+def test_a_run_that_stops_for_another_reason_shows_no_sufficient_site():
+    """As where a program cannot compute with sites of two formats."""
+    whole = program(lambda back, moved: at(3) not in back and at(6) not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = whole(way, restoring, has_shadow)
+        stops = restoring.sites and at(5) not in restoring.sites and at(6) in restoring.sites
+        return replace(outcome, error="train.py:7: two formats") if stops else outcome
+
+    assert set(diagnose(replay, WAY, 4).sufficient) == {at(3), at(6)}
 
 
 def test_a_program_that_makes_halves_itself_is_told_in_the_heading():

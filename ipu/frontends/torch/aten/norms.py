@@ -27,6 +27,7 @@ from ipu.ops.norms import (
     saved_of,
     weight_norm_gradients,
 )
+from ipu.ops.primitive import Saved
 
 __all__: list[str] = []
 
@@ -49,6 +50,14 @@ def _read(call: Call, x: Any, *others: Any) -> tuple[Any, ...]:
     """Images in the format of their data type; weights and biases, of any type, in that format."""
     a = call.array(x)
     return a, *(None if other is None else call.memory.read(other, a.format) for other in others)
+
+
+def _saved(call: Call, inverse: Any, fmt: Format) -> Saved | None:
+    """What the forward saved; of one that computed in another format, in that of its backward."""
+    saved = call.memory.saved(inverse)
+    if saved is None or saved[0].format == fmt:
+        return saved
+    return tuple(call.device.cast(array, fmt) for array in saved)
 
 
 def _slope(call: Call, array: Array, parameter: Any) -> torch.Tensor:
@@ -170,7 +179,7 @@ def _batch_norm_backward(
     slopes, images = _channels_last(g), _channels_last(a)
     gamma, _ = _scale(call, w, None, images.shape[-1], a.format)
     if training:
-        saved = call.memory.saved(save_inverse)
+        saved = _saved(call, save_inverse, g.format)
         if saved is None or saved[0].shape != images.shape:
             statistics = batch_statistics(device, images, epsilon, stable=True)
             saved = saved_of(device, statistics, gamma)
@@ -224,10 +233,10 @@ def _layer_norm_backward(
     inverse: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None,
     mask: Sequence[bool],
 ) -> Any:
-    saved = call.memory.saved(inverse)
+    device, g = call.device, call.array(gradient)
+    saved = _saved(call, inverse, g.format)
     if not x.numel() or saved is None:
         return NotImplemented
-    device, g = call.device, call.array(gradient)
     rows = g.reshape(-1, math.prod(shape))
     vjps = ops.layer_norm.vjps
     to_x, to_w, to_b = (
@@ -272,10 +281,10 @@ def _group_norm_backward(
     weight: torch.Tensor | None, n: int, channels: int, positions: int, groups: int,
     mask: Sequence[bool],
 ) -> Any:
-    saved = call.memory.saved(inverse)
+    device, g = call.device, call.array(gradient)
+    saved = _saved(call, inverse, g.format)
     if not x.numel() or saved is None:
         return NotImplemented
-    device, g = call.device, call.array(gradient)
     slopes = _channels_last(g.reshape(n, channels, positions))
     to_x, to_w, to_b = ops.group_norm.vjps
     x_slope = w_slope = b_slope = None

@@ -51,6 +51,37 @@ def test_a_window_of_steps_is_given_back(tmp_path):
     assert late[2] not in (before[2], wide[2])
 
 
+NORMS = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Conv1d(2, 4, 3), nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.LayerNorm(6), nn.Flatten(),
+    nn.Linear(24, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for _ in range(2):
+    loss = model(torch.randn(8, 2, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("role", ["forward", "backward"])
+def test_norms_compute_their_directions_in_two_formats(tmp_path, role):
+    """What the forward saves is read in the format of the backward."""
+    path = tmp_path / "train.py"
+    path.write_text(NORMS)
+    low = machine("mixed", count=True)
+    before = losses_of(path, low)
+    sites = frozenset(site for site in sites_of(low.report(), low.policy) if site.role == role)
+    assert {"1", "2", "3"} <= {site.layer for site in sites}
+    after = losses_of(path, low.again(low.way, 0, Restoring(sites)))
+    assert after != before
+    assert after == pytest.approx(before, rel=1e-2)
+
+
 def test_a_constant_of_the_optimiser(tmp_path):
     """The remedy's patch is the program that is well."""
     result = diagnosed(tmp_path, ILLNESSES["eps"], "mlp")
