@@ -50,8 +50,8 @@ from ipu.run.shadow import OUTWEIGHS, WRONG
 from ipu.run.swallowed import lost_updates
 
 __all__ = [
-    "BESIDE_TRAINING", "Cause", "causes_forward", "find_causes", "harmless", "harmless_losses",
-    "is_beside_training", "is_of_copies", "is_pass", "name_of", "of_same_line",
+    "BESIDE_TRAINING", "Cause", "causes_forward", "causes_of_updates", "find_causes", "harmless",
+    "harmless_losses", "is_beside_training", "is_of_copies", "is_pass", "name_of", "of_same_line",
 ]
 
 Report = Mapping[str, Any]
@@ -161,6 +161,13 @@ def causes_forward(report: Report, layers: Collection[str]) -> list[Cause]:
     births = [row for row in _births(report) if row["layer"] in layers]
     alone = {**report, "shadow": {**shadow, "operations": operations}}
     return [cause for rule in _OF_HARM for cause in rule(alone, births)]
+
+
+def causes_of_updates(report: Report, layers: Collection[str]) -> list[Cause]:
+    """What the updates of these layers' parameters tell, as if nothing else had been seen."""
+    rows = report.get("swallowed", {})
+    alone = {**report, "swallowed": {name: rows[name] for name in layers if name in rows}}
+    return list(_swallowed(alone, ()))
 
 
 def _is_of_sums(cause: Cause) -> bool:

@@ -11,6 +11,7 @@ from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes import (
     Cause,
     causes_forward,
+    causes_of_updates,
     find_causes,
     harmless_losses,
     is_beside_training,
@@ -33,7 +34,7 @@ from ipu.run.remedies import (
     without_needless,
 )
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
-from ipu.run.restoring import FORWARD
+from ipu.run.restoring import FORWARD, PARAMETERS
 from ipu.run.searching import find_responses, find_sites
 from ipu.run.ways import Way
 
@@ -166,17 +167,20 @@ def _treat(
 
 
 def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
-    """What goes wrong forward in the necessary sites, where updates or gradients were told first.
-
-    They are lost behind a layer that gives too small or too large results, too. If they are no
-    longer when that layer is given back, they are a symptom of its.
-    """
-    roles = {site.role for site in result.necessary}
-    if not runs.causes or runs.causes[0].kind not in _SYMPTOMS or roles != {FORWARD} or (
-            not result.is_smallest):
+    """What the necessary sites tell, where another cause was told first."""
+    if not (runs.causes and result.is_smallest and result.necessary):
         return None
-    layers = {site.layer for site in result.necessary}
-    return next(iter(causes_forward(runs.report, layers)), None)
+    first, layers = runs.causes[0], {site.layer for site in result.necessary}
+    if first.kind in _SYMPTOMS:
+        # They are lost behind a layer that gives too small or too large results, too. If they are
+        # no longer when that layer is given back, they are a symptom of its.
+        is_forward = {site.role for site in result.necessary} == {FORWARD}
+        causes = causes_forward(runs.report, layers) if is_forward else []
+    else:
+        # A layer that may stay low is to blame for nothing, where parameters may not.
+        held = {site.layer for site in result.necessary if site.role == PARAMETERS}
+        causes = causes_of_updates(runs.report, held) if first.layer not in layers else []
+    return next(iter(causes), None)
 
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:

@@ -1,7 +1,7 @@
 """Updates that rounding swallowed, in words: of which parameter, how small, and where.
 
 Told is the parameter that loses most of its way in binary64; without a shadow, or where none of it
-is lost, the one with the most swallowed updates.
+is lost, the one with the largest share of swallowed updates, to a tenth, and the most of them.
 
 Evidence    ASSUMED: the bound.
 """
@@ -93,7 +93,8 @@ def lost_updates(report: Mapping[str, Any]) -> LostUpdates | None:
         return None
     ways = ways_lost(report)
     worst = max(_parameters(rows), key=lambda one: (
-        ways.get(one.full_name, 0.0) if one.swallowed else 0.0, one.swallowed))
+        ways.get(one.full_name, 0.0) if one.swallowed else 0.0,
+        round(one.swallowed / max(one.nonzero, 1), 1), one.swallowed))
     return LostUpdates(lost, nonzero, worst)
 
 

@@ -662,6 +662,25 @@ def test_updates_that_are_lost_behind_a_layer_are_its_symptom(direction, sentenc
     assert result.sentence.startswith(sentence)
 
 
+def test_a_layer_that_may_stay_low_is_no_cause_where_parameters_may_not():
+    """Results of layer5 go wrong, too; giving it back to binary32 changes nothing."""
+    held = PrecisionSite("layer2", "parameters")
+    is_harmed = program(lambda back, moved: held not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["swallowed"] = {
+                name: {"nonzero": 100, "swallowed": n, "share": n / 100}
+                for name, n in (("layer1", 70), ("layer2", 60))}
+            outcome.report["births"] = [born("saturation", layer="layer5", operation="Square")]
+        return outcome
+
+    result = diagnose(replay, WAY, 4, sites=lambda report: [at(2), at(5), held])
+    assert result.necessary == [held]
+    assert result.sentence.startswith("Updates are swallowed: 60 of 100 updates of layer2")
+
+
 def test_gradients_that_underflow_behind_a_layer_are_its_symptom():
     is_harmed = program(lambda back, moved: at(2) not in back)
     scales = {"present": 1.0, "best": 64.0, "highest_safe": 1024.0, "unseen": 0,
