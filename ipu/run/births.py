@@ -671,7 +671,7 @@ class _Result:
         place = self.births.place(self.operation, self.where)
         before = self.births.replace_sum(place, self.values)
         if before is not None and before.shape == self.values.shape:
-            alike = terms & (self.values == before)
+            alike: NDArray[np.bool_] = terms & (self.values == before)
             if np.count_nonzero(alike) >= _MOST_SUMS * np.count_nonzero(terms):
                 return alike
         self.births.lost_in_a_row(place, 0)  # alike by chance

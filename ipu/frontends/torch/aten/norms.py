@@ -54,7 +54,7 @@ def _read(call: Call, x: Any, *others: Any) -> tuple[Any, ...]:
 
 def _saved(call: Call, inverse: Any, fmt: Format) -> Saved | None:
     """What the forward saved; of one that computed in another format, in that of its backward."""
-    saved = call.memory.saved(inverse)
+    saved: Saved | None = call.memory.saved(inverse)
     if saved is None or saved[0].format == fmt:
         return saved
     return tuple(call.device.cast(array, fmt) for array in saved)
