@@ -281,11 +281,11 @@ class Births:
 
         Some numbers of it are compared and remembered.
         """
-        some = slice(None, None, values.size // _SAMPLE + 1)
+        sampled = slice(None, None, values.size // _SAMPLE + 1)
         before = self._samples.get(place)
-        self._samples[place] = values.reshape(-1)[some].copy()
+        self._samples[place] = values.reshape(-1)[sampled].copy()
         return before is not None and any(
-            np.array_equal(before, term.reshape(-1)[some]) for term in terms
+            np.array_equal(before, term.reshape(-1)[sampled]) for term in terms
         )
 
     def place(self, operation: str, where: tuple[str, str, int]) -> _Place:
