@@ -722,7 +722,7 @@ class _Result:
         """Zeros of operands that are none: equal numbers, as 1 - p of a p that is rounded to 1."""
         if not self._n_zeros():
             return {}
-        zeros, ones = self.values == 0, self.values == 0
+        zeros = ones = self.values == 0
         for x in self.operands:
             if _fits(np.shape(x.carrier), self.values.shape):
                 zeros = zeros & (np.asarray(x.carrier) != 0)

@@ -641,7 +641,7 @@ def _constants(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
                 "constant", f"The factor {row['value']:g} of an average is 1 in {row['format']}, "
                 f"and {averages[0]['count']:,} of {averages[0]['results']:,} terms left it "
                 f"unchanged ({where_told(averages[0])})",
-                {"layer": row["layer"], "detail": "one", "operation": f"{row['value']:g}",
+                {"layer": row["layer"], "detail": ONE, "operation": f"{row['value']:g}",
                  "format": row["format"], "line": row.get("line", "")},
             )
             return
