@@ -45,6 +45,7 @@ REASONS = {
     "ipu.machine.sums": "the order of the machine's sums, apart from its verbs",
     "ipu.plan.replica_batches": "replicas that run together, apart from the order of a step",
     "ipu.plan.trees": "sums in one call, apart from those whose additions run alone",
+    "ipu.run.births": "what is read of a result, one subject a file",
     "ipu.run.block_advice": "rules of one subject: what operands in blocks speak for",
     "ipu.run.causes": "rules of one subject each, which the finding of causes puts in order",
     "ipu.run.diagnosing": "the order of a diagnosis, apart from what it finds",

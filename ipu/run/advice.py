@@ -13,7 +13,7 @@ from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
-from ipu.run.births import ONE
+from ipu.run.births.kinds import ONE
 from ipu.run.block_advice import find_block_advice
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import name_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ipu.learn.policy import FP32
-from ipu.run.births import INFINITY, SATURATED
+from ipu.run.births.kinds import INFINITY, SATURATED
 from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
 from ipu.run.causes.finding import find_causes

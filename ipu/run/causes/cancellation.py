@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ipu.run.births import CONSTANT
+from ipu.run.births.kinds import CONSTANT
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of
 from ipu.run.causes.rows import Report, Row, is_pass

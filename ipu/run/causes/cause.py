@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipu.run.births import INFINITY, NAN, SATURATED
+from ipu.run.births.kinds import INFINITY, NAN, SATURATED
 from ipu.run.causes.rows import BESIDE_TRAINING, Row
 
 __all__ = ["Cause", "is_beside_training", "is_of_copies", "is_of_sums"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ipu.run.births import (
+from ipu.run.births.kinds import (
     CONSTANT,
     DATA_BEYOND,
     DATA_DIGITS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import DATA_DIGITS, DATA_ZERO, INTEGERS
+from ipu.run.births.kinds import DATA_DIGITS, DATA_ZERO, INTEGERS
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of
 from ipu.run.causes.losses import harm_of_run

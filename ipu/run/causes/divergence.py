@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from ipu.learn.policy import FP32
-from ipu.run.births import CONSTANT
+from ipu.run.births.kinds import CONSTANT
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.rows import EXCURSIONS, Report, Row
 

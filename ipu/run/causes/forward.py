@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import CONSTANT, ZERO
+from ipu.run.births.kinds import CONSTANT, ZERO
 from ipu.run.causes.cancellation import cancelled
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of, share_of

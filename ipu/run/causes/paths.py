@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import CONSTANT, DIVISION, NAN, ONE, ZERO
+from ipu.run.births.kinds import CONSTANT, DIVISION, NAN, ONE, ZERO
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of
 from ipu.run.causes.rows import OF_DATA, Report, Row, is_of_gradients

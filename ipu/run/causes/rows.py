@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipu.run.births import DATA_BEYOND, DATA_DIGITS, DATA_ZERO, DIVISION, INFINITY, NAN, SATURATED
+from ipu.run.births.kinds import (
+    DATA_BEYOND,
+    DATA_DIGITS,
+    DATA_ZERO,
+    DIVISION,
+    INFINITY,
+    NAN,
+    SATURATED,
+)
 
 __all__ = [
     "BESIDE_TRAINING", "EXCURSIONS", "OF_DATA", "Report", "Row", "births_of", "is_of_gradients",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ipu.run.births import CONSTANT, DATA_BEYOND, DIVISION, INFINITY, NAN, SATURATED, ZERO
+from ipu.run.births.kinds import CONSTANT, DATA_BEYOND, DIVISION, INFINITY, NAN, SATURATED, ZERO
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, share_of
 from ipu.run.causes.paths import cause_of, clauses_of, constants_beside, path_to, zero_constant

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import ZERO
+from ipu.run.births.kinds import ZERO
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, share_of
 from ipu.run.causes.losses import parts_at_once

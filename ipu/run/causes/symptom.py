@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ipu.run.births import CONSTANT, DIVISION, INFINITY, NAN, SATURATED
+from ipu.run.births.kinds import CONSTANT, DIVISION, INFINITY, NAN, SATURATED
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import module_name
 from ipu.run.causes.paths import cause_of, clauses_of, constants_beside, path_to, zero_constant

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import ABSORBED, ONE
+from ipu.run.births.kinds import ABSORBED, ONE
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import name_of
 from ipu.run.causes.losses import trains_well

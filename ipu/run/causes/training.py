@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipu.run.births import ZERO
+from ipu.run.births.kinds import ZERO
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of
 from ipu.run.causes.losses import trains_well

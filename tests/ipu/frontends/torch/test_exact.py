@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fpsim import BINARY16
-from ipu.run.births import CONSTANT
+from ipu.run.births.kinds import CONSTANT
 from ipu.run.causes.finding import find_causes
 from tests.ipu.frontends.torch.framework import machine, torch
 
