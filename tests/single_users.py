@@ -46,6 +46,7 @@ REASONS = {
     "ipu.plan.replica_batches": "replicas that run together, apart from the order of a step",
     "ipu.plan.trees": "sums in one call, apart from those whose additions run alone",
     "ipu.run.block_advice": "rules of one subject: what operands in blocks speak for",
+    "ipu.run.causes": "rules of one subject each, which the finding of causes puts in order",
     "ipu.run.diagnosing": "the order of a diagnosis, apart from what it finds",
     "ipu.run.horizons": "how many steps are followed, apart from what is found in them",
     "ipu.run.jointly": "an optimiser's arithmetic in another shape, which knows of no shadow",

@@ -8,15 +8,9 @@ from contextlib import suppress
 import numpy as np
 
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import (
-    Cause,
-    causes_forward,
-    causes_of_updates,
-    find_causes,
-    harmless_losses,
-    is_beside_training,
-    is_of_copies,
-)
+from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
+from ipu.run.causes.finding import causes_forward, causes_of_updates, find_causes
+from ipu.run.causes.harmless import harmless_losses
 from ipu.run.diagnosis import LISTED, Diagnosis
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM

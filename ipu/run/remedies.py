@@ -17,7 +17,8 @@ from typing import Any
 from ipu.learn.policy import Policy
 from ipu.run.advice import find_advice
 from ipu.run.budget import TimeOverError
-from ipu.run.causes import Cause, find_causes
+from ipu.run.causes.cause import Cause
+from ipu.run.causes.finding import find_causes
 from ipu.run.changes import number_text, scale_text
 from ipu.run.diagnosis import Diagnosis, TriedRemedy
 from ipu.run.endpoints import Outcome

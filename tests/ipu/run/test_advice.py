@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from ipu.run.advice import exceptions, find_advice
-from ipu.run.causes import find_causes
+from ipu.run.causes.finding import find_causes
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born, make_report, quiet_report
 
