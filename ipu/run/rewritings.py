@@ -7,16 +7,13 @@ such program was run: it is told as not tried, beside the ways that were.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from ipu.run.births import DIVISION, INFINITY, SATURATED, ZERO
-from ipu.run.causes import Cause, is_pass
+from ipu.run.causes.cause import Cause
+from ipu.run.causes.rows import Report, is_pass
 
 __all__ = ["rewriting"]
-
-Report = Mapping[str, Any]
-Row = Mapping[str, Any]
 
 #: A function of which log is taken, and the one that computes both.
 _LOGS = {"softmax": "log_softmax", "sigmoid": "the logarithm of sigmoid (log_sigmoid, logsigmoid)"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipu.run.births import DIVISION, INFINITY, SATURATED, ZERO
-from ipu.run.causes import Cause
+from ipu.run.causes.cause import Cause
 from ipu.run.rewritings import rewriting
 
 
