@@ -29,6 +29,7 @@ from ipu.run.remedies import (
 )
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
 from ipu.run.restoring import FORWARD, PARAMETERS
+from ipu.run.rewritings import rewriting
 from ipu.run.searching import find_responses, find_sites
 from ipu.run.ways import Way
 
@@ -152,6 +153,8 @@ def _treat(
     tested = _tested_cause(result, runs)
     if tested is not None:
         result.sentence = _sentence([tested], result.harm, runs.base)
+    for cause in [tested] if tested else runs.causes[:1]:
+        result.rewriting = rewriting(cause, runs.report)
     try_ways(with_wide_layers(result, runs), runs, result.remedies)
     try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
     with suppress(TimeOverError):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ipu.run.births.kinds import CONSTANT
+from ipu.run.births.kinds import CONSTANT, INFINITY, SATURATED
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of
 from ipu.run.causes.rows import Report, Row, is_pass
 from ipu.run.sentences import capital, where_told
 from ipu.run.shadow import WRONG
 
-__all__ = ["BORN", "MAGNIFIED", "cancelled"]
+__all__ = ["BORN", "MAGNIFIED", "behind_overflow", "cancelled"]
 
 #: Times that an operation magnifies the error of its operands, at least, where it is told as the
 #: place in which precision is lost.
@@ -60,6 +60,21 @@ def cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     yield Cause("cancellation", capital(
         f"{name_of(worst)} loses the digits of its operands ({place_of(worst)}): {what}, as where "
         "nearly equal numbers are subtracted"), worst, worst["error"])
+
+
+def behind_overflow(first: Cause, report: Report, births: Sequence[Row]) -> Iterator[Cause]:
+    """What an overflow follows from whose results binary64 has within the range.
+
+    As the derivative of the root of a variance that has lost its digits. Results that binary64
+    has beyond the range, too, are wrong by less than their size.
+    """
+    row = first.row
+    place = row.get("layer"), row.get("direction"), row.get("operation")
+    if row.get("kind") in (INFINITY, SATURATED) and any(
+            of_shadow.get("least", 0.0) > 1
+            for of_shadow in report.get("shadow", {}).get("operations", ())
+            if (of_shadow["layer"], of_shadow["direction"], of_shadow["operation"]) == place):
+        yield from cancelled(report, births)
 
 
 def _magnified(rows: Iterable[Row]) -> list[Row]:

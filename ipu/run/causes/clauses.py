@@ -66,7 +66,9 @@ def name_of(row: Row) -> str:
     """The operation of a birth, and its layer."""
     whole = str(row["operation"]).rstrip("_")  # in place or not
     operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
-    if layer in ("", "optimizer", row["operation"], whole):
+    if layer == "optimizer" and "." in operation:  # an optimiser's own name
+        return f"the update of {operation}"
+    if layer in ("", "optimizer", row["operation"], whole, operation):
         return f"the {operation}"
     return f"the {operation} of {module_name(str(layer))}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from ipu.run.causes.cancellation import behind_overflow
 from ipu.run.causes.cause import Cause, is_of_sums
 from ipu.run.causes.data import integers
 from ipu.run.causes.divergence import diverges
@@ -52,6 +53,7 @@ def find_causes(report: Report) -> list[Cause]:
     follow = all(cause.kind in _FOLLOWERS for cause in causes) and parts_at_once(report)
     if (not causes or follow) and harm_of_run(report) > HARM:
         causes = [*(cause for rule in OF_HARM for cause in rule(report, births)), *causes]
+    causes = [*(c for cause in causes[:1] for c in behind_overflow(cause, report, births)), *causes]
     first: dict[str, Cause] = {}
     for cause in causes:
         first.setdefault(cause.kind, cause)

@@ -21,6 +21,8 @@ __all__ = ["DIGITS", "swallowed", "vanished"]
 DIGITS = 0.05
 #: Share of its way in binary64 that each parameter moves at least where lost updates do no harm.
 _FOLLOWS = 0.9
+#: Beside the largest share of results that one operation flushes, that of the one that begins it.
+_BEGINS = 0.5
 #: Within this factor of it lost digits of gradients do no harm.
 _FAR = 1.1
 
@@ -28,7 +30,7 @@ _FAR = 1.1
 def vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Gradients that underflow."""
     flushed = [r for r in births if r["kind"] == ZERO and r["direction"] == "backward"]
-    first = min(flushed, key=lambda row: (row["step"], row["number"]), default={})
+    first = _first_that_costs(flushed)
     begins = f": it begins where {clause_of(first)}" if first else ""
     gradients = report.get("exponents", {}).get("gradients", ())
     numbers = sum(sum(h["counts"].values()) for h in gradients if h["format"] != "binary32")
@@ -43,6 +45,18 @@ def vanished(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     if now - then > DIGITS and not (1 / _FAR < arrival(report) < _FAR or trains_well(report)):
         yield Cause("gradients vanish", f"Gradients underflow: {now:.0%} of their digits are lost "
                     f"to subnormal numbers and zero{begins}", first, now)
+
+
+def _first_that_costs(flushed: Sequence[Row]) -> Row:
+    """The first of the flushes of a step with a good part of its results; {} where there is none.
+
+    A loss may lose its few smallest gradients, and a product behind it all of them.
+    """
+    step = min((row["step"] for row in flushed), default=0)
+    rows = sorted((row for row in flushed if row["step"] == step), key=lambda row: row["number"])
+    shares = [row["count"] / max(row["results"], 1) for row in rows]
+    pairs = zip(rows, shares, strict=True)
+    return next((row for row, share in pairs if share >= _BEGINS * max(shares)), {})
 
 
 def swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
