@@ -101,6 +101,15 @@ def is_here(level: Level) -> bool:
     return X86 and (not level.has or bool(__cpu_features__.get("AVX2")))
 
 
+def is_all(level: Level) -> bool:
+    """Whether this machine has nothing beyond the level: its own kernels have these instructions.
+
+    >>> is_all(LEVELS["baseline"]) and is_all(LEVELS["avx2"])
+    False
+    """
+    return is_here(level) and not lacks(level)
+
+
 def folder(level: Level) -> Path:
     """Where the kernels of that level lie."""
     base = cache_folder().parent

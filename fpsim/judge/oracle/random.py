@@ -6,6 +6,8 @@ Source    Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["elementwise_R", "elementwise_word", "philox", "product_R", "product_word", "spawn_seed"]
 
 MASK = 0xFFFFFFFF
@@ -15,6 +17,7 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 Words = tuple[int, int, int, int]
 
 
+@lru_cache(maxsize=1 << 15)
 def philox(counter: Words, key: tuple[int, int]) -> Words:
     """The four words of one block.
 
