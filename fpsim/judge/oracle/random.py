@@ -17,7 +17,6 @@ KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 Words = tuple[int, int, int, int]
 
 
-@lru_cache(maxsize=1 << 15)
 def philox(counter: Words, key: tuple[int, int]) -> Words:
     """The four words of one block.
 
@@ -32,6 +31,10 @@ def philox(counter: Words, key: tuple[int, int]) -> Words:
         a, b, c, d = high1 ^ b ^ k0, low1, high0 ^ d ^ k1, low0
         k0, k1 = (k0 + KEY_STEPS[0]) & MASK, (k1 + KEY_STEPS[1]) & MASK
     return a, b, c, d
+
+
+#: Several elements, or rounding places, take their bits of one block.
+_block = lru_cache(maxsize=1 << 15)(philox)
 
 
 def halves(n: int) -> tuple[int, int]:
@@ -52,7 +55,7 @@ def elementwise_word(seed: int, n: int, i: int, r: int) -> int:
     per_lane = 8 if r <= 16 else 4
     g, rest = divmod(i, 16 * per_lane)
     h, lane = divmod(rest, 16)
-    block = philox((16 * g + lane, 0, *halves(n)), halves(seed))
+    block = _block((16 * g + lane, 0, *halves(n)), halves(seed))
     return half_word(block[h % 4], h >= 4) if r <= 16 else block[h]
 
 
@@ -60,7 +63,7 @@ def product_word(seed: int, n: int, i: int, s: int, r: int) -> int:
     """32 bits whose top r are R of rounding place s of output i in a sum, dot or matmul."""
     per_block = 8 if r <= 16 else 4
     b, place = divmod(s, per_block)
-    block = philox((i, 1 + b, *halves(n)), halves(seed))
+    block = _block((i, 1 + b, *halves(n)), halves(seed))
     return half_word(block[place % 4], place >= 4) if r <= 16 else block[place]
 
 

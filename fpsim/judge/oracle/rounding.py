@@ -78,7 +78,7 @@ def floor_log2(x: Fraction) -> int:
     return e if power(e) <= x else e - 1
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 17, typed=True)  # integers of numpy are others
 def decode(code: int, fmt: Format) -> Datum:
     """Meaning of a code.
 
