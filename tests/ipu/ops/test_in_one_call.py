@@ -165,6 +165,29 @@ def test_these_rules_run_in_one_call(runs, name, fmt, esr, count):
     assert None not in runs
 
 
+@in_one_call
+def rectified(device: Device, x: Array) -> Array:
+    return device.add(device.relu(device.multiply(x, 0.5)), x)
+
+
+@pytest.mark.parametrize("count", [False, True])
+@pytest.mark.parametrize("denormals", ["flush", "ieee"])
+@pytest.mark.parametrize("fmt", [BINARY16, BINARY32])
+def test_a_rectifier_is_a_step(runs, fmt, denormals, count):
+    """Zeros of both signs, subnormal numbers and infinities; a NaN is left to the rule."""
+    everything = []
+    for in_one_call in (False, True):
+        device = Device(control=FpCtl(esr=True), f32_denormals=denormals, count=count)
+        device.in_one_call = in_one_call
+        outcomes = []
+        for values in ([1.0, -1.0], [x for x in HARD if x == x], [*HARD, 1.0]):
+            x = device.from_host(np.resize(values, (3, 33)), fmt)
+            outcomes.append(told(rectified(device, x)))
+        everything.append((outcomes, state(device)))
+    assert everything[0] == everything[1]
+    assert [outcome is None for outcome in runs] == [False, True]
+
+
 @pytest.mark.parametrize("name", ["layer norm", "softmax", "gelu"])
 def test_backward_rules_of_a_tape_run_in_one_call(runs, name):
     """What a training has packed is read as arrays."""
@@ -177,8 +200,8 @@ def test_backward_rules_of_a_tape_run_in_one_call(runs, name):
             x, *rest = [tensor(device, rng, BINARY16, s, hard=False) for s in shapes]
             with packing():
                 _, saved = case.row.forward(device, x, *rest, **case.options)
-                kept = Reading([packed(item) for item in saved])
-            slope = case.row.pull(0, device, x, kept, **case.options)
+                tape = Reading([packed(item) for item in saved])
+            slope = case.row.pull(0, device, x, tape, **case.options)
             outcomes.append(told((slope, state(device))))
     assert expected == joined
     assert len(runs) >= 4
