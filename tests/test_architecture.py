@@ -46,7 +46,7 @@ ORDER = [
         "ipu.learn.optim", "ipu.learn.variables",
     ),
     ("ipu.feed", "ipu.plan"),
-    ("ipu.run", "ipu.run.pages"),
+    ("ipu.run", "ipu.run.births", "ipu.run.causes", "ipu.run.pages"),
     ("ipu.members",),
     ("ipu.frontends",),
     ("ipu.frontends.processes",),

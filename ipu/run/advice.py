@@ -13,9 +13,12 @@ from typing import Any
 
 from fpsim.records.formats import BINARY16, Format, find_format
 from ipu.learn.policy import FP32, LayerPolicies, Policy
-from ipu.run.births import ONE
+from ipu.run.births.kinds import ONE
 from ipu.run.block_advice import find_block_advice
-from ipu.run.causes import Cause, find_causes, is_pass, name_of
+from ipu.run.causes.cause import Cause
+from ipu.run.causes.clauses import name_of
+from ipu.run.causes.finding import find_causes
+from ipu.run.causes.rows import is_pass
 from ipu.run.changes import number_text, scale_text
 from ipu.run.motions import is_parameter
 from ipu.run.report import present_scale, totals

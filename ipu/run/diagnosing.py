@@ -8,15 +8,9 @@ from contextlib import suppress
 import numpy as np
 
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import (
-    Cause,
-    causes_forward,
-    causes_of_updates,
-    find_causes,
-    harmless_losses,
-    is_beside_training,
-    is_of_copies,
-)
+from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
+from ipu.run.causes.finding import causes_forward, causes_of_updates, find_causes
+from ipu.run.causes.harmless import harmless_losses
 from ipu.run.diagnosis import LISTED, Diagnosis
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM
@@ -35,6 +29,7 @@ from ipu.run.remedies import (
 )
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
 from ipu.run.restoring import FORWARD, PARAMETERS
+from ipu.run.rewritings import rewriting
 from ipu.run.searching import find_responses, find_sites
 from ipu.run.ways import Way
 
@@ -158,6 +153,8 @@ def _treat(
     tested = _tested_cause(result, runs)
     if tested is not None:
         result.sentence = _sentence([tested], result.harm, runs.base)
+    for cause in [tested] if tested else runs.causes[:1]:
+        result.rewriting = rewriting(cause, runs.report)
     try_ways(with_wide_layers(result, runs), runs, result.remedies)
     try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
     with suppress(TimeOverError):

@@ -39,7 +39,7 @@ from ipu.run.ways import Way
 
 __all__ = ["LISTED", "Diagnosis", "TriedRemedy", "plain_diagnosis", "policy_shown"]
 
-#: Sites that are listed where time ran out before all were tried.
+#: Sites that are listed, at most, where time ran out before all were tried.
 LISTED = 6
 
 
@@ -121,6 +121,7 @@ class Diagnosis:
                 the first run, and why there are no more (`ipu.run.replaying`).
     asks_status    a gradient scaler of the program reads the status register.
     harmless    what the run loses without harm, in words.
+    rewriting   what the program can write instead (`ipu.run.rewritings`), which was not run; "".
     makes_halves    the program makes tensors float16 or bfloat16 itself; `is_of_halves`: it is well
                 with the policy's formats in their place.
     misprint    a number that the program prints and that is not binary32's, beside a training that
@@ -153,6 +154,7 @@ class Diagnosis:
     is_of_halves: bool = False
     misprint: str = ""
     harmless: list[str] = field(default_factory=list)
+    rewriting: str = ""
     measure: str = "losses"
     negligible: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -208,25 +210,25 @@ class Diagnosis:
 
     def _tested(self) -> Iterator[str]:
         partly = "" if self.is_smallest else " (time ran out: not all of them may be needed)"
-        if self.necessary:
-            yield f"necessary: the harm goes if these are given back to binary32{partly}:"
-            yield from self._listed(self.necessary)
+        if self.narrowed(self.necessary):
+            yield f"necessary: the {self.ill} goes if these are given back to binary32{partly}:"
+            yield from (f"  {site}" for site in self.necessary)
             if len(self.necessary) > 1 and self.is_smallest:
                 yield ("  they interact: with any one of them left low the harm, or its symptom, "
                        "stays")
             yield from self._responses()
-        elif self.n_sites and not self.is_smallest:
-            yield f"no time was left to search {self.n_sites} sites; give more --seconds"
         else:
             yield self.without_sites
-        if self.sufficient:
+        if self.narrowed(self.sufficient):
             yield f"sufficient: it comes if only these are low{partly}:"
-            yield from self._listed(self.sufficient)
+            yield from (f"  {site}" for site in self.sufficient)
         for site in self.chance:
             yield f"chance: a unit in the last place in {site} cures it too, so that is no cause"
         yield from self._remedies_told()
         if not self.remedies:
             yield "no remedy is known that could be tried"
+        if self.rewriting:
+            yield f"in the program itself, not tried: {self.rewriting}"
 
     def _remedies_told(self) -> Iterator[str]:
         yield from (f"remedy {remedy}" for remedy in self.mending)
@@ -254,8 +256,17 @@ class Diagnosis:
         return _kind_of_dose(self.doses, self.way.policy.default.activations)
 
     @property
+    def ill(self) -> str:
+        """What goes with a cure: the harm, or a symptom where the losses are binary32's."""
+        return "harm" if self.harm > HARM else "symptom"
+
+    def narrowed(self, sites: Sequence[PrecisionSite]) -> bool:
+        """Whether there are sites and they are told: all were tried, or few are left."""
+        return bool(sites) and (self.is_smallest or len(sites) <= LISTED)
+
+    @property
     def without_sites(self) -> str:
-        """Why no sites are necessary."""
+        """Why no sites are told as necessary."""
         if self.is_of_halves:
             return ("necessary: tensors that the program makes float16; the harm goes where they "
                     "have the policy's formats")
@@ -264,17 +275,15 @@ class Diagnosis:
                     "computes them in binary32")
         if not self.n_sites:
             return "the program's own narrow tensors are no sites"
-        ill = "harm" if self.harm > HARM else "symptom"
-        within = f"with all {self.n_sites} sites in binary32 the {ill} stays: "
+        if not self.is_smallest and len(self.necessary) in (0, self.n_sites):
+            return f"no time was left to search {self.n_sites} sites; give more --seconds"
+        if not self.is_smallest:
+            return (f"time ran out: the {self.ill} goes with {len(self.necessary)} of "
+                    f"{self.n_sites} sites given back to binary32; more --seconds leave fewer")
+        within = f"with all {self.n_sites} sites in binary32 the {self.ill} stays: "
         if self.cure is not None:
             return f"{within}it is in a tensor that belongs to no layer"
         return f"{within}no format is its cause"
-
-    def _listed(self, sites: Sequence[PrecisionSite]) -> Iterator[str]:
-        n = len(sites) if self.is_smallest else LISTED
-        yield from (f"  {site}" for site in sites[:n])
-        if len(sites) > n:
-            yield f"  and {len(sites) - n} more; more --seconds leave fewer"
 
     def _responses(self) -> Iterator[str]:
         if self.window is not None:
@@ -312,7 +321,7 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
         "negligible": diagnosis.negligible,
-        "harm": diagnosis.harm, "harmless": diagnosis.harmless,
+        "harm": diagnosis.harm, "harmless": diagnosis.harmless, "rewriting": diagnosis.rewriting,
         "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],

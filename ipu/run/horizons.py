@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ipu.run.budget import Budget
-from ipu.run.causes import find_causes
+from ipu.run.causes.finding import find_causes
 from ipu.run.diagnosis import Diagnosis
 from ipu.run.harm import HARM
 from ipu.run.responses import harm_text

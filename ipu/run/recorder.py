@@ -19,7 +19,8 @@ from fpsim.state.counts import Counts
 from fpsim.state.processor import usual_arithmetic_in
 from fpsim.state.tallies import ValueTally, tally_of
 from ipu.run.account import split_name
-from ipu.run.births import Births, Origins
+from ipu.run.births.birth import Origins
+from ipu.run.births.births import Births
 from ipu.run.exponents import Exponents, Histogram
 from ipu.run.operands import OperandStatistics
 from ipu.run.updates import Updates

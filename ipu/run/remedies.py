@@ -17,7 +17,8 @@ from typing import Any
 from ipu.learn.policy import Policy
 from ipu.run.advice import find_advice
 from ipu.run.budget import TimeOverError
-from ipu.run.causes import Cause, find_causes
+from ipu.run.causes.cause import Cause
+from ipu.run.causes.finding import find_causes
 from ipu.run.changes import number_text, scale_text
 from ipu.run.diagnosis import Diagnosis, TriedRemedy
 from ipu.run.endpoints import Outcome
@@ -135,6 +136,11 @@ def _meaning(way: Way, base: Way, advice: str, report: Mapping[str, Any]) -> str
             return f"Set {option}={scale_text(present_scale(report) * factor)}"
         if scale_text(scale) in advice:
             return ""
+        present = present_scale(report)
+        if present not in (1.0, base.changes.loss_scale):  # the program has one of its own
+            verb = "Raise" if factor > 1 else "Lower"
+            return (f"{verb} the program's loss scale from {scale_text(present)} to "
+                    f"{scale_text(present * factor)}")
         how = f"Multiply the loss by {scale_text(factor)}" if factor > 1 else (
             f"Divide the loss by {scale_text(1 / factor)}")
         return f"{how}, and undo it on the gradients in binary32"

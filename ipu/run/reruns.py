@@ -15,16 +15,12 @@ from typing import Any
 import numpy as np
 
 from ipu.learn.policy import FP32
-from ipu.run.births import INFINITY, SATURATED
+from ipu.run.births.kinds import INFINITY, SATURATED
 from ipu.run.budget import Budget, TimeOverError
-from ipu.run.causes import (
-    BESIDE_TRAINING,
-    Cause,
-    find_causes,
-    is_beside_training,
-    is_of_copies,
-    of_same_line,
-)
+from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
+from ipu.run.causes.finding import find_causes
+from ipu.run.causes.rows import BESIDE_TRAINING
+from ipu.run.causes.saturation import of_same_line
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM, harm_of, unit_of
 from ipu.run.motions import WAY_LOST, astray, motion_key, way_lost

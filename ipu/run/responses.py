@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from fpsim.records.formats import BINARY32, Format
+from ipu.run.harm import HARM
 from ipu.run.restoring import PrecisionSite
 
 __all__ = ["Dose", "SitePair", "doses_above", "harm_text", "last_that_holds", "pair_responses",
@@ -64,8 +65,9 @@ class Dose:
 
     def __str__(self) -> str:
         fmt, verdict = self.format, "cures" if self.cures else "does not cure"
-        return f"{fmt.exponent_bits} bits of exponent, {fmt.precision} digits: {verdict}, " \
-               f"harm {harm_text(self.harm)}"
+        is_symptom = self.harm <= HARM and not self.cures
+        left = "a symptom stays" if is_symptom else f"harm {harm_text(self.harm)}"
+        return f"{fmt.exponent_bits} bits of exponent, {fmt.precision} digits: {verdict}, {left}"
 
 
 def harm_text(harm: float) -> str:

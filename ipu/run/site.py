@@ -16,7 +16,7 @@ from ipu.machine.delayed import Moment
 from ipu.machine.device import Device
 from ipu.ops.dense import LayerRecipe
 from ipu.run.account import counted_name
-from ipu.run.births import ONE, SATURATED, ZERO
+from ipu.run.births.kinds import ONE, SATURATED, ZERO
 
 if TYPE_CHECKING:
     from ipu.run.run import Run

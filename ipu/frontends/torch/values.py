@@ -45,7 +45,8 @@ from fpsim.records.formats import (
 from fpsim.records.types import Carrier
 from ipu.machine.device import Device
 from ipu.run.account import fit
-from ipu.run.births import Birth, Births, Origins
+from ipu.run.births.birth import Birth, Origins
+from ipu.run.births.births import Births
 from ipu.run.restoring import Alter
 
 __all__ = [

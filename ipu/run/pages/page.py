@@ -13,7 +13,9 @@ from typing import Any
 
 from fpsim.state.files import write_whole
 from ipu.run.advising import Advised
-from ipu.run.causes import find_causes, harmless, name_of
+from ipu.run.causes.clauses import name_of
+from ipu.run.causes.finding import find_causes
+from ipu.run.causes.harmless import harmless
 from ipu.run.text import COUNTERS, TRIAL_HEADS, report_lines, trial_cells, why_no_loss
 from ipu.run.trials import TrialRun
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from ipu.run.advice import exceptions, find_advice
-from ipu.run.causes import find_causes
+from ipu.run.causes.finding import find_causes
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born, make_report, quiet_report
 
@@ -46,7 +46,7 @@ def test_an_eps_of_zero_is_named_with_its_divisions(report):
                              operation="torch.optim.adam")]
     report["constants"] = make_report()["constants"]
     (item,) = find_advice(report, HALF)
-    assert "1e-08 is zero in binary16, so the torch.optim.adam divides by zero" in item.evidence
+    assert "1e-08 is zero in binary16, so the update of torch.optim.adam divides" in item.evidence
     assert item.layer == "optimizer"
     assert [str(w) for w in item.ways] == ["fp16+eps=0.0001", "fp16+states=f32"]
     assert all(w.changes.halves_by_policy for w in item.ways)
@@ -511,6 +511,32 @@ def test_where_digits_are_lost():
     untried["shadow"]["losses"] = [{"machine": x, "shadow": y} for x, y in ((2, 2), (1.9, 1.0))]
     del untried["harm"]
     assert not [c for c in find_causes(untried) if c.kind == "cancellation"]
+
+
+@pytest.mark.parametrize(("least", "kinds"), [
+    (40.0, ["cancellation", "gradients overflow"]), (0.9, ["gradients overflow"])])
+def test_an_overflow_of_wrong_operands_is_told_behind_what_makes_them_wrong(least, kinds):
+    """Binary64 has the derivative of a root in its range; of too high a loss scale it has not."""
+    lossy_sub = {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "a.py:2",
+                 "error": 0.5, "amplification": 100.0, "born": 0.001, "calls": 1, "least": 0.5}
+    of_root = {**lossy_sub, "direction": "backward", "operation": "aten.div", "line": "a.py:9",
+               "error": 40.0, "amplification": 2.0, "least": least}
+    row = born("saturation", direction="backward", operation="aten.div", layer="net")
+    report = harmed(lossy_sub, of_root, births=[row])
+    assert [cause.kind for cause in find_causes(report)] == kinds
+
+
+def test_gradients_vanish_where_a_good_part_of_results_becomes_zero():
+    """A loss may lose a few of the smallest, and a product behind it all of them."""
+    few = born("flush to zero", direction="backward", operation="aten.mse_loss_backward", layer="",
+               count=3, results=100)
+    all_of_them = born("flush to zero", direction="backward", layer="net", number=1, count=100,
+                       results=100)
+    report = harmed(births=[few, all_of_them]) | {"exponents": {"gradients": [
+        {"format": "binary16", "counts": {}, "zeros": 9}]}}
+    assert "it begins where the mul of net underflows" in find_causes(report)[0].sentence
+    report["births"][0] = few | {"count": 60}
+    assert "it begins where the mse_loss_backward underflows" in find_causes(report)[0].sentence
 
 
 @pytest.mark.parametrize(("value", "bounds", "words", "way"), [

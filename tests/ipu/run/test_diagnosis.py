@@ -103,6 +103,14 @@ def test_without_time_sites_are_told_as_not_tried():
     assert not result.is_smallest
     assert (result.runs, result.necessary, len(result.remedies)) == (3, [], 1)
     assert "no time was left to search 14 sites; give more --seconds" in str(result)
+    # A search that was cut tells no list of sites of which most are innocent.
+    result.necessary = [at(number) for number in range(7)]
+    assert ("time ran out: the harm goes with 7 of 14 sites given back to binary32; more --seconds "
+            "leave fewer") in str(result)
+    assert "layer6 (forward)" not in str(result)
+    result.necessary = [at(0), at(1)]
+    assert "time ran out: not all of them may be needed" in str(result)
+    assert "  layer0 (forward)" in str(result)
 
 
 @pytest.mark.parametrize("trials", range(12))
@@ -942,6 +950,9 @@ def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():
         "Multiply the loss by 512, and undo it on the gradients in binary32")
     assert _meaning(Way.parse("fp16+scale=0.0625"), base, "Lower the loss scale", {}) == (
         "Divide the loss by 256, and undo it on the gradients in binary32")
+    report = {"loss_scale": {"present": 64.0}}
+    assert _meaning(Way.parse("fp16+scale=2"), base, "Lower it", report) == (
+        "Lower the program's loss scale from 64 to 8")
     report = {"scale_option": "loss_scaling", "loss_scale": {"present": 64.0}}
     assert _meaning(Way.parse("fp16+scale=1024"), base, advice, report) == "Set loss_scaling=4096"
 

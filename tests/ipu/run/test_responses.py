@@ -9,7 +9,7 @@ import pytest
 
 from fpsim import BINARY16, BINARY32
 from ipu.learn.policy import Policy
-from ipu.run.responses import SitePair, doses_above, pair_responses, smallest_window
+from ipu.run.responses import Dose, SitePair, doses_above, pair_responses, smallest_window
 from ipu.run.restoring import BACKWARD, FORWARD, PrecisionSite, Restoring
 
 HALF = Policy.parse("p=f16,c=f16,part=f32")
@@ -75,3 +75,10 @@ def test_a_window_is_of_its_steps():
     restoring = Restoring(frozenset([site]), steps=(2, 4))
     formats = [restoring.policy(HALF, "net", "forward", step).compute for step in range(6)]
     assert [fmt == BINARY32 for fmt in formats] == [False, False, True, True, False, False]
+
+
+def test_a_dose_that_leaves_a_symptom_alone_tells_no_harm():
+    """As of a metric, where the losses are binary32's in every format."""
+    assert str(Dose(BINARY16, 0.0, cures=False)).endswith("does not cure, a symptom stays")
+    assert str(Dose(BINARY16, 0.5, cures=False)).endswith("does not cure, harm 50.0%")
+    assert str(Dose(BINARY16, 0.0, cures=True)).endswith("cures, harm 0.0%")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fpsim import BINARY16
-from ipu.run.causes import find_causes
+from ipu.run.causes.finding import find_causes
 from ipu.run.swallowed import lost_updates
 from ipu.run.updates import Updates
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ipu.learn.policy import FP32
-from ipu.run.causes import find_causes
+from ipu.run.causes.finding import find_causes
 from ipu.run.changes import Changes
 from ipu.run.restoring import Restoring
 from tests.ipu.frontends.tensorflow.framework import ipu, tf

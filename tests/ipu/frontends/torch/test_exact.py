@@ -7,8 +7,8 @@ import math
 import pytest
 
 from fpsim import BINARY16
-from ipu.run.births import CONSTANT
-from ipu.run.causes import find_causes
+from ipu.run.births.kinds import CONSTANT
+from ipu.run.causes.finding import find_causes
 from tests.ipu.frontends.torch.framework import machine, torch
 
 exact = pytest.importorskip("ipu.frontends.torch.exact")

@@ -6,8 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from ipu.run.births import ABSORBED
-from ipu.run.causes import find_causes
+from ipu.run.births.kinds import ABSORBED
+from ipu.run.causes.finding import find_causes
 from ipu.run.ways import Way
 from tests.ipu.frontends.torch.framework import machine, mlp, torch
 

@@ -49,8 +49,13 @@ def test_first_sentences_name_the_cause(tmp_path):
 
 
 def test_what_follows_from_a_wrong_number_is_not_told_in_its_place(tmp_path):
-    """An eps that is absorbed by a difference, a division by what a void bound leaves."""
-    programs = [("cancelled variance beside an eps", "mlp", 0), ("bound of a logarithm", "cnn", 0)]
+    """An eps that is absorbed by a difference, a division by what a void bound leaves.
+
+    In the recurrent model the derivative of a wrong variance's root overflows at once.
+    """
+    cancelled = "cancelled variance beside an eps"
+    programs = [(cancelled, "mlp", 0), (cancelled, "recurrent", 0),
+                ("bound of a logarithm", "cnn", 0)]
     check_sentences(ILLNESSES, programs, program_text, partial(run_here, tmp_path))
 
 
