@@ -283,8 +283,8 @@ class _RowBuilder:
             self._add_function(operation, operands, value, draw)
         else:
             self._append(_RowStep(
-                _STEPS[operation.kind], operands, value.number, by_row, operation.name, settings, draw,
-                table=operation.table, counted=operation.counted,
+                _STEPS[operation.kind], operands, value.number, by_row, operation.name, settings,
+                draw, table=operation.table, counted=operation.counted,
             ))
         self._put(result, value)
 
@@ -596,8 +596,8 @@ def _kernel_of(step: _RowStep, level: int) -> _StepKernel:
         least = np.float32(step.settings.format.smallest_normal if is_flushing else 0)
         return _StepKernel(words=(int(least.view(np.uint32)),))
     if step.what == row_steps.POSITIVE:
-        least = least_positive(step.settings)
-        return _StepKernel(_address_of(keep_least, _OF_LEAST), keep_least, reals=(least,))
+        reals = (least_positive(step.settings),)
+        return _StepKernel(_address_of(keep_least, _OF_LEAST), keep_least, reals=reals)
     is_from_wide = step.what == row_steps.ROUND
     size = 8 if is_from_wide else 4
     call = KernelCall(step.name, step.settings, size, level, supplied=False)

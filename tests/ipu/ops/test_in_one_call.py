@@ -176,9 +176,9 @@ def rectified(device: Device, x: Array) -> Array:
 def test_a_rectifier_is_a_step(runs, fmt, denormals, count):
     """Zeros of both signs, subnormal numbers and infinities; a NaN is left to the rule."""
     everything = []
-    for in_one_call in (False, True):
+    for joins in (False, True):
         device = Device(control=FpCtl(esr=True), f32_denormals=denormals, count=count)
-        device.in_one_call = in_one_call
+        device.in_one_call = joins
         outcomes = []
         for values in ([1.0, -1.0], [x for x in HARD if x == x], [*HARD, 1.0]):
             x = device.from_host(np.resize(values, (3, 33)), fmt)
@@ -193,9 +193,9 @@ def test_backward_rules_of_a_tape_run_in_one_call(runs, name):
     """What a training has packed is read as arrays."""
     case, shapes = CASES[name], CASES[name].shapes((30, 64))
     expected, joined = [], []
-    for outcomes, in_one_call in ((expected, False), (joined, True)):
+    for outcomes, joins in ((expected, False), (joined, True)):
         device, rng = Device(control=FpCtl(esr=True)), np.random.default_rng(2)
-        device.in_one_call = in_one_call
+        device.in_one_call = joins
         for _ in range(3):
             x, *rest = [tensor(device, rng, BINARY16, s, hard=False) for s in shapes]
             with packing():
