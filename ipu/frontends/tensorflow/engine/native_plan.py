@@ -124,12 +124,14 @@ class _PlanTurn(NamedTuple):
 
     native     None: its kernel runs.
     borders    of its outputs.
+    placed     what places its operations where the step does not: a step before it does.
     """
 
     number: int
     step: PlannedStep
     native: _NativeNode | None
     borders: tuple[_Border, ...]
+    placed: Callable[[int], None] | None
 
 
 class _Stretch:
@@ -252,6 +254,7 @@ class NativePlan:
         self._standing: dict[int, Any] = {}
         self._stretches: list[_Stretch] = []
         self._borders: tuple[_Border, ...] = ()
+        self._placed = list(_places(steps))
 
     @property
     def is_ready(self) -> bool:
@@ -288,7 +291,8 @@ class NativePlan:
         for n, (step, native) in enumerate(zip(self._steps, natives, strict=True)):
             if native is None or native.runs:  # others are views, or fixed
                 borders = () if native is not None else self._borders_of(frame, step.outputs)
-                stretch.add(_PlanTurn(n, step, native, borders))
+                placed = self._placed[n] if step.place is None else None
+                stretch.add(_PlanTurn(n, step, native, borders, placed))
             if step.is_joint:
                 self._stretches.append(stretch)
                 stretch = _Stretch()
@@ -413,7 +417,8 @@ class NativePlan:
         outputs, work = noted_on(device, lambda: outputs_of(step, values))
         runs, numbers = in_order(work.notes)
         drawn = [number(clock.place, k) for k in range(first, clock.k)]
-        if not work.notes.is_whole or drawn != numbers:
+        is_elsewhere = step.place is None and bool(numbers)
+        if not work.notes.is_whole or drawn != numbers or is_elsewhere:
             return outputs, None
         for call in work.notes.calls:
             self._alive += call.results
@@ -438,14 +443,16 @@ class NativePlan:
         done = -1
         if all(border.takes(frame[border.slot]) for border in self._borders):
             done = self._run_turns(frame, begin)
-        if done < len(self._steps):
+        if (place := self._placed[done + 1]) is not None:
+            place(0)
+        if done + 1 < len(self._steps):
             self.n_falls += 1
             for step in self._steps[done + 1 :]:
                 self._by_kernel(frame, step, begin)
         self._own_results(frame)
 
     def _run_turns(self, frame: list[Any], begin: Callable[[PlannedStep], None]) -> int:
-        """The last step that has run, where one fell; a number behind all steps where none did."""
+        """The last step that has run: of all of them, or before one that fell."""
         machine = self._machine
         for stretch in self._stretches:
             numbers = machine.clock.take_each(stretch.places(machine))
@@ -458,7 +465,7 @@ class NativePlan:
                 if last is not None:
                     stretch.give_back(machine, last + 1)
                     return last
-        return len(self._steps)
+        return len(self._steps) - 1
 
     def _run_turn(
         self, frame: list[Any], turn: _PlanTurn, numbers: NDArray[np.uint64], first: dict[int, int],
@@ -467,6 +474,8 @@ class NativePlan:
         """None; or the last step that has run, where nodes have to run by their kernels."""
         native, device = turn.native, self._machine.device
         if native is None:
+            if turn.placed is not None:
+                turn.placed(0)
             self._by_kernel(frame, turn.step, begin)
             is_alike = all(border.takes(frame[border.slot]) for border in turn.borders)
             for slot in turn.step.dead:
@@ -506,6 +515,18 @@ class NativePlan:
             items = [self._owned(item) for item in value]
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
         return value
+
+
+def _places(steps: Sequence[PlannedStep]) -> Iterator[Callable[[int], None] | None]:
+    """What has placed the operations before each step, and behind all.
+
+    None: nothing since a function was called, whose own steps have.
+    """
+    last = None
+    for step in steps:
+        yield last
+        last = None if step.is_joint else step.place or last
+    yield last
 
 
 def outputs_of(step: PlannedStep, values: Sequence[Any]) -> Sequence[Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fpsim.array import Array
+from fpsim.elementwise.apply import as_read
 from ipu import ops
-from ipu.frontends.tensorflow.engine.values import as_read
 from ipu.frontends.tensorflow.kernels.rows import gradients, values
 from ipu.frontends.tensorflow.kernels.table import NodeSite, Run, kernel
+from ipu.machine.derived import derived
 
 __all__: list[str] = []
 
@@ -24,9 +27,16 @@ def _relu_gradient(site: NodeSite) -> Run:
     """By the features as the machine reads them: a subnormal number may be a zero."""
     device = site.device
 
+    def read(features: Array) -> Array:
+        """In new memory where a later run may have subnormal numbers to flush."""
+        settings = device.context(features.format).core.settings
+        if settings.subnormals != "flush_both":
+            return features
+        return features.like(
+            derived(device, lambda x: np.array(as_read(x, settings)), features.carrier))
+
     def run(gradient: Array, features: Array) -> Array:
-        read = features.like(as_read(device, features))
-        return ops.relu.pull(0, device, gradient, (read,))
+        return ops.relu.pull(0, device, gradient, (read(features),))
 
     return run
 

@@ -211,6 +211,48 @@ def test_other_control_bits_note_anew(monkeypatch):
     assert expected[0][4] != expected[0][9]
 
 
+def test_kernels_without_a_place_draw_where_the_node_before_them_stands(monkeypatch):
+    """The gradients of a sum and of a negation are moves, and are rounded into a layer's format."""
+    def descended(used):
+        w = tf.Variable(tf.constant(IMAGES.reshape(-1)[:64].reshape(8, 8)))
+
+        @tf.function
+        def step(x):
+            with tf.GradientTape() as tape:
+                y = tf.matmul(x, w) / 3.0
+                loss = tf.reduce_sum(y) * 0.3 + tf.reduce_mean(-tf.tanh(y)) - tf.reduce_mean(y * y)
+            slope = tape.gradient(loss, w)
+            w.assign_sub(slope * 0.1)
+            return slope
+
+        inputs = IMAGES.reshape(LAUNCHES, -1, 8)
+        return [(launch(step, x).numpy().tobytes(), w.numpy().tobytes()) for x in inputs], (
+            account_of(used))
+
+    with running(monkeypatch, below=False, policy="fp16", sr=True) as used:
+        expected = descended(used)
+    with running(monkeypatch, below=True, policy="fp16", sr=True) as used:
+        assert descended(used) == expected
+        assert native_nodes(used)[0] > 0
+
+
+def test_features_of_a_rectifier_are_read_without_their_subnormals_in_each_run(monkeypatch):
+    """The run that is noted has none."""
+    def slopes(used):
+        step = tf.function(lambda g, x: tf.raw_ops.ReluGrad(gradients=g, features=x))
+        return [
+            launch(step, tf.fill((5,), 3.0), tf.fill((5,), tf.constant(x, tf.float32))).numpy()
+            .tolist() for x in (1.0, 1.0, 1.0, 1.0, 1e-40, 1e-37)
+        ], account_of(used)
+
+    with running(monkeypatch, below=False, policy="fp32") as used:
+        expected = slopes(used)
+    with running(monkeypatch, below=True, policy="fp32") as used:
+        assert slopes(used) == expected
+        assert native_nodes(used)[0] == 1
+    assert expected[0][4] == [0.0] * 5
+
+
 def test_counted_and_watched_nodes_run_by_their_kernels():
     step = tf.function(lambda x: x / 3.0)
     with machine(policy="fp16", count=True) as used:
