@@ -340,7 +340,9 @@ class NativePlan:
         elif step.keeps:
             values = [self._owned(value) for value in values]
         native = None
-        if is_native and node.type in _NATIVE:
+        if is_fixed:
+            outputs, is_fixed = self._moved(step, values)
+        elif is_native and node.type in _NATIVE:
             outputs, native = self._noted(step, values)
         else:
             outputs = outputs_of(step, values)
@@ -407,6 +409,12 @@ class NativePlan:
 
     def _are_views(self, outputs: Sequence[Any]) -> bool:
         return all(isinstance(x, Array) and self._memory.holds(x.carrier) for x in outputs)
+
+    def _moved(self, step: PlannedStep, values: Sequence[Any]) -> tuple[Sequence[Any], bool]:
+        """The outputs of a node, and whether the machine was asked for nothing, as a cast."""
+        outputs, work = noted_on(self._machine.device, lambda: outputs_of(step, values))
+        is_asked = bool(work.notes.calls or work.rows or work.cycles)
+        return outputs, work.notes.is_whole and not is_asked
 
     def _noted(
         self, step: PlannedStep, values: Sequence[Any]

@@ -236,6 +236,28 @@ def test_kernels_without_a_place_draw_where_the_node_before_them_stands(monkeypa
         assert native_nodes(used)[0] > 0
 
 
+def test_constants_that_a_move_casts_are_cast_in_each_run(monkeypatch):
+    """A layer joins constants of another format: each run rounds them by its own random bits."""
+    def joined(used):
+        @tf.function
+        def step(x):
+            with tf.name_scope("wide"):
+                wide = tf.reshape(tf.constant(IMAGES.reshape(-1)[:16]), (4, 4))
+            with tf.name_scope("narrow"):
+                return tf.concat([wide, wide], 0) * 1.0 + x
+
+        return [launch(step, x).numpy().tobytes() for x in IMAGES.reshape(LAUNCHES, -1, 4)[:, :8]
+                ], account_of(used)
+
+    policy = {"wide": "f32", "narrow": "f16"}
+    with running(monkeypatch, below=False, policy=policy, sr=True) as used:
+        expected = joined(used)
+    with running(monkeypatch, below=True, policy=policy, sr=True) as used:
+        assert joined(used) == expected
+        assert native_nodes(used)[0] > 0
+    assert len({*expected[0]}) == LAUNCHES
+
+
 def test_features_of_a_rectifier_are_read_without_their_subnormals_in_each_run(monkeypatch):
     """The run that is noted has none."""
     def slopes(used):
