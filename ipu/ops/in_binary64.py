@@ -6,6 +6,7 @@ and a temporary array for each; the bits of the kernels are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpsim.array import Array
-from fpsim.kernels.elementwise import wide_rules
+from fpsim.kernels.by_operation import wide_rules
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.device import Device
 from ipu.ops.rules import Saved
 
-__all__ = ["by", "gelu", "gelu_x", "layer_norm", "layer_norm_x", "softmax", "softmax_x"]
+__all__ = ["by", "flat", "gelu", "gelu_x", "layer_norm", "layer_norm_x", "softmax", "softmax_x"]
 
 Numbers = NDArray[np.float64]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -55,14 +56,14 @@ def _ready(*arrays: Array) -> list[Numbers]:
     return [np.ascontiguousarray(x.carrier) for x in arrays]
 
 
-def _flat(*arrays: Array) -> list[Numbers]:
+def flat(*arrays: Array) -> list[Numbers]:
+    """Numbers in the order of memory."""
     return [x.reshape(-1) for x in _ready(*arrays)]
 
 
 def _rows(x: Numbers, axis: int) -> Numbers:
     """As a matrix whose rows are the axes from this one on."""
-    n = int(np.prod(x.shape[axis:]))
-    return x.reshape(-1, n)
+    return x.reshape(-1, math.prod(x.shape[axis:]))
 
 
 def layer_norm(
@@ -87,7 +88,7 @@ def layer_norm_x(gradient: Array, saved: Saved, **_: Any) -> Array | None:
     if gradient.ndim < 2:
         return None
     slope, white = _ready(gradient, whitened)
-    scale, deviation = _flat(gamma, inverse)
+    scale, deviation = flat(gamma, inverse)
     out = np.empty(gradient.shape)
     wide_rules.whitened_gradient(
         _rows(slope, 1), scale, _rows(white, 1), deviation, _rows(out, 1))
@@ -97,7 +98,7 @@ def layer_norm_x(gradient: Array, saved: Saved, **_: Any) -> Array | None:
 @usual_arithmetic
 def gelu(x: Array, slope: float, cubic: float) -> tuple[Array, Saved]:
     """`ipu.ops.activations`."""
-    (values,) = _flat(x)
+    (values,) = flat(x)
     t, out = np.empty(values.shape), np.empty(x.shape)
     wide_rules.gelu_argument(values, slope, cubic, t)
     np.tanh(t, out=t)
@@ -110,7 +111,7 @@ def gelu_x(
 ) -> Array:
     """The gradient to x of `gelu`."""
     out = np.empty(gradient.shape)
-    wide_rules.gelu_gradient(*_flat(gradient, *saved), slope / 2, 3 * cubic, out.reshape(-1))
+    wide_rules.gelu_gradient(*flat(gradient, *saved), slope / 2, 3 * cubic, out.reshape(-1))
     return gradient.like(out)
 
 

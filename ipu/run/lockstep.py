@@ -280,13 +280,7 @@ class Lockstep:
         rule = training.loss_scale.optimizer(training.optimizer)
         wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
         self.account.line = self._line
-        rows = [
-            StepOperands(
-                self._entered(x.before), self._entered(x.gradient),
-                tuple(map(self._entered, x.slots)),
-            )
-            for x in updates
-        ]
+        rows = [StepOperands(x.before, x.gradient, x.slots) for x in updates]
         steps = steps_of(wide, self._reference, rows, wide.rate)
         for update, local in zip(updates, steps, strict=True):
             key = split_name(update.variable.layer)[0], "optimizer", type(rule).__name__

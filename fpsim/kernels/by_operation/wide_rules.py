@@ -1,10 +1,10 @@
-"""Norms, gelu and softmax in binary64, each in one call, by the operations of `ipu.ops`.
+"""Norms, gelu, softmax and Adam in binary64, each in one call, by the operations of `ipu.ops`.
 
 Each takes the operations in their order, by the processor's own arithmetic, and the sums as
 `fpsim.products.spread_sums` does, so that the bits are those of one operation after the other. Of
 NaNs only those of the results are unified (`fpsim.kernels.elementwise.binary64`).
 
-Source    ipu.ops.norms, ipu.ops.activations, ipu.ops.probabilities.
+Source    ipu.ops.norms, ipu.ops.activations, ipu.ops.probabilities, ipu.ops.updates.tensorflow.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fpsim.kernels.compiling import compiled
 from fpsim.kernels.elementwise.binary64 import unify
 
 __all__ = [
-    "exponents", "gelu_argument", "gelu_gradient", "gelu_product", "shares", "shares_gradient",
-    "whiten", "whitened_gradient",
+    "adam", "exponents", "gelu_argument", "gelu_gradient", "gelu_product", "shares",
+    "shares_gradient", "whiten", "whitened_gradient",
 ]
 
 #: The smallest positive number.
@@ -134,3 +134,21 @@ def shares_gradient(gradient, share, out):
         for k in range(n):
             out[i, k] = share[i, k] * (gradient[i, k] - common)
         unify(out[i])
+
+
+@compiled
+def adam(w, g, slots, rests, alpha, epsilon, moments, change, values):
+    """The moments, and w less (m · alpha) / (√v + epsilon).
+
+    rests     1 less the shares that moments keep, one for each.
+    Shapes    slots and moments are (2, n), the others flat.
+    """
+    m, v, rest1, rest2 = moments[0], moments[1], rests[0], rests[1]
+    old_m, old_v = slots
+    for k in range(w.shape[0]):
+        m[k] = old_m[k] + (g[k] - old_m[k]) * rest1
+        v[k] = old_v[k] + (g[k] * g[k] - old_v[k]) * rest2
+        change[k] = m[k] * alpha / (np.sqrt(v[k]) + epsilon)
+        values[k] = w[k] - change[k]
+    for result in (m, v, change, values):
+        unify(result)
