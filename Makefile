@@ -1,7 +1,7 @@
 # Needs Python >= 3.11, pip and make; everything else goes into .venv.
 #
 #   make report     the default report -> reports/index.html
-#   make test       the quick tier (minutes); test-full (an hour), test-deep (hours)
+#   make test       the quick tier (minutes); test-full (an hour or two), test-deep (hours)
 #   make test-torch the tests of the PyTorch front end, in .venv-torch with a pinned torch
 #   make test-huggingface   transformers, accelerate and Lightning on it, in .venv-huggingface
 #   make test-tensorflow   those of the TensorFlow front end, in .venv-tensorflow

@@ -182,11 +182,12 @@ class Core(State):
 
     def exact(
         self, name: str, carriers: list[Carrier], values: Carrier, element_flags: ElementFlags,
-        out: Out = None, again: Again | None = None,
+        out: Out = None, again: Again | None = None, kind: str = "",
     ) -> Array:
         """An elementwise operation that rounds nothing, computed in new memory; published.
 
         again    runs it again, if it raises nothing.
+        kind     what a recording takes it for; by default for nothing that it knows.
         """
         target = self.target(out)
         if target is not None:
@@ -198,7 +199,9 @@ class Core(State):
         if self.loops is not None and self.meter is not None:
             cycles, elements = self.loops[name]
             self.meter.vector_cycles += cycles * -(-values.size // elements)
-            if self.meter.recording is not None:
+            if self.meter.recording is not None and kind:
+                self.meter.recording.note(name, self.settings, carriers, values, 0, kind)
+            elif self.meter.recording is not None:
                 self.meter.recording.refuse()
             if self.meter.notes is not None:
                 if again is None or self.watched:

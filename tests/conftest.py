@@ -65,11 +65,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to a higher tier."""
-    later = [i for i in items if any(not reaches(m.args[0]) for m in i.iter_markers("tier"))]
+    """Leave out what belongs to a higher tier; of the rest, what takes minutes starts first.
+
+    Otherwise one process may come to a test of minutes when the other has nothing left to do.
+    """
+    later = {i for i in items if any(not reaches(m.args[0]) for m in i.iter_markers("tier"))}
     if later:
-        config.hook.pytest_deselected(items=later)
-        items[:] = [i for i in items if i not in set(later)]
+        config.hook.pytest_deselected(items=[i for i in items if i in later])
+    items[:] = [i for i in items if i not in later]
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -323,7 +323,9 @@ def recorded(path: Path = RECORDED) -> dict[Mutant, str]:
     loaded = json.loads(path.read_text(encoding="utf-8"))
     rows = {tuple(row[field] for field in WHICH): row.get("by", "") for row in loaded}
     there = {}
-    for name in sorted({str(row[0]) for row in rows} & {file for file, _ in places()}):
+    for name in sorted({str(row[0]) for row in rows}):
+        if not (ROOT / name).exists():
+            continue
         text = (ROOT / name).read_text(encoding="utf-8")
         # Lines may be there more than once.
         times: Counter[tuple[object, ...]] = Counter()

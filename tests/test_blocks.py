@@ -283,7 +283,11 @@ def _joined(page_tasks: list[Task]) -> list[Task]:
     ]
 
 
-TASKS = [task for task in tasks() if reaches(task.tier)]
+TASKS = [
+    # Those with torch train networks.
+    pytest.param(task, marks=[pytest.mark.minutes] if task.extra == "torch" else [])
+    for task in tasks() if reaches(task.tier)
+]
 
 
 def test_every_block_has_a_kind_and_every_replacement_a_place():

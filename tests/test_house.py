@@ -33,16 +33,20 @@ def test_takes_hours():
 
 def test_plain():
     pass
+
+@pytest.mark.minutes
+def test_takes_minutes():
+    pass
 """
 
 
-def run_suite(folder: Path, **environment: str) -> tuple[int, list[str]]:
+def run_suite(folder: Path, *options: str, **environment: str) -> tuple[int, list[str]]:
     (folder / "test_suite.py").write_text(SUITE)
     (folder / "here.txt").write_text("")
     outer = {k: v for k, v in os.environ.items() if not k.startswith(("FPSIM", "PYTEST"))}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider",
-         "-c", str(ROOT / "pyproject.toml"), str(folder)],
+         "-c", str(ROOT / "pyproject.toml"), *options, str(folder)],
         cwd=ROOT, env=outer | environment, capture_output=True, text=True, check=False,
     )
     return done.returncode, done.stdout.splitlines()
@@ -66,7 +70,7 @@ def test_a_run_ends_with_the_account_of_vector_tests(tmp_path):
 def test_a_skipped_vector_test_fails_where_vectors_are_required(tmp_path):
     status, lines = run_suite(tmp_path, FPSIM_VECTORS=str(tmp_path), FPSIM_REQUIRE_VECTORS="1")
     assert status == 1
-    assert "1 failed, 2 passed" in "\n".join(lines)
+    assert "1 failed, 3 passed" in "\n".join(lines)
 
 
 def test_the_names_of_failures_are_the_last_lines(tmp_path):
@@ -82,6 +86,12 @@ def test_the_names_of_failures_are_the_last_lines(tmp_path):
 def test_a_higher_tier_runs_more(tmp_path):
     assert any("2 skipped, 1 deselected" in line for line in run_suite(tmp_path)[1])
     assert run_suite(tmp_path, FPSIM_TIER="deep")[0] == 1
+
+
+def test_what_takes_minutes_starts_first(tmp_path):
+    lines = run_suite(tmp_path, "--collect-only")[1]
+    names = [line.rpartition("::")[2] for line in lines if "::" in line]
+    assert names == ["test_takes_minutes", "test_reads_vectors", "test_reads_others", "test_plain"]
 
 
 @pytest.mark.parametrize("tier", tiers.TIERS)

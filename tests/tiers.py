@@ -1,13 +1,20 @@
-"""How much the tests do: quick (minutes, the default), full (an hour) or deep (hours).
+"""How much the tests do: quick (minutes, the default), full (an hour or two) or deep (many hours).
 
 The environment variable FPSIM_TIER chooses. A test scales its own work with `pick`; one that has
-no short form is marked `@pytest.mark.tier("full")` and is not collected below that tier.
+no short form is marked `@pytest.mark.tier("full")` and is not collected below that tier. What takes
+minutes is marked `@pytest.mark.minutes` and starts first.
 
 A kernel takes about a second to compile, so the quick tier has one of each kind: every operation to
 nearest and stochastically, every mode with one operation, every engine and kind of unit with one
-shape, every policy once. Pairs of choices that do not know of each other belong to the full tier.
-Loops of matrix units compile longest, three seconds each, and one for each length of a pass: units
-that store half partials have complete passes in the quick tier, and one that is short.
+shape, every policy once. Loops of matrix units compile longest, three seconds each, and one for
+each length of a pass: units that store half partials have complete passes in the quick tier, and
+one that is short.
+
+The full tier has these cases with all operands of small formats and many of others, every engine
+and unit, and of each further choice every value once. Products of choices (format, mode, policy,
+order) belong to the deep tier: a kernel each, and 50 microseconds for a result of the oracle. So do
+all recorded mutants and rows, whole trainings, full runs of minutes, installations of every extra,
+and all digests in every state of the processor.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ from fpsim.state.counts import Counts
 from fpsim.state.memory import flat_in_memory
 
 __all__ = [
-    "FUNCTION", "LARGEST", "OPERATION", "SAME", "SQUARES", "SUM", "TABLE", "RecordedOperation",
-    "Recording",
+    "FUNCTION", "LARGEST", "OPERATION", "POSITIVE", "SAME", "SQUARES", "SUM", "TABLE",
+    "RecordedOperation", "Recording",
 ]
 
 #: Kinds of operations: of one kernel; a function; sums and the largest number along axes; a cast
-#: that changes no number; results from a table of codes.
-OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME, TABLE = (
-    "operation", "function", "sum", "squares", "largest", "same", "table"
+#: that changes no number; results from a table of codes; numbers that are zero where not positive.
+OPERATION, FUNCTION, SUM, SQUARES, LARGEST, SAME, TABLE, POSITIVE = (
+    "operation", "function", "sum", "squares", "largest", "same", "table", "positive"
 )
 
 

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.elementwise import selection, windows
 from fpsim.records.geometry import Geometry
+from fpsim.records.settings import Settings
 from fpsim.records.types import Carrier
 from fpsim.state.threads import run_blocks
 
 __all__ = [
-    "Keys", "kept_least", "kept_positive", "kept_where", "spread_windows", "window_maxima",
+    "Keys", "kept_least", "kept_positive", "kept_where", "least_positive", "spread_windows",
+    "window_maxima",
 ]
 
 #: Elements below which a second thread costs more than it gives.
@@ -74,6 +76,19 @@ def kept_positive(keys: Keys, most: int, x: Carrier, out: Carrier | None = None)
 
     run_blocks(work, 0, x.size, _SMALLEST)
     return out
+
+
+def least_positive(settings: Settings) -> float:
+    """The least number of a format that is not read as zero.
+
+    >>> from fpsim.records.formats import BINARY16
+    >>> least_positive(Settings(BINARY16)) == BINARY16.smallest_subnormal
+    True
+    """
+    fmt = settings.format
+    return (
+        fmt.smallest_normal if settings.subnormals == "flush_both" else fmt.smallest_subnormal
+    )
 
 
 def kept_least(x: Carrier, least: float, out: Carrier | None = None) -> Carrier | None:

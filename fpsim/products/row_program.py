@@ -27,6 +27,7 @@ from fpsim.elementwise.recording import (
     FUNCTION,
     LARGEST,
     OPERATION,
+    POSITIVE,
     SAME,
     SQUARES,
     SUM,
@@ -34,9 +35,11 @@ from fpsim.elementwise.recording import (
     RecordedOperation,
     Recording,
 )
+from fpsim.elementwise.selection import least_positive
 from fpsim.kernels.by_operation.spread_sums import spread_sums
 from fpsim.kernels.elementwise import row_steps
 from fpsim.kernels.elementwise.look_up import look_up
+from fpsim.kernels.elementwise.selection import keep_least
 from fpsim.kernels.elementwise.sequence import address_of
 from fpsim.kernels.elementwise.step import FLAGS_EACH, FLAGS_STICKY
 from fpsim.kernels.elementwise.tally import TALLIED
@@ -57,6 +60,10 @@ _TILE = 8192
 _SMALLEST = 1 << 15
 _NO_TABLE, _NO_MARKS = np.zeros(1), np.zeros(1, np.uint8)
 _SUMS = {SUM: row_steps.SUM, SQUARES: row_steps.SQUARES}
+#: What a step does for other kinds of operations than functions.
+_STEPS = {
+    OPERATION: row_steps.OPERATION, TABLE: row_steps.TABLE, POSITIVE: row_steps.POSITIVE,
+}
 
 #: How an operand lies beside a result.
 FULL, ROW, COLUMN, SINGLE = "full", "row", "column", "single"
@@ -269,16 +276,15 @@ class _RowBuilder:
             raise _UnfitError
         operands = tuple([self._operand(x, result.shape, by_row) for x in operation.operands])
         draw = -1
-        if operation.settings.rounding.stochastic:
+        if operation.settings.rounding.stochastic and operation.kind != POSITIVE:
             draw, self.n_draws = self.n_draws, self.n_draws + 1
         value, settings = self._new(by_row), operation.settings
         if operation.kind == FUNCTION:
             self._add_function(operation, operands, value, draw)
         else:
-            what = row_steps.TABLE if operation.kind == TABLE else row_steps.OPERATION
             self._append(_RowStep(
-                what, operands, value.number, by_row, operation.name, settings, draw,
-                table=operation.table, counted=operation.counted,
+                _STEPS[operation.kind], operands, value.number, by_row, operation.name, settings,
+                draw, table=operation.table, counted=operation.counted,
             ))
         self._put(result, value)
 
@@ -589,6 +595,9 @@ def _kernel_of(step: _RowStep, level: int) -> _StepKernel:
         is_flushing = step.settings.subnormals == "flush_both"
         least = np.float32(step.settings.format.smallest_normal if is_flushing else 0)
         return _StepKernel(words=(int(least.view(np.uint32)),))
+    if step.what == row_steps.POSITIVE:
+        reals = (least_positive(step.settings),)
+        return _StepKernel(_address_of(keep_least, _OF_LEAST), keep_least, reals=reals)
     is_from_wide = step.what == row_steps.ROUND
     size = 8 if is_from_wide else 4
     call = KernelCall(step.name, step.settings, size, level, supplied=False)
@@ -614,6 +623,7 @@ _OF_TABLES = {
         types.boolean,
     ) for size, values in ((4, _NARROW), (8, _WIDE))
 }
+_OF_LEAST = _NARROW, types.float32, _NARROW
 _OF_SUMS = (
     _NARROW, _AXES, _AXES,
     types.Tuple((types.int64, types.int64, types.boolean, types.boolean, types.int64)),

@@ -33,8 +33,14 @@ from fpsim.elementwise.apply import common_shape
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.notes import CallNotes
 from fpsim.elementwise.order import largest_along
-from fpsim.elementwise.recording import LARGEST, SAME, SQUARES, SUM, Recording
-from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
+from fpsim.elementwise.recording import LARGEST, POSITIVE, SAME, SQUARES, SUM, Recording
+from fpsim.elementwise.selection import (
+    Keys,
+    kept_least,
+    kept_positive,
+    kept_where,
+    least_positive,
+)
 from fpsim.elementwise.sizes import checked_count, checked_number, checked_shape
 from fpsim.operations import divide_by
 from fpsim.records.evidence import Fact
@@ -492,28 +498,24 @@ class Device:
     def relu(self, x: Array) -> Array:
         """max(x, 0) that passes NaN on."""
         context = self._of(x)
-        least = self._least_positive(context)
+        settings = context.core.settings
+        least = least_positive(settings)
         values = kept_least(x.carrier, least)
         cycles = self.vector_cycles + thread_cycles("relu", x.format, x.size)
         if values is None:
             result = context.maximum(x, 0.0)
         elif context.counts is not None:
             flags = np.zeros(values.shape, np.uint8)
-            result = context.core.exact("maximum", [x.carrier], values, flags)
+            result = context.core.exact("maximum", [x.carrier], values, flags, kind=POSITIVE)
         else:
             result = Array(values, context)
             if self.notes is not None:
                 again = partial(kept_least, x.carrier, least, values)
                 self.notes.note((x.carrier,), (values,), lambda *_: again() is not None)
+            if self.recording is not None:
+                self.recording.note("maximum", settings, [x.carrier], values, 0, POSITIVE)
         self.vector_cycles = cycles  # the machine takes the same time, whatever is looked at
         return result
-
-    @staticmethod
-    def _least_positive(context: Context) -> float:
-        """The least number of a format that is not read as zero."""
-        flushing = context.core.settings.subnormals == "flush_both"
-        fmt = context.format
-        return fmt.smallest_normal if flushing else fmt.smallest_subnormal
 
     @usual_arithmetic
     def select(self, where: NDArray[np.bool_], x: Array) -> Array:

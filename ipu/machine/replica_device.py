@@ -30,7 +30,13 @@ from fpsim.elementwise.apply import apply
 from fpsim.elementwise.apply_rows import RowKeys, apply_rows, flags_of_rows, has_rows
 from fpsim.elementwise.axes import checked_axes, one_axis
 from fpsim.elementwise.order import largest_along
-from fpsim.elementwise.selection import Keys, kept_least, kept_positive, kept_where
+from fpsim.elementwise.selection import (
+    Keys,
+    kept_least,
+    kept_positive,
+    kept_where,
+    least_positive,
+)
 from fpsim.elementwise.sizes import checked_number, checked_shape
 from fpsim.elementwise.unscale import quotient_operands
 from fpsim.products.by_unit.product_rows import multiply_rows
@@ -450,7 +456,7 @@ class ReplicaDevice(Device):
         if not isinstance(x, StackedArray):
             return super().relu(x)
         context = self._of(x)
-        values = kept_least(x.stack, self._least_positive(context))
+        values = kept_least(x.stack, least_positive(context.core.settings))
         if values is None:
             return self._verb_one_by_one(Device.relu, [x])
         self.vector_cycles += thread_cycles("relu", x.format, x.size)

@@ -27,6 +27,7 @@ from fpsim.state.memory import memory_address
 from fpsim.state.processor import usual_arithmetic
 from ipu.machine.control import FpCtl
 from ipu.machine.device import Device
+from ipu.ops.saved import Reading
 
 __all__ = ["in_one_call", "may_join", "programs_on"]
 
@@ -150,7 +151,7 @@ def _flatten(value: Any, arrays: list[Array], places: list[_Place], key: list[An
         arrays.append(value)
         places.append(place)
         return True
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, Reading)):
         key.append(len(value))
     elif isinstance(value, dict):
         key += value
@@ -201,7 +202,7 @@ def _exchanged(value: Any, others: dict[int, Array]) -> Any:
     """A structure with other arrays in the places of some, by their identity."""
     if isinstance(value, Array):
         return others.get(id(value), value)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, Reading)):
         return tuple([_exchanged(item, others) for item in value])
     if isinstance(value, dict):
         return {name: _exchanged(item, others) for name, item in value.items()}

@@ -60,12 +60,22 @@ def numbers_of(step: int, places: Iterable[tuple[str, int]]) -> NDArray[np.uint6
     ...     "forward"), 1)]
     True
     """
-    digests = [
+    return _numbers([
         blake2b(b"%d/%s/%d" % (step, rest.encode(), k), digest_size=8).digest()
         for rest, k in places
-    ]
+    ])
+
+
+def _numbers(digests: Sequence[bytes]) -> NDArray[np.uint64]:
     numbers = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
     return np.uint64(1 << 63) | numbers >> np.uint64(1)
+
+
+def _shared(place: Place) -> Place:
+    """A place as it is numbered: updates draw the same bits in all micro-batches and replicas."""
+    if place.direction == "optimizer" and (place.micro_batch or place.replica):
+        return place._replace(micro_batch=0, replica=0)
+    return place
 
 
 class ReplayStart(NamedTuple):
@@ -105,8 +115,7 @@ class PlaceClock(Clock):
         if place.direction not in DIRECTIONS:
             directions = ", ".join(DIRECTIONS)
             raise ValueError(f"direction={place.direction!r} is not known; use one of {directions}")
-        if place.direction == "optimizer" and (place.micro_batch or place.replica):
-            place = place._replace(micro_batch=0, replica=0)
+        place = _shared(place)
         if place != self._place:
             self._place, self._number = place, None
 
@@ -148,6 +157,31 @@ class PlaceClock(Clock):
         self._counts[self._place] = start + n
         self._number = None
         return numbers
+
+    def take_each(self, places: Iterable[tuple[Place, int]]) -> NDArray[np.uint64]:
+        """The same of several places, one after the other; the place of now stays.
+
+        >>> clock, place = PlaceClock(), Place(0, 0, 0, "net.conv1", "forward")
+        >>> numbers = clock.take_each([(place, 1), (place._replace(layer="net.conv2"), 2)])
+        >>> len(numbers), int(numbers[0]) == number(place, 0)
+        (3, True)
+        """
+        counts, digests = self._counts, []
+        for place, n in places:
+            place = _shared(place)
+            k, text = counts.get(place, 0), place.text
+            counts[place] = k + n
+            digests += [
+                blake2b(f"{text}/{i}".encode(), digest_size=8).digest() for i in range(k, k + n)
+            ]
+        self._number = None
+        return _numbers(digests)
+
+    def give_each_back(self, places: Iterable[tuple[Place, int]]) -> None:
+        """The last n of each place that were taken have not been."""
+        for place, n in places:
+            self._counts[_shared(place)] -= n
+        self._number = None
 
     def give_back(self, n: int) -> None:
         """The last n of this place that were taken have not been: they are the next again."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fpsim as fp
-from tests.tiers import pick
+from tests.tiers import pick, reaches
 
 SETTINGS: list[dict[str, Any]] = [
     {}, {"rounding": "SR", "seed": 5}, {"format": "binary32", "rounding": "SR", "seed": 9},
@@ -69,8 +69,17 @@ def looped(step: Callable[..., Any], x: fp.Array, n: int) -> list[fp.Array]:
     return states
 
 
-@pytest.mark.parametrize("choices", pick(SETTINGS[:3], SETTINGS, SETTINGS), ids=str)
-@pytest.mark.parametrize("number", range(len(STEPS)))
+#: Every step with one of three settings, and one step with the three (in the full tier with all); a
+#: run is compiled for five seconds, so all pairs belong to the deep tier.
+PAIRS = [
+    (number, choices)
+    for number in range(len(STEPS))
+    for i, choices in enumerate(SETTINGS)
+    if reaches("deep") or i == number % 3 or (number == 0 and i < pick(3, len(SETTINGS), 0))
+]
+
+
+@pytest.mark.parametrize(("number", "choices"), PAIRS, ids=str)
 def test_a_run_is_the_loop(number: int, choices: dict[str, Any]) -> None:
     step, shape = STEPS[number]
     numbers = np.random.default_rng(number).standard_normal(shape)

@@ -1,6 +1,7 @@
 """Install lines, and another project's package in the place of ours (golden, corners).
 
-The full tier builds the wheel and installs every documented line into a clean environment.
+The full tier builds the wheel and installs two lines into a clean environment, the deep tier every
+documented one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from ipu import installation
 from ipu.installation import DISTRIBUTION, conflict, how_to_install
+from tests.tiers import pick
 from tests.wheels import build, unpacked
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +133,7 @@ def test_a_checkout_is_no_conflict():
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("line", documented())
+@pytest.mark.parametrize("line", pick((), (".", ".[grpc]"), documented()))
 def test_every_documented_line_installs_what_it_says(wheel, tmp_path, line):
     """The line with the wheel in the place of the clone, in a clean environment.
 

@@ -6,6 +6,8 @@ Source    Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["elementwise_R", "elementwise_word", "philox", "product_R", "product_word", "spawn_seed"]
 
 MASK = 0xFFFFFFFF
@@ -31,6 +33,10 @@ def philox(counter: Words, key: tuple[int, int]) -> Words:
     return a, b, c, d
 
 
+#: Several elements, or rounding places, take their bits of one block.
+_block = lru_cache(maxsize=1 << 15)(philox)
+
+
 def halves(n: int) -> tuple[int, int]:
     """A 64-bit number as (low, high) words."""
     return n & MASK, n >> 32
@@ -49,7 +55,7 @@ def elementwise_word(seed: int, n: int, i: int, r: int) -> int:
     per_lane = 8 if r <= 16 else 4
     g, rest = divmod(i, 16 * per_lane)
     h, lane = divmod(rest, 16)
-    block = philox((16 * g + lane, 0, *halves(n)), halves(seed))
+    block = _block((16 * g + lane, 0, *halves(n)), halves(seed))
     return half_word(block[h % 4], h >= 4) if r <= 16 else block[h]
 
 
@@ -57,7 +63,7 @@ def product_word(seed: int, n: int, i: int, s: int, r: int) -> int:
     """32 bits whose top r are R of rounding place s of output i in a sum, dot or matmul."""
     per_block = 8 if r <= 16 else 4
     b, place = divmod(s, per_block)
-    block = philox((i, 1 + b, *halves(n)), halves(seed))
+    block = _block((i, 1 + b, *halves(n)), halves(seed))
     return half_word(block[place % 4], place >= 4) if r <= 16 else block[place]
 
 

@@ -78,6 +78,7 @@ def floor_log2(x: Fraction) -> int:
     return e if power(e) <= x else e - 1
 
 
+@lru_cache(maxsize=1 << 17, typed=True)  # integers of numpy are others
 def decode(code: int, fmt: Format) -> Datum:
     """Meaning of a code.
 
@@ -132,8 +133,14 @@ def infinity(sign: int, fmt: Format) -> int:
     return signed(sign, ((1 << fmt.exponent_bits) - 1) << (fmt.precision - 1), fmt)
 
 
+@lru_cache
+def most(fmt: Format) -> Fraction:
+    """The largest finite magnitude."""
+    return Fraction(fmt.max)
+
+
 def largest(sign: int, fmt: Format) -> int:
-    return encode(sign, Fraction(fmt.max), fmt)
+    return encode(sign, most(fmt), fmt)
 
 
 def canonical_nan(fmt: Format, sign: int = 0) -> int:
@@ -156,8 +163,9 @@ def canonical_nan(fmt: Format, sign: int = 0) -> int:
 def split(magnitude: Fraction, exponent: int, fmt: Format) -> tuple[int, Fraction, Fraction]:
     """(m, w, q) of magnitude = (m + w) q, the quantum being that of `exponent`."""
     q = power(exponent - fmt.precision + 1)
-    m = math.floor(magnitude / q)
-    return m, magnitude / q - m, q
+    scaled = magnitude / q
+    m = math.floor(scaled)
+    return m, scaled - m, q
 
 
 def steps_up(m: int, w: Fraction, sign: int, rounding: Rounding, r: int, word: int) -> bool:
@@ -200,16 +208,18 @@ def residual(scaled: Fraction, how: str) -> int:
 def random_bits(magnitude: Fraction, fmt: Format, rounding: Rounding) -> int:
     """r of the rounding of this magnitude: larger below the normals with `subnormal_bits`."""
     r = rounding.random_bits(fmt)
-    below = fmt.emin - floor_log2(magnitude)
-    if isinstance(rounding, SR) and rounding.subnormal_bits is not None and below > 0:
-        return min(r + below, rounding.subnormal_bits)
+    if isinstance(rounding, SR) and rounding.subnormal_bits is not None:
+        below = fmt.emin - floor_log2(magnitude)
+        if below > 0:
+            return min(r + below, rounding.subnormal_bits)
     return r
 
 
 def is_tiny(magnitude: Fraction, sign: int, fmt: Format, s: OracleSettings) -> bool:
     """Below the normals: before rounding, or after rounding with unbounded exponent."""
     smallest = power(fmt.emin)
-    if s.tininess == "before" or s.rounding.stochastic:
+    # Rounding is monotone and keeps the smallest normal number: what is not below it stays so.
+    if magnitude >= smallest or s.tininess == "before" or s.rounding.stochastic:
         return magnitude < smallest
     m, w, q = split(magnitude, floor_log2(magnitude), fmt)
     return (m + steps_up(m, w, sign, s.rounding, 0, 0)) * q < smallest
@@ -248,7 +258,7 @@ def round_real(
     m, w, q = split(magnitude, max(floor_log2(magnitude), fmt.emin), fmt)
     up = steps_up(m, w, sign, s.rounding, random_bits(magnitude, fmt, s.rounding), s.word)
     rounded = (m + up) * q
-    if rounded > Fraction(fmt.max):
+    if rounded > most(fmt):
         stands = keeps_largest(s.rounding, sign)
         code = largest(sign, fmt) if stands else overflow_value(sign, fmt, s.overflow)
         return code, Flags.OVERFLOW | Flags.INEXACT

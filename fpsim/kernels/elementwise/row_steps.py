@@ -24,17 +24,17 @@ from fpsim.kernels.elementwise.enclosures import IN_DOUBT
 from fpsim.kernels.elementwise.tally import add_tally
 
 __all__ = [
-    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "ROUND", "SPREAD", "SQUARES", "SUM", "TABLE",
-    "WIDE_TABLE", "run_rows",
+    "CHECK", "FUNCTION", "LARGEST", "OPERATION", "POSITIVE", "ROUND", "SPREAD", "SQUARES", "SUM",
+    "TABLE", "WIDE_TABLE", "run_rows",
 ]
 
 #: What a step is: an operation of one kernel; a conversion of what a function left in binary64; a
 #: function; a sum of each row, or of its squares; the largest number of each; the number of each
 #: row written out; nothing but a look for NaNs; results read from a table of codes; the same in
-#: binary64, to be converted.
+#: binary64, to be converted; numbers that are zero where they are not positive.
 (
-    OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK, TABLE, WIDE_TABLE,
-) = range(10)
+    OPERATION, ROUND, FUNCTION, SUM, SQUARES, LARGEST, SPREAD, CHECK, TABLE, WIDE_TABLE, POSITIVE,
+) = range(11)
 
 
 @intrinsic
@@ -186,6 +186,13 @@ def _look_up(o, kernels, x, out, marks, by_element):
 
 
 @njit(**INLINE)
+def _positive(o, kernels, x, out, marks):
+    """Numbers from the least one on, +0 for others; -1 where there is a NaN. Nothing is marked."""
+    marks[: x.shape[0]] = 0
+    return -_call(kernels[0][o, 1], (x, np.float32(kernels[4][o, 0]), out))
+
+
+@njit(**INLINE)
 def _is_within(x, end):
     """Whether all are numbers beyond the end of a function, as far as it has one."""
     outside = 0
@@ -232,6 +239,8 @@ def _step(o, kernels, seed, memory, rooms, first, rows, columns, by_element):
     out = _block(steps[o, 6], first, m, memory)
     if what == TABLE:
         return _look_up(o, kernels, x, out, doubts, by_element)
+    if what == POSITIVE:
+        return _positive(o, kernels, x, out, doubts)
     if what == ROUND:
         w = wide_room[:m]
         return _operation(o, kernels, w, w, w, out, doubts, no_words, at, seed)

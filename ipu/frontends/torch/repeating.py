@@ -24,10 +24,11 @@ from fpsim.elementwise.notes import Again, CallNotes
 from fpsim.records.formats import Format
 from fpsim.records.types import Carrier
 from ipu.frontends.torch.aten import Call
-from ipu.frontends.torch.noted import KnownMemory, MachineSession, in_order, note_work
+from ipu.frontends.torch.noted import MachineSession, note_work
 from ipu.frontends.torch.values import Memory
 from ipu.machine.cost.ledger import LedgerRow
 from ipu.run.account import AccountedWork
+from ipu.run.noted import KnownMemory, in_order
 
 __all__ = ["RepeatedFunctions", "Tensors", "repeated_on"]
 

@@ -17,6 +17,7 @@ from ipu.experiments.published.claim import tables, verdicts
 from ipu.experiments.published.gallery import claims, claims_of, write_gallery
 from tests.experiments.accessible import NARROW, WIDE, faults, walk
 from tests.experiments.browser import print_page
+from tests.tiers import pick
 
 YES, NO, OPEN = "REPRODUCED", "NOT REPRODUCED", "CANNOT BE TOLD"
 
@@ -63,7 +64,7 @@ def test_a_claim_has_its_verdict_table_and_figure(name):
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", pick((), ("heat_slopes",), WHOLE))
 def test_a_whole_run_has_its_verdicts(name):
     assert list(verdicts(find(name).run(quick=False, seed=0)).values()) == WHOLE[name]
 

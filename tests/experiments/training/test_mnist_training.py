@@ -27,7 +27,7 @@ def test_without_data_digits_are_learnt_and_the_report_says_so(monkeypatch):
 
 
 @pytest.mark.vectors
-@pytest.mark.tier("full")
+@pytest.mark.tier("deep")
 def test_three_ways_of_training_recognise_95_percent():
     data_path("mnist/t10k-images-idx3-ubyte.gz")
     result = mnist_training.run(quick=False, seed=0)

@@ -17,6 +17,7 @@ from ipu.machine import Device
 from ipu.machine.control import FpCtl
 from ipu.ops.in_one_call import in_one_call, programs_on
 from ipu.ops.probabilities import shifted
+from ipu.ops.saved import Reading, packed, packing
 from ipu.run.places import Place, PlaceClock
 from tests.ipu.ops.states import state
 from tests.tiers import pick
@@ -54,8 +55,6 @@ CASES = {
     "gelu by erf": MarkedRow(ops.gelu_erf, {}, alone),
     "silu": MarkedRow(ops.silu, {}, alone),
 }
-#: Of these the forward rules ask for more than is noted.
-FORWARD_ALONE = {"layer norm of squares"}
 LAYOUTS = ("whole", "turned", "apart", "repeated")
 
 
@@ -162,7 +161,50 @@ def test_they_count_what_the_operations_count(name):
 def test_these_rules_run_in_one_call(runs, name, fmt, esr, count):
     case, device = CASES[name], Device(control=FpCtl(esr=esr), count=count)
     results(device, case, (30, 64), fmt, 1, hard=False)
-    assert len(runs) >= (2 if name in FORWARD_ALONE else 4)
+    assert len(runs) >= 4
+    assert None not in runs
+
+
+@in_one_call
+def rectified(device: Device, x: Array) -> Array:
+    return device.add(device.relu(device.multiply(x, 0.5)), x)
+
+
+@pytest.mark.parametrize("count", [False, True])
+@pytest.mark.parametrize("denormals", ["flush", "ieee"])
+@pytest.mark.parametrize("fmt", [BINARY16, BINARY32])
+def test_a_rectifier_is_a_step(runs, fmt, denormals, count):
+    """Zeros of both signs, subnormal numbers and infinities; a NaN is left to the rule."""
+    everything = []
+    for joins in (False, True):
+        device = Device(control=FpCtl(esr=True), f32_denormals=denormals, count=count)
+        device.in_one_call = joins
+        outcomes = []
+        for values in ([1.0, -1.0], [x for x in HARD if x == x], [*HARD, 1.0]):
+            x = device.from_host(np.resize(values, (3, 33)), fmt)
+            outcomes.append(told(rectified(device, x)))
+        everything.append((outcomes, state(device)))
+    assert everything[0] == everything[1]
+    assert [outcome is None for outcome in runs] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["layer norm", "softmax", "gelu"])
+def test_backward_rules_of_a_tape_run_in_one_call(runs, name):
+    """What a training has packed is read as arrays."""
+    case, shapes = CASES[name], CASES[name].shapes((30, 64))
+    expected, joined = [], []
+    for outcomes, joins in ((expected, False), (joined, True)):
+        device, rng = Device(control=FpCtl(esr=True)), np.random.default_rng(2)
+        device.in_one_call = joins
+        for _ in range(3):
+            x, *rest = [tensor(device, rng, BINARY16, s, hard=False) for s in shapes]
+            with packing():
+                _, saved = case.row.forward(device, x, *rest, **case.options)
+                tape = Reading([packed(item) for item in saved])
+            slope = case.row.pull(0, device, x, tape, **case.options)
+            outcomes.append(told((slope, state(device))))
+    assert expected == joined
+    assert len(runs) >= 4
     assert None not in runs
 
 

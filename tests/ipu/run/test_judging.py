@@ -16,6 +16,7 @@ from ipu.run.endpoints import PROGRESS, Endpoint, Outcome
 from ipu.run.judging import Declaration, judge, may_diverge
 from ipu.run.looks import LOOKS, bound, critical, looks_of, pairs_needed
 from tests.ipu.run.simulated import NOISE, errors_of, upper_bound, wrong_answers
+from tests.tiers import pick
 
 SHARED = {
     1: (7.0, 5.0, 4.0), 2: (10.0, 6.0, 5.0), 3: (12.5, 7.5, 5.7), 4: (13.0, 8.3, 6.3),
@@ -26,7 +27,7 @@ ALLOWED = 0.055
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("shape", NOISE)
+@pytest.mark.parametrize("shape", pick((), ("normal", "exponential above"), NOISE))
 def test_wrong_answers_of_ten_thousand_comparisons(shape):
     count = 10_000
     good, worse = wrong_answers(shape, count, seed=7)

@@ -92,3 +92,20 @@ def test_an_evaluation_that_ends_forgets_its_own_places_alone():
     assert clock.k == 0
     clock.place = training
     assert clock.k == 1
+
+
+def test_numbers_of_several_places_are_those_of_one_after_the_other():
+    places = [(HERE, 2), (HERE._replace(layer="b", direction="optimizer", micro_batch=3), 1)]
+    one, other = PlaceClock(), PlaceClock()
+    for clock in (one, other):
+        clock.place = HERE
+        clock.take(1)
+    expected = []
+    for place, n in places:
+        other.place = place
+        expected += other.take(n)
+    assert one.take_each(places).tolist() == expected
+    assert one.place == HERE
+    assert one.drawn() == other.drawn()
+    one.give_each_back(places)
+    assert one.take_each(places).tolist() == expected

@@ -35,6 +35,7 @@ from ipu.frontends.tensorflow.engine.listing import list_sites
 from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.measuring import Measure
+from ipu.frontends.tensorflow.engine.native_plan import NativePlans, PlannedStep, has_native_nodes
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
 from ipu.frontends.tensorflow.engine.scaling import is_scaled
@@ -63,18 +64,22 @@ kernels.load()
 class FrameStep:
     """A node with its places in a frame."""
 
-    __slots__ = ("dead", "inputs", "is_joint", "outputs", "place", "run", "site", "start")
+    __slots__ = (
+        "dead", "entry", "inputs", "is_joint", "keeps", "outputs", "place", "run", "site", "start",
+    )
 
     def __init__(self, site: NodeSite, entry: KernelEntry | None, run: Run) -> None:
-        self.site, self.run = site, run
+        self.site, self.entry, self.run = site, entry, run
         self.is_joint = entry is not None and entry.is_joint
+        #: Whether it may keep its inputs longer than the plan runs: functions, variables, lists.
+        self.keeps = self.is_joint or has_effect(site.node.op) or any(
+            tensor.dtype == tf.variant for tensor in (*site.node.inputs, *site.node.outputs)
+        )
         self.inputs: tuple[int, ...] = ()
         self.outputs: tuple[int, ...] = ()
         #: Values that no later step reads.
         self.dead: tuple[int, ...] = ()
-        self.place = _naming(site) if self.is_joint else _placing(
-            site, entry is not None and entry.draws
-        )
+        self.place = _naming(site) if self.is_joint else _placing(site, entry)
         #: Where replica 0 stood before it.
         self.start: ReplayStart | None = None
 
@@ -104,6 +109,9 @@ class FramePlan:
         self._steps = self._build()
         self._results = [self._slot(tensor) for tensor in program.outputs]
         self._bury()
+        self._natives = NativePlans(
+            machine, self._template, self._inputs, self._steps, self._results
+        ) if has_native_nodes(self._steps) else None
         self.has_effects = any(has_effect(node.op) for node in program.nodes)
         self.counts: bool = any(part.counts or part.is_training for part in self._parts)
         #: Numbers of the outputs by their slots.
@@ -111,7 +119,7 @@ class FramePlan:
         for number, slot in enumerate(self._results):
             self._outputs.setdefault(slot, []).append(number)
         #: The step that runs.
-        self._at: FrameStep | None = None
+        self._at: PlannedStep | None = None
         #: What measures the first iterations; None: nothing does, or does any more.
         self.measure: Measure | None = None
         #: Set by the loop whose body this is.
@@ -257,6 +265,22 @@ class FramePlan:
         return [tuple([frame[slot] for slot in self._results]) for frame in frames]
 
     def _run_alone(self, frame: list[Any]) -> None:
+        """One replica: its nodes run below their kernels where they can."""
+        native = None if self._natives is None else self._natives.find(frame)
+        if native is not None and native.is_ready:
+            native.run(frame, self._begin)
+        elif native is not None and native.is_due():
+            native.note(frame, self._begin)
+        else:
+            self._run_by_kernels(frame)
+
+    def _begin(self, step: PlannedStep) -> None:
+        """A step of the one replica runs now."""
+        self._at = step
+        if step.place is not None:
+            step.place(0)
+
+    def _run_by_kernels(self, frame: list[Any]) -> None:
         """One replica: this loop is the executor's own time at each node."""
         for step in self._steps:
             self._at = step
@@ -531,12 +555,17 @@ def _naming(site: NodeSite) -> Callable[[int], None] | None:
     return place
 
 
-def _placing(site: NodeSite, draws: bool) -> Callable[[int], None] | None:
+def _placing(site: NodeSite, entry: KernelEntry | None) -> Callable[[int], None] | None:
     """A function that sets the place of the next operations; None where nothing asks for it."""
     machine, device, node = site.machine, site.device, site.node
-    override = node.marks.get("sr")
-    has_recipe = site.policy.recipe is not None  # of random bits, and of scales by the step
-    if not (draws or device.control.esr or override or has_recipe or site.run.is_watched):
+    draws, control = entry is not None and entry.draws, device.control
+    # Of random bits, and of scales by the step; watchers are told of names.
+    is_told = site.policy.recipe is not None or site.run.is_watched
+    may_trap = control.inv or control.div0 or control.oflo
+    rounds = draws or (entry is not None and entry.rounding != "none")
+    if not (draws or control.esr or node.marks.get("sr") or is_told):
+        return None
+    if not (rounds or is_told or may_trap):
         return None
     name, node_name, direction = site.name, node.name, site.direction
 

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary
 
 from fpsim.records.formats import BINARY32, Format
+from ipu.frontends.tensorflow.engine.host_values import HostValues
 from ipu.frontends.tensorflow.engine.replica_set import ALONE, ReplicaSet
 from ipu.frontends.tensorflow.engine.streaming import Outgoing
 from ipu.frontends.tensorflow.reports.layers import layer_of_variable
@@ -127,6 +128,8 @@ class Machine:
         self.status_before = 0
         #: Values of variables that replicas keep to themselves (engine.replicas).
         self.private: dict[int, Any] = {}
+        #: Variables of the host that it has the values of.
+        self.host_values = HostValues()
         #: What an estimator's host call moves in a step: tensors, bytes out and back.
         self.host_call: dict[str, int] | None = None
         #: Results of the latest launch that sent some before its end.

@@ -10,6 +10,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import errors
 from tensorflow.python.ops import gen_dataset_ops
 
+from fpsim.array import Array
 from fpsim.records.formats import Format
 from ipu.frontends.tensorflow.engine.values import enter, leave
 from ipu.machine.device import Device
@@ -21,6 +22,7 @@ class Variable:
     """A variable's value on the machine: read from the host when first used.
 
     name     of the variable, which is the layer of what accumulates into it.
+    read     gives the host's numbers, or the array that they were when they left the machine.
     fmt      the format it holds, None for integers.
     """
 
@@ -42,7 +44,9 @@ class Variable:
         """What the variable holds; nobody may write into it."""
         if self._value is None:
             host = self._read()
-            self._value = enter(self._device, host, self.fmt) if self.fmt else np.array(host)
+            self._value = host if isinstance(host, Array) else self._entered(host)
+            if isinstance(host, Array) and host.format != self.fmt:
+                self._value = self._entered(leave(host, self.dtype))
         return self._value
 
     @value.setter
@@ -50,6 +54,9 @@ class Variable:
         if self.fmt is not None and value.format != self.fmt:
             value = self._device.cast(value, self.fmt)
         self._value, self.is_written = value, True
+
+    def _entered(self, host: Any) -> Any:
+        return enter(self._device, host, self.fmt) if self.fmt else np.array(host)
 
     def change(self, verb: Callable[[Any, Any], Any], term: Any) -> None:
         """The value becomes a sum or difference of itself and a term."""

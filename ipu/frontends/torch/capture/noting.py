@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from fpsim.array import Array
 from fpsim.elementwise.notes import Again, CallNotes
 from fpsim.records.formats import Format
-from ipu.frontends.torch.capture.recording import replacing
 from ipu.frontends.torch.capture.tape import (
     CalledPlace,
     EventEntry,
@@ -29,17 +28,11 @@ from ipu.frontends.torch.capture.tape import (
     slots_of,
 )
 from ipu.frontends.torch.gradients import Gradients
-from ipu.frontends.torch.noted import (
-    KnownMemory,
-    MachineSession,
-    NotedWork,
-    arguments_noted,
-    in_order,
-    note_work,
-)
+from ipu.frontends.torch.noted import MachineSession, NotedWork, note_work
 from ipu.frontends.torch.values import FORMATS
 from ipu.machine.cost.ledger import LedgerRow
 from ipu.run.account import NO_WORK, AccountedWork
+from ipu.run.noted import KnownMemory, arguments_noted, in_order, replacing
 from ipu.run.places import Place, number
 
 __all__ = ["EntryNoting", "NativeEntry", "NotedSession", "filling", "is_constant_gradient"]

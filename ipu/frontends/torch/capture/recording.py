@@ -28,9 +28,10 @@ from ipu.frontends.torch.gradients import Gradients
 from ipu.frontends.torch.layers import Where
 from ipu.frontends.torch.roots import Roots
 from ipu.frontends.torch.values import FORMATS, Memory
+from ipu.run.noted import replacing
 from ipu.run.places import PlaceClock
 
-__all__ = ["RecordedSession", "StepRecording", "facts_of", "replacing", "storage_of"]
+__all__ = ["RecordedSession", "StepRecording", "facts_of", "storage_of"]
 
 #: Elements of a tensor that Python's numbers may have made.
 _FEW = 64
@@ -354,14 +355,6 @@ class StepRecording:
         if not isinstance(value, (int, float, str, type(None))):
             self.refuse(f"the step returns a {type(value).__name__}; return tensors and numbers")
         return value
-
-
-def replacing(stack: ExitStack, owner: Any, name: str, change: Callable[[Any], Any]) -> None:
-    """Another attribute in place of one until the stack is left."""
-    has_own = name in vars(owner)
-    before = getattr(owner, name)
-    setattr(owner, name, change(before))
-    stack.callback(*((setattr, owner, name, before) if has_own else (delattr, owner, name)))
 
 
 def _random_states() -> tuple[Any, ...]:

@@ -30,20 +30,21 @@ IPU = fp.SR(13, subnormal_bits=16)
 DIRECTED = (fp.RTZ, fp.RTP, fp.RTN, fp.RAZ, fp.RTO)
 
 #: Format, rounding, policies: compiled once each, so the quick tier takes those that differ most.
+EVERY = [
+    *((f, m, {}) for f in (fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.E2M1FN, WIDE)
+      for m in (fp.RNE, fp.RNA, fp.RNZ, *DIRECTED, fp.SR(4), fp.SR(16), fp.SR(20), IPU)
+      if f != WIDE or m != IPU),
+    *((fp.BINARY16, m, {"overflow": "saturate"}) for m in (fp.RNE, fp.RTN, IPU)),
+    *((fp.BINARY16, m, {"overflow": "nan"}) for m in (fp.RNE, fp.RTP, fp.SR(16))),
+    (fp.TF32, fp.RNE, {"tininess": "before"}),
+    *((fp.BINARY32, m, {}) for m in (fp.RNE, fp.RNA, *DIRECTED, fp.SR(), fp.SR(8))),
+    (fp.BINARY32, fp.RNE, {"overflow": "saturate"}),
+]
 CASES = pick(
     [(fp.BINARY16, fp.RNE, {}), (fp.BINARY16, IPU, {})],
-    *[
-        [
-            *((f, m, {}) for f in (fp.BINARY16, fp.BFLOAT16, fp.E4M3FN, fp.F143, fp.E2M1FN, WIDE)
-              for m in (fp.RNE, fp.RNA, fp.RNZ, *DIRECTED, fp.SR(4), fp.SR(16), fp.SR(20), IPU)
-              if f != WIDE or m != IPU),
-            *((fp.BINARY16, m, {"overflow": "saturate"}) for m in (fp.RNE, fp.RTN, IPU)),
-            *((fp.BINARY16, m, {"overflow": "nan"}) for m in (fp.RNE, fp.RTP, fp.SR(16))),
-            (fp.TF32, fp.RNE, {"tininess": "before"}),
-            *((fp.BINARY32, m, {}) for m in (fp.RNE, fp.RNA, *DIRECTED, fp.SR(), fp.SR(8))),
-            (fp.BINARY32, fp.RNE, {"overflow": "saturate"}),
-        ]
-    ] * 2,
+    # Every mode and policy in one format; the others to nearest, one directed, one at random.
+    [case for case in EVERY if case[0] == fp.BINARY16 or case[1] in (fp.RNE, fp.RTN, fp.SR(20))],
+    EVERY,
 )
 
 

@@ -127,6 +127,7 @@ def outcome(operation, *, gradients):
     return counted, message
 
 
+@pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("gradients", "share"), [(False, 0.95), (True, 0.9)])
 def test_samples_of_torch(gradients, share):
@@ -177,6 +178,7 @@ def is_near(got, wide, native):
     return bool((error <= torch.clamp(2 * allowed, min=size * 2.0**-8 + 2.0**-14)).all())
 
 
+@pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore")
 def test_binary16_samples_are_near_binary64():
     with warnings.catch_warnings():

@@ -76,6 +76,7 @@ def named(path, policy):
     }
 
 
+@pytest.mark.minutes
 def test_a_diagnosis_names_the_place_at_least_as_often(tmp_path):
     path, scores, n = tmp_path / "train.py", {}, 0
     for name in OF_THE_STAGE:
