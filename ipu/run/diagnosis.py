@@ -293,8 +293,10 @@ class Diagnosis:
         for pair in self.pairs:
             if pair.interacts:
                 neither, one, other, both = map(harm_text, pair.harms)
+                others = set(self.necessary) - {pair.first, pair.second}
+                rest = " (the others are)" if others else ""
                 yield (f"pair {pair.first} and {pair.second}: harm {neither} with neither given "
-                       f"back, {one} and {other} with one, {both} with both")
+                       f"back{rest}, {one} and {other} with one, {both} with both")
         yield from (f"dose {dose}" for dose in self.doses)
         if self.doses_told:
             yield self.doses_told
