@@ -198,8 +198,9 @@ class Diagnosis:
         yield f"  {self.sentence}"
         if self.answer != "cannot tell":
             loss = "loss " if self.measure == "losses" else ""
+            beside = f" of what {self.beside}'s {self.measure} go through"
             yield (
-                f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
+                f"  harm {harm_text(self.harm)}{beside if math.isfinite(self.harm) else ''}; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
         if self.misprint:
