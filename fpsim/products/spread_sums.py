@@ -11,13 +11,11 @@ Source    docs/semantics.md §6 (sums of the device).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
 from fpsim.kernels.by_operation.spread_sums import PART
-from fpsim.kernels.by_operation.wide_chains import add_chains
+from fpsim.kernels.by_operation.wide_chains import add_spread
 from fpsim.kernels.elementwise.step import FLAGS_EACH
 from fpsim.products.native_spread_sums import native_spread_sums
 from fpsim.products.native_sums import is_native
@@ -29,9 +27,6 @@ from fpsim.state.publish import fold, publish
 from fpsim.state.state import State
 
 __all__ = ["PART", "native_spread_sum", "parts_of", "spread_sum", "sums_of_binary64"]
-
-#: Sums over the third axis of (outer, parts, elements, inner), with the flags of each, if it has.
-_Chains = Callable[[Carrier], tuple[Carrier, ElementFlags | None]]
 
 
 def parts_of(n: int) -> tuple[int, int]:
@@ -57,8 +52,7 @@ def spread_sum(state: State, values: Carrier, axes: tuple[int, ...]) -> Carrier:
     if math.prod(values.shape[a] for a in axes) <= PART:
         return chain.run(state, None)
     planes = in_whole_steps(_as_planes(values, axes))
-    sums, flags = _spread(planes, partial(_chains, state.settings))
-    assert flags is not None
+    sums, flags = _spread(planes, state.settings)
     sums, flags = sums.reshape(chain.shape), flags.reshape(chain.shape)
     return publish(
         state, "sum", sums, fold(flags), flags if state.watched else None, chain.elements
@@ -91,11 +85,10 @@ def sums_of_binary64(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     >>> sums_of_binary64(np.ones((2, 100)), (1,)).tolist()
     [100.0, 100.0]
     """
-    planes = _as_planes(values, axes)
-    if planes.shape[1] == 0:
-        sums: Carrier = np.zeros((planes.shape[0], planes.shape[2]))
-    else:
-        sums, _ = _spread(planes, _chains_of_binary64)
+    planes = np.ascontiguousarray(_as_planes(values, axes))
+    sums: Carrier = np.zeros((planes.shape[0], planes.shape[2]))
+    if planes.size:
+        add_spread(planes, sums)
     return sums.reshape([n for a, n in enumerate(values.shape) if a not in axes])
 
 
@@ -113,21 +106,19 @@ def _as_planes(values: Carrier, axes: tuple[int, ...]) -> Carrier:
     )
 
 
-def _spread(planes: Carrier, chains: _Chains) -> tuple[Carrier, ElementFlags | None]:
+def _spread(planes: Carrier, settings: Settings) -> tuple[Carrier, ElementFlags]:
     """Sums over the second axis of (outer, n, inner), round after round, and the flags of each."""
     outer, _, inner = planes.shape
-    flags: ElementFlags | None = None
+    flags = np.zeros((outer, inner), np.uint8)
     while planes.shape[1] > 1:
         length, whole = parts_of(planes.shape[1])
         end = whole * length
         sums = []
         for group in (planes[:, :end].reshape(outer, whole, length, inner), planes[:, None, end:]):
             if group.shape[2]:
-                values, raised = chains(group)
+                values, raised = _chains(settings, group)
                 sums.append(values)
-                if raised is not None:
-                    joined = np.bitwise_or.reduce(raised, axis=1)
-                    flags = joined if flags is None else flags | joined
+                flags |= np.bitwise_or.reduce(raised, axis=1)
         planes = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0]
     return planes[:, 0], flags
 
@@ -138,10 +129,3 @@ def _chains(settings: Settings, parts: Carrier) -> tuple[Carrier, ElementFlags]:
     rows = parts.transpose(0, 1, 3, 2).reshape(outer * whole * inner, length)
     result, _, flags = RowSums(settings, "sequential", rows, 1).run(FLAGS_EACH, divide=False)
     return result.reshape(outer, whole, inner), flags.reshape(outer, whole, inner)
-
-
-def _chains_of_binary64(parts: Carrier) -> tuple[Carrier, None]:
-    outer, whole, _, inner = parts.shape
-    sums = np.empty((outer, whole, inner))
-    add_chains(np.ascontiguousarray(parts), sums)
-    return sums, None

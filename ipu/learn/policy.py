@@ -382,7 +382,8 @@ def with_layer(
 ) -> LayerPolicies:
     """A policy with another one for the layers of a pattern, before all others."""
     layers = policy.layers if isinstance(policy, LayerPolicies) else ()
-    return LayerPolicies(policy.default, ((pattern, of_layer), *layers))
+    others = (layer for layer in layers if layer[0] != pattern)  # no layer would reach that one
+    return LayerPolicies(policy.default, ((pattern, of_layer), *others))
 
 
 def with_addition(

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from fpsim.records.evidence import Evidence
 from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops import in_binary64
 from ipu.ops.bounds import clamp, number_of
 from ipu.ops.curves import INSIDE, curve, rounded_curve, selected, sloped
 from ipu.ops.functions import expm1, log1p
@@ -90,6 +91,7 @@ def _saturating(device: Device) -> Iterator[None]:
         device.control = before
 
 
+@in_binary64.by(partial(in_binary64.gelu, slope=_SLOPE, cubic=_CUBIC))
 @in_one_call
 def _gelu(device: Device, x: Array) -> tuple[Array, Saved]:
     with _saturating(device):
@@ -100,6 +102,7 @@ def _gelu(device: Device, x: Array) -> tuple[Array, Saved]:
         return device.multiply(x, share), (x, t)
 
 
+@in_binary64.by(partial(in_binary64.gelu_x, slope=_SLOPE, cubic=_CUBIC))
 @in_one_call
 def _gelu_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """gradient · (Phi + x (1 - t²) / 2 · sqrt(2/pi) (1 + 3 · 0.044715 x²))."""

@@ -27,6 +27,7 @@ from fpsim.array import Array
 from fpsim.core import Operand
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
+from ipu.ops import in_binary64
 from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, count, share, steps
@@ -206,6 +207,7 @@ def _group_norm_x(
     return _whitened_gradient(device, h, w, inverse, axes).reshape(gradient.shape)
 
 
+@in_binary64.by(in_binary64.layer_norm)
 @in_one_call
 def _layer_norm(
     device: Device, x: Array, gamma: Array, beta: Array, *, epsilon: float = 1e-3,
@@ -216,6 +218,7 @@ def _layer_norm(
     )
 
 
+@in_binary64.by(in_binary64.layer_norm_x)
 @in_one_call
 def _layer_norm_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     return _group_norm_x(device, gradient, saved, groups=1)

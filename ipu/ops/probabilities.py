@@ -20,6 +20,7 @@ from ipu.machine.derived import derived
 from ipu.machine.device import Device
 from ipu.machine.reference import wide
 from ipu.machine.stacked import StackedArray, StackedValues
+from ipu.ops import in_binary64
 from ipu.ops.in_one_call import in_one_call
 from ipu.ops.primitive import Primitive
 from ipu.ops.rules import Saved, steps
@@ -41,6 +42,7 @@ def shifted(device: Device, logits: Array) -> tuple[Array, Array, Array]:
     return z, e, device.reduce_sum(e, axis=-1)
 
 
+@in_binary64.by(in_binary64.softmax)
 @in_one_call
 def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     if not x.size:
@@ -50,6 +52,7 @@ def _softmax(device: Device, x: Array) -> tuple[Array, Saved]:
     return y, (y,)
 
 
+@in_binary64.by(in_binary64.softmax_x)
 @in_one_call
 def _softmax_x(device: Device, gradient: Array, saved: Saved, **_: Any) -> Array:
     """y · (gradient - sum(gradient · y))."""

@@ -24,7 +24,7 @@ from ipu.run.motions import is_parameter
 from ipu.run.report import present_scale, totals
 from ipu.run.ways import Way
 
-__all__ = ["Advice", "find_advice"]
+__all__ = ["Advice", "advice_for", "find_advice"]
 
 Report = Mapping[str, Any]
 #: What to do, and ways of trying it.
@@ -62,11 +62,7 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
     if report.get("unreached"):
         return list(_unreached(report))
     wider = base.with_policies
-    items = []
-    for cause in find_causes(report):
-        what, ways = _REMEDIES[cause.kind](cause, report, wider)
-        ways = tuple(way for way in ways if str(way) != str(base))
-        items.append(Advice(what, cause.sentence, cause.layer, ways))
+    items = [advice_for(cause, report, base) for cause in find_causes(report)]
     items.extend(_blocks(report, wider))
     if items and not report.get("stable_statistics", True):
         items.append(Advice(
@@ -74,6 +70,13 @@ def find_advice(report: Report, base: Way) -> list[Advice]:
             (_with(wider, stable_statistics=True),),
         ))
     return items
+
+
+def advice_for(cause: Cause, report: Report, base: Way) -> Advice:
+    """The advice on one cause, from the way of the report's run."""
+    what, ways = _REMEDIES[cause.kind](cause, report, base.with_policies)
+    ways = tuple(way for way in ways if str(way) != str(base))
+    return Advice(what, cause.sentence, cause.layer, ways)
 
 
 def _blocks(report: Report, base: Way) -> Iterator[Advice]:

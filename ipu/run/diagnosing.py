@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from ipu.run.advice import advice_for
 from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
 from ipu.run.causes.finding import causes_forward, causes_of_updates, find_causes
@@ -19,7 +20,9 @@ from ipu.run.remedies import (
     advised,
     by_module,
     joined_remedies,
+    proposed_by,
     sort_remedies,
+    told_by_changes,
     try_behind,
     try_scale_with_room,
     try_ways,
@@ -28,7 +31,7 @@ from ipu.run.remedies import (
     without_needless,
 )
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
-from ipu.run.restoring import FORWARD, PARAMETERS
+from ipu.run.restoring import FORWARD, PARAMETERS, PrecisionSite, Restoring
 from ipu.run.rewritings import rewriting
 from ipu.run.searching import find_responses, find_sites
 from ipu.run.ways import Way
@@ -153,6 +156,9 @@ def _treat(
     tested = _tested_cause(result, runs)
     if tested is not None:
         result.sentence = _sentence([tested], result.harm, runs.base)
+        result.remedies[:] = told_by_changes(result.remedies, runs)
+        advice = advice_for(tested, runs.report, runs.way)
+        try_ways(proposed_by([advice], runs, runs.report, runs.way), runs, result.remedies)
     for cause in [tested] if tested else runs.causes[:1]:
         result.rewriting = rewriting(cause, runs.report)
     try_ways(with_wide_layers(result, runs), runs, result.remedies)
@@ -174,10 +180,24 @@ def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
         is_forward = {site.role for site in result.necessary} == {FORWARD}
         causes = causes_forward(runs.report, layers) if is_forward else []
     else:
-        # A layer that may stay low is to blame for nothing, where parameters may not.
-        held = {site.layer for site in result.necessary if site.role == PARAMETERS}
-        causes = causes_of_updates(runs.report, held) if first.layer not in layers else []
+        # What may stay low is to blame for nothing, where parameters may not.
+        held = [site for site in result.necessary if site.role == PARAMETERS]
+        is_led = first.layer not in layers or _take_more(held, first, runs)
+        causes = causes_of_updates(runs.report, {s.layer for s in held}) if is_led else []
     return next(iter(causes), None)
+
+
+def _take_more(sites: Sequence[PrecisionSite], first: Cause, runs: Reruns) -> bool:
+    """Whether most of the harm goes with these sites, and not with the pass that a cause is in."""
+    others = [site for site in runs.all_sites
+              if site.layer == first.layer and site.role != PARAMETERS]
+    if not (sites and others and runs.has_time()):
+        return False
+    with suppress(TimeOverError):
+        ours, theirs = (runs.harm(runs.outcome(runs.way, Restoring(frozenset(group))))
+                        for group in (sites, others))
+        return ours < theirs / 2
+    return False
 
 
 def _sentence(causes: Sequence[Cause], harm: float, outcome: Outcome) -> str:

@@ -198,8 +198,9 @@ class Diagnosis:
         yield f"  {self.sentence}"
         if self.answer != "cannot tell":
             loss = "loss " if self.measure == "losses" else ""
+            beside = f" of what {self.beside}'s {self.measure} go through"
             yield (
-                f"  harm {harm_text(self.harm)} of what {self.beside}'s {self.measure} go through; "
+                f"  harm {harm_text(self.harm)}{beside if math.isfinite(self.harm) else ''}; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
         if self.misprint:
@@ -293,8 +294,10 @@ class Diagnosis:
         for pair in self.pairs:
             if pair.interacts:
                 neither, one, other, both = map(harm_text, pair.harms)
+                others = set(self.necessary) - {pair.first, pair.second}
+                rest = " (the others are)" if others else ""
                 yield (f"pair {pair.first} and {pair.second}: harm {neither} with neither given "
-                       f"back, {one} and {other} with one, {both} with both")
+                       f"back{rest}, {one} and {other} with one, {both} with both")
         yield from (f"dose {dose}" for dose in self.doses)
         if self.doses_told:
             yield self.doses_told

@@ -36,10 +36,13 @@ class StepOperands(NamedTuple):
 def steps_of(
     rule: Optimizer, device: Device, rows: Sequence[StepOperands], rate: float
 ) -> list[Step]:
-    """The steps of variables; of neighbours whose single numbers are the same in one call."""
+    """The steps of variables; of neighbours whose single numbers are the same in one call.
+
+    Arrays of a narrower format than the rule's become arrays of that.
+    """
     steps: list[Step] = []
     joint: list[StepOperands] = []
-    most = _MOST if _is_of_elements(rule, device, rows) else 0
+    most = _MOST if rows and _is_of_elements(rule, device, _entered(rule, device, rows[0])) else 0
     size = 0
     for row in rows:
         size += row.w.size
@@ -88,13 +91,19 @@ class _Jointly:
         return after
 
 
-def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[StepOperands]) -> bool:
+def _is_of_elements(rule: Optimizer, device: Device, row: StepOperands) -> bool:
     """Whether a rule is a row of the table that looks at each element alone."""
-    if not (rows and isinstance(rule, TableOptimizer)):
+    if not isinstance(rule, TableOptimizer) or type(rule).rule is not TableOptimizer.rule:
         return False
-    if type(rule).rule is not TableOptimizer.rule:
-        return False
-    return UPDATES[rule.asked(device, rows[0].g, rows[0].slots, rule.rate).row].by_element
+    return UPDATES[rule.asked(device, row.g, row.slots, rule.rate).row].by_element
+
+
+def _entered(rule: Optimizer, device: Device, row: StepOperands) -> StepOperands:
+    """A row in the rule's format."""
+    return StepOperands(
+        _joined(rule, device, [row.w]).reshape(row.w.shape),
+        _joined(rule, device, [row.g]).reshape(row.g.shape),
+        tuple(_joined(rule, device, [x]).reshape(x.shape) for x in row.slots))
 
 
 def _singles(row: StepOperands) -> tuple[bytes | None, ...]:
@@ -108,13 +117,15 @@ def _joint_steps(
     rule: Optimizer, device: Device, rows: Sequence[StepOperands], rate: float
 ) -> list[Step]:
     if len(rows) == 1:
-        return [rule.rule(device, *rows[0], rate)]
-    first, shapes = rows[0], [row.w.shape for row in rows]
+        return [rule.rule(device, *_entered(rule, device, rows[0]), rate)]
+    shapes = [row.w.shape for row in rows]
     joint = StepOperands(
-        _joined([row.w for row in rows]), _joined([row.g for row in rows]),
+        _joined(rule, device, [row.w for row in rows]),
+        _joined(rule, device, [row.g for row in rows]),
         tuple(
-            x if single is not None else _joined([row.slots[i] for row in rows])
-            for i, (x, single) in enumerate(zip(first.slots, _singles(first), strict=True))
+            _joined(rule, device, [rows[0].slots[i]]).reshape(()) if single is not None
+            else _joined(rule, device, [row.slots[i] for row in rows])
+            for i, single in enumerate(_singles(rows[0]))
         ),
     )
     step = rule.rule(device, *joint, rate)
@@ -125,9 +136,11 @@ def _joint_steps(
     ]
 
 
-def _joined(arrays: Sequence[Array]) -> Array:
-    flat = np.concatenate([x.carrier.reshape(-1) for x in arrays])
-    return Array(flat, arrays[0].context)
+def _joined(rule: Optimizer, device: Device, arrays: Sequence[Array]) -> Array:
+    """Arrays one behind the other, in the rule's format."""
+    context = device.context(rule.format or arrays[0].format)
+    flat = [x.carrier.reshape(-1) for x in arrays]
+    return Array(np.concatenate(flat, dtype=context.format.carrier), context)
 
 
 def _split(x: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:

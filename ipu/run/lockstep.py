@@ -111,8 +111,7 @@ class Lockstep:
 
     def __init__(self, account: Shadow, line: Callable[[], str], seed: int) -> None:
         self.account, self._line, self._seed = account, line, seed
-        self._reference = Device("reference")
-        self._reference.in_one_call = False  # which takes no binary64
+        self._reference = _without_cycles(Device("reference"))
         self._context = self._reference.context(BINARY64)
         self._twin: Trainer | None = None
         self._left = account.steps
@@ -209,7 +208,7 @@ class Lockstep:
             policy="fp64", target="reference", accumulation=accumulation, seed=self._seed,
             check_memory=False,
         )
-        twin.device.in_one_call = False
+        _without_cycles(twin.device)
         with OneBlasThread():
             twin.forward(self._batch[0])
         values = {u.variable.name: u.before for u in updates} | self._variables
@@ -281,13 +280,7 @@ class Lockstep:
         rule = training.loss_scale.optimizer(training.optimizer)
         wide = replace(rule, format=BINARY64)  # type: ignore[type-var]
         self.account.line = self._line
-        rows = [
-            StepOperands(
-                self._entered(x.before), self._entered(x.gradient),
-                tuple(map(self._entered, x.slots)),
-            )
-            for x in updates
-        ]
+        rows = [StepOperands(x.before, x.gradient, x.slots) for x in updates]
         steps = steps_of(wide, self._reference, rows, wide.rate)
         for update, local in zip(updates, steps, strict=True):
             key = split_name(update.variable.layer)[0], "optimizer", type(rule).__name__
@@ -310,6 +303,13 @@ class Lockstep:
                 self.account.moved(
                     layer, machine.shape, how, line=self._line(), steps=steps, is_state=False,
                     operation=f"update of {variable.name}", is_parameter=variable.trainable)
+
+
+def _without_cycles(device: Device) -> Device:
+    """A reference whose binary64 counts no cycles: then its rules are one call of a kernel each."""
+    device.in_one_call = False  # which takes no binary64
+    device.context(BINARY64).core.loops = None
+    return device
 
 
 class _Mapped(Sequence[Any]):

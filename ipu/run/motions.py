@@ -69,20 +69,29 @@ def way_lost(report: Report) -> float:
     >>> way_lost({"shadow": {"motions": rows}})
     0.02
     """
-    rows = [row for row in _motions(report) if is_parameter(row)]
-    squares = [float(row.get("length", 1.0)) ** 2 for row in rows]
-    if not sum(squares):
-        return math.nan
-    return sum(map(_lost, rows)) / sum(squares)
+    rows = _parameters(report)
+    squares = sum(map(_square, rows))
+    return sum(map(_lost, rows)) / squares if squares else math.nan
 
 
 def ways_lost(report: Report) -> dict[str, float]:
-    """What is lost of the way of each parameter, in squares, by its name; {} without a shadow."""
-    return {row["name"]: _lost(row) for row in _motions(report) if is_parameter(row)}
+    """The same share, of what is lost of the way of each parameter, by its name; {} without any."""
+    rows = _parameters(report)
+    squares = sum(map(_square, rows))
+    return {row["name"]: _lost(row) / squares for row in rows} if squares else {}
+
+
+def _parameters(report: Report) -> list[Row]:
+    return [row for row in _motions(report) if is_parameter(row)]
+
+
+def _square(row: Row) -> float:
+    """Of the way in binary64."""
+    return float(row.get("length", 1.0)) ** 2
 
 
 def _lost(row: Row) -> float:
-    return float(row.get("length", 1.0)) ** 2 * (1 - min(float(row["arrived"]), 1.0))
+    return _square(row) * (1 - min(float(row["arrived"]), 1.0))
 
 
 def astray(report: Report, *, is_mended: bool = False) -> list[Row]:

@@ -7,6 +7,7 @@ import difflib
 import io
 import math
 import re
+import shlex
 import tokenize
 from collections.abc import Iterator
 from dataclasses import replace
@@ -55,10 +56,19 @@ def patch_of(
         before, behind = words
         if str(base) == str(remedy.way):
             return ""
-        return f"-{before} --policy {policy_shown(base)} {behind}\n" \
-               f"+{before} --policy {policy_shown(remedy.way)} {behind}"
+        return f"-{before} --policy {_quoted(base)} {behind}\n" \
+               f"+{before} --policy {_quoted(remedy.way)} {behind}"
     lines = difflib.unified_diff(text.splitlines(), new.splitlines(), name, name, lineterm="")
     return "\n".join(lines)
+
+
+def _quoted(way: Way) -> str:
+    """The way as a shell takes it: patterns of layers are those of file names.
+
+    >>> _quoted(Way.parse("fp16+head=f32")), _quoted(Way.parse("fp16+head*=f32"))
+    ('fp16+head=f32', "'fp16+head*=f32'")
+    """
+    return shlex.quote(str(policy_shown(way)))
 
 
 def _is_of_numbers(changes: Changes, base: Changes) -> bool:

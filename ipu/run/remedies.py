@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ipu.learn.policy import Policy
-from ipu.run.advice import find_advice
+from ipu.run.advice import Advice, find_advice
 from ipu.run.budget import TimeOverError
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.finding import find_causes
@@ -31,8 +31,9 @@ from ipu.run.subsets import smallest
 from ipu.run.ways import Way
 
 __all__ = [
-    "advised", "by_module", "joined_remedies", "sort_remedies", "try_behind",
-    "try_scale_with_room", "try_ways", "with_wide_layers", "without_halves", "without_needless",
+    "advised", "by_module", "joined_remedies", "proposed_by", "sort_remedies", "told_by_changes",
+    "try_behind", "try_scale_with_room", "try_ways", "with_wide_layers", "without_halves",
+    "without_needless",
 ]
 
 #: Remedies that are tried, at most.
@@ -86,8 +87,15 @@ def _judged_remedy(
 
 def advised(runs: Reruns, report: Mapping[str, Any], base: Way) -> dict[Way, str]:
     """Ways that the report of a way advises, each with its reason."""
+    return proposed_by(find_advice(report, base), runs, report, base)
+
+
+def proposed_by(
+    items: Sequence[Advice], runs: Reruns, report: Mapping[str, Any], base: Way
+) -> dict[Way, str]:
+    """The ways of some items of advice, each with its reason."""
     proposed: dict[Way, str] = {}
-    for item in find_advice(report, base):
+    for item in items:
         for way in item.ways:
             proposed.setdefault(replace(way, changes=replace(
                 way.changes, halves_by_policy=runs.way.changes.halves_by_policy)),
@@ -298,6 +306,13 @@ def _told(parts: Sequence[_Piece], runs: Reruns) -> str:
         _meaning(_joined(runs.way, [(name, value)]), runs.way, "", runs.base.report)
         or f"Set {name} to {value}" for name, value in parts if not isinstance(value, Policy)]
     return ". Then: ".join(words + [f"Compute {', '.join(layers)} in binary32"] * bool(layers))
+
+
+def told_by_changes(remedies: Sequence[TriedRemedy], runs: Reruns) -> list[TriedRemedy]:
+    """The same, each told by what it changes: its reason was another cause."""
+    told = [_told(list(_pieces(remedy.way, runs.way)), runs) for remedy in remedies]
+    return [replace(remedy, what=what or remedy.what)
+            for remedy, what in zip(remedies, told, strict=True)]
 
 
 def _do_cure(runs: Reruns, parts: Sequence[_Piece]) -> bool:

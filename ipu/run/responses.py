@@ -25,6 +25,8 @@ __all__ = ["Dose", "SitePair", "doses_above", "harm_text", "last_that_holds", "p
            "smallest_window"]
 
 _LARGEST = 10.0
+#: Harms beyond it have no more digits.
+_TOLD = 100.0
 #: Of pairs that are told, the least part of the harm that they take away together alone.
 _JOINT = 0.05
 _DIGITS, _EXPONENT_BITS = (1, 2, 4, 8), (1, 2, 3)
@@ -73,10 +75,12 @@ class Dose:
 def harm_text(harm: float) -> str:
     """A harm as it is told.
 
-    >>> harm_text(0.051), harm_text(math.inf)
-    ('5.1%', 'infinite')
+    >>> harm_text(0.051), harm_text(2e5), harm_text(math.inf)
+    ('5.1%', 'more than 10,000%', 'infinite')
     """
-    return f"{harm:.1%}" if math.isfinite(harm) else "infinite"
+    if not math.isfinite(harm):
+        return "infinite"
+    return f"{harm:.1%}" if harm <= _TOLD else f"more than {_TOLD:,.0%}"
 
 
 def doses_above(low: Format) -> Iterator[Format]:

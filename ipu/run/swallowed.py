@@ -20,6 +20,8 @@ Row = Mapping[str, Any]
 
 #: Share of updates that leave their parameter as it was, above which they are told.
 _SWALLOWED = 0.2
+#: The same of one parameter, and of the way of all that is lost in it.
+_MOST = 0.5
 #: Powers of two below a spacing that are told as a fraction, at most.
 _FRACTION = 10
 
@@ -56,16 +58,25 @@ class _OfParameter(NamedTuple):
 
 
 class LostUpdates(NamedTuple):
-    """Updates that left their parameter as it was: of so many, and where most is lost."""
+    """Updates that left their parameter as it was: of so many, and where most is lost.
+
+    of_way    the share of the way of all parameters in binary64 that is lost there.
+    """
 
     swallowed: int
     nonzero: int
     worst: _OfParameter
+    of_way: float
 
     @property
     def share(self) -> float:
         """Of all updates."""
         return self.swallowed / self.nonzero
+
+    @property
+    def harm(self) -> float:
+        """That share; where it is small, that of the way."""
+        return self.share if self.share > _SWALLOWED else self.of_way
 
     @property
     def clause(self) -> str:
@@ -84,18 +95,27 @@ class LostUpdates(NamedTuple):
                 f"{_typical(worst.of_layer)} ({where_told(worst.row)}){of_all}")
 
 
-def lost_updates(report: Mapping[str, Any]) -> LostUpdates | None:
-    """The updates that nearest rounding ended; None where they are few."""
+def lost_updates(
+    report: Mapping[str, Any], *, is_harmed: bool = False
+) -> LostUpdates | None:
+    """The updates that nearest rounding ended; None where they are few.
+
+    is_harmed    the losses part from binary32's: few are told too, of the parameter in which most
+                 of the way of all is lost. One number may be all that a program has to learn.
+    """
     rows = report.get("swallowed", {})
     nonzero = sum(row["nonzero"] for row in rows.values())
     lost = sum(row["swallowed"] for row in rows.values())
-    if report.get("stochastic_rounding") or not lost > _SWALLOWED * nonzero:
+    if report.get("stochastic_rounding") or not lost:
         return None
     ways = ways_lost(report)
     worst = max(_parameters(rows), key=lambda one: (
         ways.get(one.full_name, 0.0) if one.swallowed else 0.0,
         round(one.swallowed / max(one.nonzero, 1), 1), one.swallowed))
-    return LostUpdates(lost, nonzero, worst)
+    of_way = ways.get(worst.full_name, 0.0)
+    is_told = lost > _SWALLOWED * nonzero or (
+        is_harmed and worst.swallowed > _MOST * worst.nonzero and of_way > _MOST)
+    return LostUpdates(lost, nonzero, worst, of_way) if is_told else None
 
 
 def _parameters(rows: Mapping[str, Row]) -> Iterator[_OfParameter]:

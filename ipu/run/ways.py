@@ -25,6 +25,8 @@ _WIDE: dict[str, Callable[[Changes], Changes]] = {
     "states=f32": lambda changes: replace(changes, wide_states=True),
     "data=f32": lambda changes: replace(changes, wide_data=True),
 }
+#: Additions with a value of their own. A layer of such a name is written in brackets: [s]cale=f32.
+_OPTIONS = ("eps", "cache", "scale")
 _HINT = (
     "use POLICY[+sr][+eps=X][+scale=2^k][+states=f32][+data=f32][+OLD=NEW][+LAYER=f32], as in "
     "fp16+sr+eps=1e-4, or a recipe with its additions, as nvfp4+wgrad=bf16+head=bf16"
@@ -82,7 +84,8 @@ class Way:
             if key == "scale":
                 return replace(self, changes=replace(self.changes, loss_scale=_scale(value)))
         except ValueError as error:
-            raise ValueError(f"way={text!r}: {error}") from None
+            raise ValueError(
+                f"way={text!r}: {error}; a layer of that name is [{key[0]}]{key[1:]}") from None
         if addition in _WIDE:
             return replace(self, changes=_WIDE[addition](self.changes))
         if _is_number(key) and _is_number(value):
@@ -116,10 +119,7 @@ class Way:
             _short(self.policy.default),
             "sr" if self.sr else "",
             str(self.changes),
-            *(
-                f"{pattern}={_of_layer(policy)}"
-                for pattern, policy in reversed(layers)
-            ),
+            *(_layer_text(pattern, policy) for pattern, policy in reversed(layers)),
         )
         return "+".join(filter(None, texts))
 
@@ -179,7 +179,14 @@ def _short(policy: Policy) -> str:
     return name or str(policy)
 
 
-def _of_layer(policy: Policy) -> str:
-    """The same behind a pattern, where binary32 is f32."""
+def _layer_text(pattern: str, policy: Policy) -> str:
+    """A layer's addition, where binary32 is f32; of a layer named as an option, in brackets.
+
+    >>> _layer_text("scale", FP32), _layer_text("scales", FP32)
+    ('[s]cale=f32', 'scales=f32')
+    """
     name = _short(policy)
-    return name.replace("fp", "f") if name in PRESETS else name
+    name = name.replace("fp", "f") if name in PRESETS else name
+    if pattern in _OPTIONS or f"{pattern}={name}" in _WIDE:
+        pattern = f"[{pattern[0]}]{pattern[1:]}"
+    return f"{pattern}={name}"

@@ -1,26 +1,81 @@
-"""Chains of additions of binary64, one summand after the other."""
+"""Sums of binary64 whose summands are spread over parts, round after round, in one call.
+
+Source    docs/semantics.md §6 (Sums).
+"""
 
 from __future__ import annotations
 
-from fpsim.kernels.compiling import compiled
+import numpy as np
+from numba import njit
 
-__all__ = ["add_chains"]
+from fpsim.kernels.by_operation.spread_sums import PART
+from fpsim.kernels.compiling import INLINE, compiled
+
+__all__ = ["add_spread", "room_for_parts", "spread_total"]
+
+
+@njit(**INLINE)
+def _length_of(n):
+    """Summands of a part of n; the last one may have fewer."""
+    return -(-n // -(-n // PART))
+
+
+@njit(**INLINE)
+def room_for_parts(n):
+    """Room for the sums of the parts of n summands."""
+    return np.empty(-(-n // PART))
+
+
+@njit(**INLINE)
+def _add_parts(source, n, room):
+    """A round: the sums of parts, in room, which may be the source; how many they are."""
+    length = _length_of(n)
+    parts = -(-n // length)
+    for part in range(parts):
+        start = part * length
+        total = source[start]
+        for k in range(start + 1, min(start + length, n)):
+            total += source[k]
+        room[part] = total
+    return parts
+
+
+@njit(**INLINE)
+def spread_total(values, room):
+    """The sum of a flat array of at least one number."""
+    n = _add_parts(values, values.shape[0], room)
+    while n > 1:
+        n = _add_parts(room, n, room)
+    return room[0]
+
+
+@njit(**INLINE)
+def _add_rows(source, n, room):
+    """A round of `_add_parts` for each column."""
+    length = _length_of(n)
+    parts = -(-n // length)
+    for part in range(parts):
+        start = part * length
+        for column in range(room.shape[1]):
+            room[part, column] = source[start, column]
+        for k in range(start + 1, min(start + length, n)):
+            for column in range(room.shape[1]):
+                room[part, column] += source[k, column]
+    return parts
 
 
 @compiled
-def add_chains(parts, sums):
-    """sums = the sums of parts over the third of four axes, which begin at its first summand."""
-    outer, whole, length, inner = parts.shape
+def add_spread(planes, sums):
+    """sums = those of planes over the second of three axes, which has at least one number."""
+    outer, n, inner = planes.shape
+    if inner == 1:
+        room = room_for_parts(n)
+        for i in range(outer):
+            sums[i, 0] = spread_total(planes[i, :, 0], room)
+        return
+    rows = np.empty((-(-n // PART), inner))
     for i in range(outer):
-        for j in range(whole):
-            if inner == 1:
-                total = parts[i, j, 0, 0]
-                for k in range(1, length):
-                    total += parts[i, j, k, 0]
-                sums[i, j, 0] = total
-                continue
-            for column in range(inner):
-                sums[i, j, column] = parts[i, j, 0, column]
-            for k in range(1, length):
-                for column in range(inner):
-                    sums[i, j, column] += parts[i, j, k, column]
+        parts = _add_rows(planes[i], n, rows)
+        while parts > 1:
+            parts = _add_rows(rows, parts, rows)
+        sums[i] = rows[0]

@@ -19,14 +19,17 @@ from fpsim.kernels.elementwise.special import (
     SUBTRACT,
 )
 
-__all__ = ["SQUARED_DIFFERENCE", "combine", "operand", "operate", "repeated", "unify_nans"]
+__all__ = [
+    "SQUARED_DIFFERENCE", "combine", "operand", "operate", "repeated", "unify", "unify_nans",
+]
 
 #: Beside the operations of arithmetic.
 SQUARED_DIFFERENCE = len(OPERATIONS)
 
 
 @njit(**INLINE)
-def _unify(out):
+def unify(out):
+    """Every NaN of a flat array becomes the same."""
     nans = 0
     for i in range(out.shape[0]):
         nans |= out[i] != out[i]
@@ -80,8 +83,8 @@ def operand(x, only, start, end):
 
 @compiled
 def unify_nans(out):
-    """Every NaN of a flat array becomes the same."""
-    _unify(out)
+    """`unify`."""
+    unify(out)
 
 
 #: Elements of a block, which stays in the first-level cache until its NaNs were looked for.
@@ -101,4 +104,4 @@ def operate(operation, x, y, out):
         end = min(start + _BLOCK, n)
         block = out[start:end]
         combine(operation, operand(x, only_x, start, end), operand(y, only_y, start, end), block)
-        _unify(block)
+        unify(block)

@@ -16,6 +16,8 @@ from ipu.machine.device import Device
 from ipu.ops.arithmetic import absolute
 from ipu.ops.bounds import minimum
 from ipu.ops.functions import power as power_of
+from ipu.ops.in_binary64 import by
+from ipu.ops.updates import in_binary64
 from ipu.ops.updates.row import Number, Slots, Updated, UpdateRow
 
 __all__ = ["ROWS", "lowered", "velocity_step"]
@@ -94,6 +96,7 @@ def _alpha(device: Device, g: Array, rate: Number, power1: Number, power2: Numbe
     return device.divide(device.multiply(device.sqrt(left2), rate), left1)
 
 
+@by(in_binary64.adam)
 def _adam(
     device: Device, w: Array, g: Array, slots: Slots, *, power1: Number,
     power2: Number, rate: Number, beta1: Number, beta2: Number, epsilon: Number,

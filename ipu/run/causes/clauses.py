@@ -38,10 +38,16 @@ def clause_of(row: Row) -> str:
     verb = {
         NAN: f"is invalid{' ' + row['detail'] if row['detail'] else ''}",
         INFINITY: f"overflows {fmt}", SATURATED: f"overflows {fmt}",
-        DIVISION: f"divides by zero{_of_difference(row, fmt)}",
+        DIVISION: f"{_of_zero(row)}{_of_difference(row, fmt)}",
         ZERO: f"underflows to zero in {fmt}",
     }[row["kind"]]
     return f"{name_of(row)} {verb} ({where_told(row)})"
+
+
+def _of_zero(row: Row) -> str:
+    """What an operation did with a zero."""
+    is_log = "log" in str(row["operation"]).lower()
+    return "takes the logarithm of zero" if is_log else "divides by zero"
 
 
 def _of_difference(row: Row, fmt: str) -> str:
@@ -67,7 +73,7 @@ def name_of(row: Row) -> str:
     whole = str(row["operation"]).rstrip("_")  # in place or not
     operation, layer = whole.removeprefix("aten.").lstrip("_"), row["layer"]
     if layer == "optimizer" and "." in operation:  # an optimiser's own name
-        return f"the update of {operation}"
+        return f"the arithmetic of {operation}"
     if layer in ("", "optimizer", row["operation"], whole, operation):
         return f"the {operation}"
     return f"the {operation} of {module_name(str(layer))}"

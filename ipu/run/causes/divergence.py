@@ -17,7 +17,7 @@ __all__ = ["diverges"]
 
 #: A loss so many times its first value, while every number is in its range, diverges by itself.
 _GROWTH = 20.0
-#: An update so many times as large as the weights is no rounding's.
+#: An update so many times as large as its parameter's largest number is no rounding's.
 _JUMP = 8.0
 
 
@@ -39,7 +39,7 @@ def diverges(report: Report, births: Sequence[Row]) -> Cause | None:
     jumps = {int(k): jump for k, jump in report.get("jumps", {}).items() if jump > _JUMP}
     jump = min((k for k in jumps if k < min(first, step)), default=None)
     if jump is not None:
-        what = (f"the update of step {jump} is {jumps[jump]:.0f} times as large as the weights, "
+        what = (f"an update of step {jump} is {jumps[jump]:.0f} times as large as its parameter, "
                 f"and the loss goes from {grown} in step {step}")
     elif first > step and not any(loss < 0 for loss in losses):  # which is no distance
         what = f"the loss grew from {grown} in step {step}"

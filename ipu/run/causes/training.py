@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from ipu.run.births.kinds import ZERO
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of
-from ipu.run.causes.losses import trains_well
+from ipu.run.causes.losses import harm_of_run, trains_well
 from ipu.run.causes.rows import Report, Row
+from ipu.run.harm import HARM
 from ipu.run.motions import arrival, least_arrival
 from ipu.run.swallowed import lost_updates
 
@@ -61,7 +62,7 @@ def _first_that_costs(flushed: Sequence[Row]) -> Row:
 
 def swallowed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """Updates that nearest rounding ends; stochastically rounded ones arrive in the mean."""
-    lost = lost_updates(report)
+    lost = lost_updates(report, is_harmed=harm_of_run(report) > HARM)
     if lost is None or least_arrival(report) > _FOLLOWS or trains_well(report):
         return
-    yield Cause("updates", lost.sentence, lost.worst.row, lost.share)
+    yield Cause("updates", lost.sentence, lost.worst.row, lost.harm)

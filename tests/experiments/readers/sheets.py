@@ -71,10 +71,11 @@ def check_harms(data):
 
 
 def says_harms(reading, pattern, *harms):
-    """Harms in per cent, or in words where they are not finite: HARM in a pattern."""
+    """Harms in per cent, or in words where they are beyond 100 times: HARM in a pattern."""
     for harm in harms:
-        pattern = pattern.replace("HARM", "{}%" if math.isfinite(harm) else "infinite", 1)
-    reading.says(pattern, *[100 * harm for harm in harms if math.isfinite(harm)])
+        large = "more than 10,000%" if math.isfinite(harm) else "infinite"
+        pattern = pattern.replace("HARM", "{}%" if harm <= 100 else large, 1)
+    reading.says(pattern, *[100 * harm for harm in harms if harm <= 100])
 
 
 def read_piece(text, data):
@@ -103,7 +104,7 @@ def read_first_line(reading, data):
 
 
 def read_harm_line(reading, data):
-    says_harms(reading, "harm HARM of what", data["harm"])
+    says_harms(reading, "harm HARM", data["harm"])
     reading.skips(data["measure"])
     ours = "loss" if data["measure"] == "losses" else ";"
     for name, losses in ((ours, data["losses"]), (data["beside"], data["reference"])):
@@ -170,11 +171,12 @@ def read_no_format(reading, data):
 
 
 def read_pair(reading, data):
+    rest = " (the others are)" if len(data["necessary"]) > 2 else ""
     for pair in data["pairs"]:
         names = [f"{pair[which]['layer']} (" for which in ("first", "second")]
         if pair["interacts"] and all(name in reading.text for name in names):
-            says_harms(reading, "HARM with neither given back, HARM and HARM with one, HARM with",
-                       *pair["harms"])
+            says_harms(reading, f"HARM with neither given back{rest}, HARM and HARM with one, "
+                       "HARM with", *pair["harms"])
             return
     raise AssertionError(reading.text)
 

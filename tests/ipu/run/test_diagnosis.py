@@ -444,7 +444,8 @@ def test_a_remedy_moves_a_harm_that_is_there():
 
 def test_halves_that_stay_in_binary32s_run_are_judged_beside_binary64():
     """As of Keras' mixed_float16: weights are binary32, activations binary16."""
-    shadow = {"losses": [{"step": i, "shadow": loss} for i, loss in enumerate(GOOD)]}
+    shadow = {"losses": [
+        {"step": i, "machine": 4.0, "shadow": loss} for i, loss in enumerate(GOOD)]}
 
     def replay(way, restoring, has_shadow):
         report = report_of([4.0] * 4) | {"shadow": shadow, "exponents": {
@@ -687,6 +688,39 @@ def test_a_layer_that_may_stay_low_is_no_cause_where_parameters_may_not():
     result = diagnose(replay, WAY, 4, sites=lambda report: [at(2), at(5), held])
     assert result.necessary == [held]
     assert result.sentence.startswith("Updates are swallowed: 60 of 100 updates of layer2")
+
+
+@pytest.mark.parametrize(("by_parameters", "begin"), [
+    (3.2, "Updates are swallowed: 10 of 10 updates of layer2"), (0.3, "Terms are absorbed"),
+])
+def test_of_a_layer_that_must_be_wide_parameters_are_told_where_most_harm_goes_with_them(
+    by_parameters, begin
+):
+    """As of a temperature that a layer holds and adds: its updates are swallowed, its terms too."""
+    held = PrecisionSite("layer2", "parameters")
+
+    def replay(way, restoring, has_shadow):
+        back = restoring.sites
+        is_wide = FP32 in (way.policy, way.policy.of("layer2")) or {held, at(2)} <= back
+        gain = 4.0 if is_wide else by_parameters if held in back else 0.2 if at(2) in back else 0.0
+        losses = [4.0 - gain * step / 8 for step in range(4)]
+        outcome = Outcome(losses, report_of(losses))
+        if is_wide:
+            return outcome
+        outcome.report["swallowed"] = {
+            "layer2": {"nonzero": 10, "swallowed": 10, "share": 1.0},
+            "layer1": {"nonzero": 990, "swallowed": 9, "share": 0.01}}
+        outcome.report["births"] = [born("absorption", layer="layer2", operation="add", line="a:1",
+                                         count=90, results=100, repeated=90)]
+        return outcome
+
+    result = diagnose(replay, WAY, 4, sites=lambda report: [at(2), held])
+    assert set(result.necessary) >= {held}
+    assert result.sentence.startswith(begin)
+    (cure,) = [remedy for remedy in result.remedies if str(remedy.way) == "mixed+layer2=f32"]
+    is_of_updates = begin.startswith("Updates")
+    assert cure.what.startswith("Compute layer2" if is_of_updates else "Keep the sum at a:1")
+    assert any(remedy.way.sr for remedy in result.remedies) == is_of_updates
 
 
 def test_gradients_that_underflow_behind_a_layer_are_its_symptom():

@@ -61,6 +61,25 @@ def test_few_swallowed_updates_and_stochastic_rounding_are_not_told():
     assert lost_updates({"swallowed": {"a": row(9, 9)}, "stochastic_rounding": True}) is None
 
 
+@pytest.mark.parametrize(("swallowed", "length", "told"), [
+    (10, 9.0, True), (4, 9.0, False), (10, 0.5, False)])
+def test_few_updates_are_told_of_a_harm_where_most_of_the_way_is_lost_with_them(
+    swallowed, length, told
+):
+    """As of a mean temperature, the one number far from its end."""
+    rows = {"a": row(990, 20, parameters=of_parameters(weight=(990, 20))),
+            "b": row(10, swallowed, parameters=of_parameters(mean=(10, swallowed)))}
+    report = {"swallowed": rows, "shadow": {"motions": [
+        {"name": "a.weight", "arrived": 0.9, "length": 1.0, "is_parameter": True},
+        {"name": "b.mean", "arrived": 0.0, "length": length, "is_parameter": True}]}}
+    assert lost_updates(report) is None
+    lost = lost_updates(report, is_harmed=True)
+    assert (lost is not None) == told
+    if told:
+        assert lost.sentence.startswith(f"Updates are swallowed: {swallowed} of 10 updates of mean")
+        assert 0.98 < lost.harm < 1
+
+
 def test_the_first_swallowed_update_has_the_place():
     places = iter([(1, "train.py:7"), (2, "train.py:8")])
     updates, one = Updates(lambda: next(places)), np.ones(1, np.float32)

@@ -23,6 +23,22 @@ def test_a_way_is_its_text(text):
         assert str(Way.parse(text)) == text
 
 
+def test_a_layer_that_is_named_as_an_option_is_one():
+    """scale= and states= are options; in brackets they are patterns of a layer."""
+    for name in ("scale", "eps", "cache", "states", "data"):
+        way = Way.parse("fp16+sr").with_layer(name)
+        assert str(way) == f"fp16+sr+[{name[0]}]{name[1:]}=f32"
+        again = Way.parse(str(way))
+        assert (again.changes, again.policy.of(name)) == (way.changes, FP32)
+    with pytest.raises(ValueError, match=r"a layer of that name is \[s\]cale"):
+        Way.parse("fp16+scale=f32")
+
+
+def test_a_layer_is_told_once():
+    way = Way.parse("fp16").with_layer("a").with_layer("b").with_layer("a")
+    assert str(way) == "fp16+b=f32+a=f32"
+
+
 def test_additions():
     way = Way.parse("fp16+scale=2^10+head=f32+halves")
     assert way.changes.loss_scale == 1024
