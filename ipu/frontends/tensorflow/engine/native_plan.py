@@ -57,6 +57,9 @@ _MOVES = frozenset((
     "Squeeze", "StridedSlice", "Tile", "Transpose",
 ))
 
+#: Functions of the host, which may do anything.
+_OF_HOST = frozenset(("PyFunc", "EagerPyFunc"))
+
 #: Runs with inputs alike before calls are noted: rules that run in one call then do.
 _FIRST_RUNS = 2
 #: Runs in which a call had no result, after which the nodes run by their kernels.
@@ -137,10 +140,14 @@ class _PlanTurn(NamedTuple):
 class _Stretch:
     """Turns up to a function that is called: the numbers of their operations are taken at once.
 
-    Within them no two nodes have one place; a function's may have those of nodes outside.
+    Within them no two nodes have one place; a function's may have those of nodes outside. A
+    function of the host may change the seed.
+
+    begin    number of the first step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
         self.turns: list[_PlanTurn] = []
         self._drawn: list[tuple[str, str, int]] = []
         self.first: dict[int, int] = {}
@@ -201,11 +208,7 @@ class NativePlans:
         """Of a frame with these inputs; None where all nodes have to run by their kernels."""
         if self._has_recipe or not may_run_below(self._machine):
             return None
-        device = self._machine.device
-        rules = (
-            device.control, device.source, device.options, device.planner, device.conv_planner,
-            device.partials, device.conv_partials,
-        )
+        rules = _rules_of(self._machine)
         key = (*map(id, rules), *[_facts(frame[slot]) for slot in self._inputs])
         plan = self._plans.get(key)
         if plan is None:
@@ -214,6 +217,15 @@ class NativePlans:
             plan = self._plans[key] = NativePlan(
                 self._machine, self._template, self._inputs, self._steps, self._results, rules)
         return plan
+
+
+def _rules_of(machine: Machine) -> tuple[object, ...]:
+    """What decides the calls of a node beside its inputs."""
+    device = machine.device
+    return (
+        device.control, device.source, device.options, device.planner, device.conv_planner,
+        device.partials, device.conv_partials,
+    )
 
 
 def _facts(value: Any) -> Any:
@@ -281,23 +293,31 @@ class NativePlan:
         for slot, value in enumerate(self._template):
             if value is not None:
                 self._fix(slot, value)
-        natives = [self._note_step(frame, step, begin) for step in self._steps]
-        if self._memory.n_bytes > _MOST_BYTES:
+        natives, is_steady = [], True
+        for step in self._steps:
+            natives.append(self._note_step(frame, step, begin))
+            is_steady = is_steady and self._is_of_now()
+        if self._memory.n_bytes > _MOST_BYTES or not is_steady:
             self._own_results(frame)
             self._forget()
             return
         self._borders = self._borders_of(frame, self._inputs)
-        stretch = _Stretch()
+        stretch = _Stretch(0)
         for n, (step, native) in enumerate(zip(self._steps, natives, strict=True)):
             if native is None or native.runs:  # others are views, or fixed
                 borders = () if native is not None else self._borders_of(frame, step.outputs)
                 placed = self._placed[n] if step.place is None else None
                 stretch.add(_PlanTurn(n, step, native, borders, placed))
-            if step.is_joint:
+            if step.is_joint or step.site.node.type in _OF_HOST:
                 self._stretches.append(stretch)
-                stretch = _Stretch()
+                stretch = _Stretch(n + 1)
         self._stretches.append(stretch)
         self._own_results(frame)
+
+    def _is_of_now(self) -> bool:
+        """Whether calls are still those of the rules: a function may have changed the machine."""
+        rules = zip(_rules_of(self._machine), self._rules, strict=True)
+        return may_run_below(self._machine) and all(now is before for now, before in rules)
 
     def _forget(self) -> None:
         """Nodes run by their kernels from now on."""
@@ -463,6 +483,8 @@ class NativePlan:
         """The last step that has run: of all of them, or before one that fell."""
         machine = self._machine
         for stretch in self._stretches:
+            if stretch.begin and not self._is_of_now():
+                return stretch.begin - 1
             numbers = machine.clock.take_each(stretch.places(machine))
             for turn in stretch.turns:
                 try:

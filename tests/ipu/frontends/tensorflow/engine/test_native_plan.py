@@ -192,6 +192,36 @@ def test_a_launch_that_is_stopped_has_drawn_what_ran(monkeypatch):
     assert "stopped" in expected[0]
 
 
+@pytest.mark.parametrize("changed", [2, 3, 4])
+def test_functions_of_the_host_may_change_the_machine(monkeypatch, changed):
+    """The seed or the control register, also in the run that is noted; the register returns."""
+    def results(used):
+        runs, registers = iter(range(LAUNCHES)), used.device.control
+
+        def change(x):
+            if (run := next(runs)) == changed:
+                used.device.control = replace(registers, nanoo=True)
+            elif run == LAUNCHES - 1:
+                used.reseed(run)
+            return x
+
+        def program(x):
+            y = tf.numpy_function(change, [x / 3.0], tf.float32)
+            y.set_shape(x.shape)
+            return y / 7.0 * 1e3 * 1e3
+
+        step, rows = tf.function(program), []
+        for x in IMAGES:
+            rows.append(launch(step, x).numpy().tobytes())
+            used.device.control = registers
+        return rows, account_of(used)
+
+    with running(monkeypatch, below=False, policy="fp16", sr=True) as used:
+        expected = results(used)
+    with running(monkeypatch, below=True, policy="fp16", sr=True) as used:
+        assert results(used) == expected
+
+
 def test_other_control_bits_note_anew(monkeypatch):
     """Calls hold what the registers were."""
     x, step = tf.constant([300.0, 2.0], tf.half), tf.function(lambda x: x * x)
