@@ -18,7 +18,7 @@ from ipu.run.block_advice import find_block_advice
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import name_of
 from ipu.run.causes.finding import find_causes
-from ipu.run.causes.rows import is_pass
+from ipu.run.causes.rows import is_pass, shadow_rows
 from ipu.run.changes import number_text, scale_text
 from ipu.run.motions import is_parameter
 from ipu.run.report import present_scale, totals
@@ -280,7 +280,7 @@ def _cancelled(cause: Cause, report: Report, base: Way) -> Remedy:
     ways = _layers_around(cause, report, base)
     line = cause.row["line"]
     layers = list(dict.fromkeys(
-        row["layer"] for row in report.get("shadow", {}).get("operations", ())
+        row["layer"] for row in shadow_rows(report)
         if line and row["line"] == line and is_pass(row["direction"]) and row["layer"]))
     if ways and cause.layer in layers and len(layers) > 1:
         ways = (reduce(Way.with_layer, layers, base), *ways)

@@ -41,6 +41,8 @@ __all__ = ["LISTED", "Diagnosis", "TriedRemedy", "plain_diagnosis", "policy_show
 
 #: Sites that are listed, at most, where time ran out before all were tried.
 LISTED = 6
+#: Sites of a pair.
+_OF_PAIR = 2
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,11 @@ class Diagnosis:
         return f"tried, does not help: {', '.join(ways)}" if ways else ""
 
     @property
+    def beside_pairs(self) -> str:
+        """What is said of the necessary sites that are not of a pair; "" where there are none."""
+        return " (the others are)" if len(self.necessary) > _OF_PAIR else ""
+
+    @property
     def doses_told(self) -> str:
         """Whether range or digits are the matter; "" where neither alone is."""
         return _kind_of_dose(self.doses, self.way.policy.default.activations)
@@ -294,10 +301,8 @@ class Diagnosis:
         for pair in self.pairs:
             if pair.interacts:
                 neither, one, other, both = map(harm_text, pair.harms)
-                others = set(self.necessary) - {pair.first, pair.second}
-                rest = " (the others are)" if others else ""
                 yield (f"pair {pair.first} and {pair.second}: harm {neither} with neither given "
-                       f"back{rest}, {one} and {other} with one, {both} with both")
+                       f"back{self.beside_pairs}, {one} and {other} with one, {both} with both")
         yield from (f"dose {dose}" for dose in self.doses)
         if self.doses_told:
             yield self.doses_told

@@ -42,7 +42,7 @@ def steps_of(
     """
     steps: list[Step] = []
     joint: list[StepOperands] = []
-    most = _MOST if rows and _is_of_elements(rule, device, _entered(rule, device, rows[0])) else 0
+    most = _MOST if rows and _is_of_elements(rule, device, rows) else 0
     size = 0
     for row in rows:
         size += row.w.size
@@ -91,10 +91,11 @@ class _Jointly:
         return after
 
 
-def _is_of_elements(rule: Optimizer, device: Device, row: StepOperands) -> bool:
+def _is_of_elements(rule: Optimizer, device: Device, rows: Sequence[StepOperands]) -> bool:
     """Whether a rule is a row of the table that looks at each element alone."""
     if not isinstance(rule, TableOptimizer) or type(rule).rule is not TableOptimizer.rule:
         return False
+    row = _entered(rule, device, min(rows, key=lambda row: row.w.size))  # any tells the same
     return UPDATES[rule.asked(device, row.g, row.slots, rule.rate).row].by_element
 
 

@@ -71,6 +71,17 @@ def _numbers(digests: Sequence[bytes]) -> NDArray[np.uint64]:
     return np.uint64(1 << 63) | numbers >> np.uint64(1)
 
 
+def _digests(place: Place, start: int, n: int) -> list[bytes]:
+    """Of n operations of a place in order: what their numbers are made of."""
+    begun = blake2b(f"{place.text}/".encode(), digest_size=8)
+    digests = []
+    for k in range(start, start + n):
+        digest = begun.copy()
+        digest.update(b"%d" % k)
+        digests.append(digest.digest())
+    return digests
+
+
 def _shared(place: Place) -> Place:
     """A place as it is numbered: updates draw the same bits in all micro-batches and replicas."""
     if place.direction == "optimizer" and (place.micro_batch or place.replica):
@@ -147,12 +158,7 @@ class PlaceClock(Clock):
         if n == 0:
             return ()
         start = self.k
-        begun = blake2b(f"{self._place.text}/".encode(), digest_size=8)
-        digests = []
-        for k in range(start, start + n):
-            digest = begun.copy()
-            digest.update(b"%d" % k)
-            digests.append(digest.digest())
+        digests = _digests(self._place, start, n)
         numbers = [1 << 63 | h >> 1 for h in unpack(f">{n}Q", b"".join(digests))]
         self._counts[self._place] = start + n
         self._number = None
@@ -169,11 +175,9 @@ class PlaceClock(Clock):
         counts, digests = self._counts, []
         for place, n in places:
             place = _shared(place)
-            k, text = counts.get(place, 0), place.text
+            k = counts.get(place, 0)
             counts[place] = k + n
-            digests += [
-                blake2b(f"{text}/{i}".encode(), digest_size=8).digest() for i in range(k, k + n)
-            ]
+            digests += _digests(place, k, n)
         self._number = None
         return _numbers(digests)
 

@@ -6,18 +6,18 @@ such program was run: it is told as not tried, beside the ways that were.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ipu.run.births.kinds import DIVISION, INFINITY, SATURATED, ZERO
+from ipu.run.births.verbs import base_of
 from ipu.run.causes.cause import Cause
-from ipu.run.causes.rows import Report, is_pass
+from ipu.run.causes.rows import Report, Row, is_pass, shadow_rows
 
 __all__ = ["rewriting"]
 
 #: A function of which log is taken, and the one that computes both.
 _LOGS = {"softmax": "log_softmax", "sigmoid": "the logarithm of sigmoid (log_sigmoid, logsigmoid)"}
-#: Functions, by the beginning of a front end's name, and what keeps their results in range.
+#: Functions, and what keeps their results in range.
 _LARGE = {
     "exp": "subtract the largest operand before the exp and multiply or add it back behind, as "
            "softmax and logsumexp do",
@@ -42,41 +42,39 @@ def rewriting(cause: Cause, report: Report) -> str:
     return next((text for rule in rules for text in rule(cause, report)), "")
 
 
-def _base(operation: object) -> str:
-    """The name of an operation without its front end's prefix and marks.
+def _verb(row: Row) -> str:
+    """Its operation, whatever front end names it.
 
-    >>> _base("aten._softmax"), _base("Softmax"), _base("aten.pow_")
-    ('softmax', 'softmax', 'pow')
+    >>> _verb({"operation": "aten._softmax"}), _verb({"operation": "Softmax"})
+    ('softmax', 'softmax')
     """
-    return re.sub(r"^aten\.|_", "", str(operation)).lower()
+    return base_of(str(row["operation"])).lstrip("_")
 
 
 def _of_log(cause: Cause, report: Report) -> Iterator[str]:
     """A probability that becomes zero, and whose logarithm is taken."""
-    row = cause.row
-    both = next((both for name, both in _LOGS.items() if _base(row["operation"]) == name), "")
-    logs = [
-        later for later in report.get("births", ())
-        if later["kind"] == DIVISION and _base(later["operation"]) == "log"
-        and row.get("number") in later["causes"]]
-    if both and row["kind"] == ZERO and logs:
-        name = _base(row["operation"])
-        yield f"{both} in place of the log of {name}: no probability becomes zero on the way"
+    row, name = cause.row, _verb(cause.row)
+    has_log = any(
+        later["kind"] == DIVISION and _verb(later) == "log" and row.get("number") in later["causes"]
+        for later in report.get("births", ()))
+    if row.get("kind") == ZERO and name in _LOGS and has_log:
+        yield (f"{_LOGS[name]} in place of the log of {name}: no probability becomes zero on the "
+               "way")
 
 
 def _of_range(cause: Cause, report: Report) -> Iterator[str]:
     """Results that are beyond the format's largest number."""
-    if cause.row.get("kind") in (INFINITY, SATURATED):
-        name = _base(cause.row["operation"])
-        yield from (text for begin, text in _LARGE.items() if name == begin)
+    name = _verb(cause.row)
+    if cause.row.get("kind") in (INFINITY, SATURATED) and name in _LARGE:
+        yield _LARGE[name]
 
 
 def _of_variance(cause: Cause, report: Report) -> Iterator[str]:
     """A difference of means of the squares and the square."""
-    if cause.kind != "cancellation" or not _base(cause.row["operation"]).startswith("sub"):
+    if cause.kind != "cancellation" or not _verb(cause.row).startswith("sub"):
         return
     around = {
-        _base(row["operation"]) for row in report.get("shadow", {}).get("operations", ())
+        _verb(row) for row in shadow_rows(report)
         if row["line"] == cause.row["line"] or row["layer"] == cause.row["layer"]}
     if around & set(_SQUARES) and around & set(_MEANS):
         yield "where it is a variance, the mean of (x - mean)**2 in place of a difference of means"

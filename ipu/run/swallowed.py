@@ -74,9 +74,14 @@ class LostUpdates(NamedTuple):
         return self.swallowed / self.nonzero
 
     @property
+    def are_many(self) -> bool:
+        """Whether that share is told by itself."""
+        return self.share > _SWALLOWED
+
+    @property
     def harm(self) -> float:
         """That share; where it is small, that of the way."""
-        return self.share if self.share > _SWALLOWED else self.of_way
+        return self.share if self.are_many else self.of_way
 
     @property
     def clause(self) -> str:
@@ -112,10 +117,10 @@ def lost_updates(
     worst = max(_parameters(rows), key=lambda one: (
         ways.get(one.full_name, 0.0) if one.swallowed else 0.0,
         round(one.swallowed / max(one.nonzero, 1), 1), one.swallowed))
-    of_way = ways.get(worst.full_name, 0.0)
-    is_told = lost > _SWALLOWED * nonzero or (
-        is_harmed and worst.swallowed > _MOST * worst.nonzero and of_way > _MOST)
-    return LostUpdates(lost, nonzero, worst, of_way) if is_told else None
+    updates = LostUpdates(lost, nonzero, worst, ways.get(worst.full_name, 0.0))
+    is_told = updates.are_many or (
+        is_harmed and worst.swallowed > _MOST * worst.nonzero and updates.of_way > _MOST)
+    return updates if is_told else None
 
 
 def _parameters(rows: Mapping[str, Row]) -> Iterator[_OfParameter]:

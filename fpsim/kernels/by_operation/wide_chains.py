@@ -15,9 +15,10 @@ __all__ = ["add_spread", "room_for_parts", "spread_total"]
 
 
 @njit(**INLINE)
-def _length_of(n):
-    """Summands of a part of n; the last one may have fewer."""
-    return -(-n // -(-n // PART))
+def _parts_of(n):
+    """Summands of a part of n, and how many parts there are; the last one may have fewer."""
+    length = -(-n // -(-n // PART))
+    return length, -(-n // length)
 
 
 @njit(**INLINE)
@@ -29,8 +30,7 @@ def room_for_parts(n):
 @njit(**INLINE)
 def _add_parts(source, n, room):
     """A round: the sums of parts, in room, which may be the source; how many they are."""
-    length = _length_of(n)
-    parts = -(-n // length)
+    length, parts = _parts_of(n)
     for part in range(parts):
         start = part * length
         total = source[start]
@@ -52,8 +52,7 @@ def spread_total(values, room):
 @njit(**INLINE)
 def _add_rows(source, n, room):
     """A round of `_add_parts` for each column."""
-    length = _length_of(n)
-    parts = -(-n // length)
+    length, parts = _parts_of(n)
     for part in range(parts):
         start = part * length
         for column in range(room.shape[1]):

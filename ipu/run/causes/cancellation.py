@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipu.run.births.kinds import CONSTANT, INFINITY, SATURATED
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of
-from ipu.run.causes.rows import Report, Row, is_pass
+from ipu.run.causes.rows import Report, Row, is_pass, shadow_rows, shadow_rows_of
 from ipu.run.sentences import capital, where_told
 from ipu.run.shadow import WRONG
 
@@ -28,8 +28,7 @@ def cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
     No number leaves its range in a difference of nearly equal ones, and nearly all digits go.
     """
-    forward = [row for row in report.get("shadow", {}).get("operations", ())
-               if is_pass(row["direction"])]
+    forward = [row for row in shadow_rows(report) if is_pass(row["direction"])]
     rows = [row for row in forward if row["error"] > WRONG]
     magnified = _magnified(rows)
     rounded = [row for row in rows if row["born"] > BORN]  # operands lose them on the way in
@@ -68,12 +67,8 @@ def behind_overflow(first: Cause, report: Report, births: Sequence[Row]) -> Iter
     As the derivative of the root of a variance that has lost its digits. Results that binary64
     has beyond the range, too, are wrong by less than their size.
     """
-    row = first.row
-    place = row.get("layer"), row.get("direction"), row.get("operation")
-    if row.get("kind") in (INFINITY, SATURATED) and any(
-            of_shadow.get("least", 0.0) > 1
-            for of_shadow in report.get("shadow", {}).get("operations", ())
-            if (of_shadow["layer"], of_shadow["direction"], of_shadow["operation"]) == place):
+    if first.row.get("kind") in (INFINITY, SATURATED) and any(
+            of_shadow.get("least", 0.0) > 1 for of_shadow in shadow_rows_of(first.row, report)):
         yield from cancelled(report, births)
 
 

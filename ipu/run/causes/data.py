@@ -8,7 +8,7 @@ from ipu.run.births.kinds import DATA_DIGITS, DATA_ZERO, INTEGERS
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of
 from ipu.run.causes.losses import harm_of_run
-from ipu.run.causes.rows import Report, Row, is_pass
+from ipu.run.causes.rows import Report, Row, is_pass, shadow_rows
 from ipu.run.harm import HARM
 from ipu.run.sentences import capital, where_told
 from ipu.run.shadow import WRONG
@@ -35,6 +35,6 @@ def lost_data(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
 
 def _is_wrong(report: Report) -> bool:
     """Whether results of passes forward are far from binary64's; so without a shadow."""
-    rows = report.get("shadow", {}).get("operations", ())
+    rows = shadow_rows(report)
     return not rows or any(
         is_pass(row["direction"]) and row["error"] > WRONG for row in rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ipu.run.causes.cancellation import BORN, MAGNIFIED
 from ipu.run.causes.cause import Cause
-from ipu.run.causes.rows import Report
+from ipu.run.causes.rows import Report, shadow_rows
 from ipu.run.motions import STILL, astray, factors_of_one
 
 __all__ = ["drifts"]
@@ -42,7 +42,7 @@ def drifts(report: Report) -> Iterator[Cause]:
 
 def _follows(report: Report) -> str:
     """What magnifies the error of a counter, as a remainder of it does; "" where nothing does."""
-    rows = [row for row in report.get("shadow", {}).get("operations", ())
+    rows = [row for row in shadow_rows(report)
             if row["error"] > BORN and (row["amplification"] or 0.0) > MAGNIFIED]
     if not rows:
         return ""

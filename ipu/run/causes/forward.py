@@ -13,7 +13,7 @@ from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of, share_of
 from ipu.run.causes.data import lost_data
 from ipu.run.causes.paths import clauses_of, path_to
-from ipu.run.causes.rows import Report, Row, is_pass
+from ipu.run.causes.rows import Report, Row, is_pass, shadow_rows
 from ipu.run.causes.terms import MOST, is_outweighed, lost_terms
 from ipu.run.sentences import capital, where_told
 
@@ -27,7 +27,7 @@ _SUMS, _CALLS, _OF_SUM, _ADDED_UP, _ADDS = ("add", "sub", "assignadd"), 32, 0.02
 def _rounded_sums(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
     """The sum that is rounded most often: no error of it is large, and they add up."""
     rows = [
-        row for row in report.get("shadow", {}).get("operations", ())
+        row for row in shadow_rows(report)
         if is_pass(row["direction"]) and str(row["operation"]).lower().removeprefix("aten.")
         .startswith(_SUMS) and row.get("calls", 0) >= _CALLS and row["born"] > 0
         and row["error"] > max(_OF_SUM, _ADDED_UP * row["born"])

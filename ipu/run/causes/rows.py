@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipu.run.births.kinds import (
@@ -17,7 +17,7 @@ from ipu.run.births.kinds import (
 
 __all__ = [
     "BESIDE_TRAINING", "EXCURSIONS", "OF_DATA", "Report", "Row", "births_of", "is_of_gradients",
-    "is_pass",
+    "is_pass", "shadow_rows", "shadow_rows_of",
 ]
 
 Report = Mapping[str, Any]
@@ -35,6 +35,19 @@ OF_DATA = (DATA_BEYOND, DATA_ZERO, DATA_DIGITS)
 #: values of the pass forward, which no loss scale changes.
 _NONLINEAR = frozenset(("exp", "expm1", "inv", "log", "log1p", "pow", "reciprocal", "rsqrt", "sqrt",
                         "square"))
+
+
+def shadow_rows(report: Report) -> Sequence[Row]:
+    """The operations that the shadow was computed of; () without one."""
+    rows: Sequence[Row] = report.get("shadow", {}).get("operations", ())
+    return rows
+
+
+def shadow_rows_of(row: Row, report: Report) -> list[Row]:
+    """Those of a birth's operation."""
+    place = row.get("layer"), row.get("direction"), row.get("operation")
+    return [one for one in shadow_rows(report)
+            if (one["layer"], one["direction"], one["operation"]) == place]
 
 
 def is_of_gradients(row: Row) -> bool:

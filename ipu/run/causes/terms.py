@@ -14,7 +14,7 @@ from ipu.run.births.kinds import ABSORBED, ONE
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import name_of
 from ipu.run.causes.losses import trains_well
-from ipu.run.causes.rows import BESIDE_TRAINING, Report, Row, is_pass
+from ipu.run.causes.rows import BESIDE_TRAINING, Report, Row, is_pass, shadow_rows_of
 from ipu.run.motions import astray, is_parameter
 from ipu.run.sentences import where_told
 from ipu.run.shadow import OUTWEIGHS
@@ -64,11 +64,9 @@ def is_outweighed(row: Row, report: Report) -> bool:
         return False
     adds_up = row["repeated"] >= _TERMS or row["direction"] == "optimizer"
     lost = 0.0 if adds_up else OUTWEIGHS * row.get("lost", 0.0)
-    place = row["layer"], row["direction"], row["operation"]
     return any(
         row["line"] in of_shadow.get("brought", ()) or 0 < lost < of_shadow.get("least", 0.0)
-        for of_shadow in report.get("shadow", {}).get("operations", ())
-        if (of_shadow["layer"], of_shadow["direction"], of_shadow["operation"]) == place)
+        for of_shadow in shadow_rows_of(row, report))
 
 
 def absorbed(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
