@@ -61,9 +61,9 @@ ORDER = [
     ("ipu.frontends.horovod",),
     (
         "ipu.frontends.tensorflow", "ipu.frontends.tensorflow.datasets",
-        "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.estimator",
-        "ipu.frontends.tensorflow.keras", "ipu.frontends.tensorflow.kernels",
-        "ipu.frontends.tensorflow.kernels.moving",
+        "ipu.frontends.tensorflow.engine", "ipu.frontends.tensorflow.engine.native",
+        "ipu.frontends.tensorflow.estimator", "ipu.frontends.tensorflow.keras",
+        "ipu.frontends.tensorflow.kernels", "ipu.frontends.tensorflow.kernels.moving",
         "ipu.frontends.tensorflow.operations", "ipu.frontends.tensorflow.pipelining",
         "ipu.frontends.tensorflow.reports", "ipu.frontends.tensorflow.settings",
         "ipu.frontends.tensorflow.training", "ipu.frontends.tensorflow.workers",
