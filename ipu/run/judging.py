@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binomtest
 
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.endpoints import PROGRESS, Endpoint, Outcome, progress_of
@@ -217,7 +216,7 @@ def _why_untrained(endpoint: Endpoint, references: Sequence[Outcome], diverged: 
     fell = progress_of(references)
     fell = fell[np.isfinite(fell)]
     n_fell = int((fell > 0).sum())
-    if binomtest(n_fell, fell.size, 0.5, "greater").pvalue <= 0.5 ** LOOKS[0]:
+    if _probability_of_heads(n_fell, fell.size) <= 0.5 ** LOOKS[0]:
         return ""
     return f"its loss falls in {n_fell} of {fell.size} runs, as it would by chance"
 
@@ -230,8 +229,15 @@ def _diverges_more(alone: int, other: int, sharing: int) -> bool:
     """
     if not alone:
         return False
-    p = binomtest(alone, alone + other, 0.5, "greater").pvalue
+    p = _probability_of_heads(alone, alone + other)
     return bool(sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED))
+
+
+def _probability_of_heads(heads: int, tosses: int) -> float:
+    """Of so many heads or more of a fair coin, as `binomtest` has it."""
+    from scipy.stats import binomtest  # a second to import, which runs that judge nothing save
+
+    return float(binomtest(heads, tosses, 0.5, "greater").pvalue)
 
 
 def _by_interval(judged: Judged, finite: NDArray[np.float64]) -> Judged:
@@ -257,4 +263,6 @@ def may_diverge(pairs: int) -> float:
     >>> f"{may_diverge(8):.0%}"
     '31%'
     """
+    from scipy.stats import beta  # see `_probability_of_heads`
+
     return float(beta.ppf(1 - ALPHA, 1, pairs))
