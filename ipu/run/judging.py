@@ -216,7 +216,7 @@ def _why_untrained(endpoint: Endpoint, references: Sequence[Outcome], diverged: 
     fell = progress_of(references)
     fell = fell[np.isfinite(fell)]
     n_fell = int((fell > 0).sum())
-    if _probability_of_heads(n_fell, fell.size) <= 0.5 ** LOOKS[0]:
+    if _at_least(n_fell, fell.size) <= 0.5 ** LOOKS[0]:
         return ""
     return f"its loss falls in {n_fell} of {fell.size} runs, as it would by chance"
 
@@ -229,15 +229,17 @@ def _diverges_more(alone: int, other: int, sharing: int) -> bool:
     """
     if not alone:
         return False
-    p = _probability_of_heads(alone, alone + other)
-    return bool(sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED))
+    p = _at_least(alone, alone + other)
+    return sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED)
 
 
-def _probability_of_heads(heads: int, tosses: int) -> float:
-    """Of so many heads or more of a fair coin, as `binomtest` has it."""
-    from scipy.stats import binomtest  # a second to import, which runs that judge nothing save
+def _at_least(heads: int, tosses: int) -> float:
+    """How likely a fair coin shows so many heads or more, correctly rounded: bounds are its values.
 
-    return float(binomtest(heads, tosses, 0.5, "greater").pvalue)
+    >>> _at_least(5, 5), _at_least(1, 2), _at_least(0, 3)
+    (0.03125, 0.75, 1.0)
+    """
+    return float(sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses)
 
 
 def _by_interval(judged: Judged, finite: NDArray[np.float64]) -> Judged:
@@ -263,6 +265,4 @@ def may_diverge(pairs: int) -> float:
     >>> f"{may_diverge(8):.0%}"
     '31%'
     """
-    from scipy.stats import beta  # see `_probability_of_heads`
-
-    return float(beta.ppf(1 - ALPHA, 1, pairs))
+    return float(1 - ALPHA ** (1 / pairs))
