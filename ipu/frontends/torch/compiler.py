@@ -1,4 +1,4 @@
-"""torch's compiler: in a session compiled functions run as they are written, and it is not imported.
+"""torch's compiler: a session runs functions as they are written, and does not import it.
 
 Its import takes as long as torch's own. Beside `torch.compile`, optimisers ask for it: a step, to
 tell it where a graph ends; other methods, to keep it out of them. Nothing is compiled in a session,
@@ -66,11 +66,11 @@ def _optimisers_without_import() -> Iterator[None]:
     """
     methods = [vars(Optimizer)[name].__wrapped__ for name in _KEPT_OUT]
     kept_out = [method for method in methods if not hasattr(method, _NOTE)]
-    steps, before = _steps(), _code_of_steps()
+    steps, before, plain = _steps(), _code_of_steps(), _code_of(_plain(_plain))
     for method in kept_out:
         setattr(method, _NOTE, method)
     for step in steps:
-        step.__code__ = _plain(step).__code__
+        step.__code__ = plain
     try:
         yield
     finally:
@@ -82,7 +82,12 @@ def _optimisers_without_import() -> Iterator[None]:
 
 def _code_of_steps() -> CodeType:
     """What torch puts around the steps of its optimisers."""
-    return _use_grad_for_differentiable(_plain).__code__
+    return _code_of(_use_grad_for_differentiable(_plain))
+
+
+def _code_of(function: Any) -> CodeType:
+    code: CodeType = function.__code__
+    return code
 
 
 def _steps() -> list[FunctionType]:
@@ -96,7 +101,7 @@ def _steps() -> list[FunctionType]:
     return [function for function in functions if function.__code__ is code]
 
 
-def _plain(func: Callable[..., Any]) -> FunctionType:
+def _plain(func: Callable[..., Any]) -> Callable[..., Any]:
     """A step as torch runs it, but for the compiler; torch's code names what it calls `func`."""
 
     def step(*args: Any, **kwargs: Any) -> Any:

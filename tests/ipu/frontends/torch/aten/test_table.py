@@ -59,13 +59,13 @@ def all_samples(operation, dtype, *, gradients=False):
     """Those of `operation.sample_inputs`, which takes most of its time to look for the test that
     asks and to seed devices that are not there.
     """
-    made = iter(operation.sample_inputs_func(operation, "cpu", dtype, gradients))
+    samples_of_torch = iter(operation.sample_inputs_func(operation, "cpu", dtype, gradients))
 
     def seeded():
         random.seed(SEED)
-        np.random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002  torch's samples draw from this generator
         torch.default_generator.manual_seed(SEED)
-        return next(made, None)
+        return next(samples_of_torch, None)
 
     return list(iter(seeded, None))
 
