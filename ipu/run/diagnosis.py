@@ -7,7 +7,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
                  binary32's losses go through (their fall, or their deviation where that is more).
                  None where all are within a unit of the format that holds them, and the parameters
                  go where binary64's do: such losses cannot tell more.
-    ill          the harm is above 5 %, or the run still shows a symptom of the first one's
+    ill          the harm is above 5 %, below 20 % by more than chance makes in so few steps
+                 (`ipu.run.harm.noise_of`), or the run still shows a symptom of the first one's
                  (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
                  astray beside its shadow must be brought back.
     necessary    sites that must be given back together for the harm to go: none can be left out.
@@ -19,7 +20,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
     remedy       what the report advises, and the layers of the necessary sites in binary32: each
                  was run, and is told with the harm that is left. It lessens where that is half at
                  most, also of the harm of a run whose results are moved by a unit in the last place
-                 (`ipu.run.lessening`).
+                 (`ipu.run.lessening`). Those that cure are followed further, while there is time
+                 (`ipu.run.confirming`).
 
 Evidence    ASSUMED: the bound of harm.
 """
@@ -57,7 +59,7 @@ class TriedRemedy:
     label     what is told in place of the way.
     lessens   most of the harm goes, and not by chance.
     steps     that it was followed, where those are more than the diagnosis'; `reference` and
-              `before` are then of as many.
+              `before` are then of as many, and of the first ones alone it may cure.
     """
 
     what: str
@@ -87,7 +89,7 @@ class TriedRemedy:
             return "lessens"
         if self.harm <= HARM:
             return "the losses are close to binary32's, and a symptom of the report stays"
-        return "does not cure"
+        return f"does not cure over {self.steps} steps" if self.steps else "does not cure"
 
     @property
     def name(self) -> str:
@@ -95,7 +97,8 @@ class TriedRemedy:
         return self.label or str(self.way)
 
     def __str__(self) -> str:
-        before = f"{harm_text(self.before)} → " if self.lessens else ""
+        is_less = self.lessens or (self.cures and self.steps)
+        before = f"{harm_text(self.before)} → " if is_less else ""
         return (f"{self.name}: {self.verdict}, harm {before}{harm_text(self.harm)}. "
                 f"{self.what}")
 
@@ -105,10 +108,11 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                computes nothing on the machine, began no backward pass and prints no number, or
-                stops with an error in binary32 too.
+                computes nothing on the machine, began no backward pass and prints no number,
+                stops with an error in binary32 too, or where its harm may be chance.
     sentence    the first cause, in words.
-    harm        of the run as it is.
+    harm        of the run as it is; `noise`: how much of it may be chance, where that leaves the
+                answer open (`ipu.run.harm.noise_of`), else 0.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
     window      steps in which the necessary sites must be given back, and the one behind the last;
                 None: all, or it was not looked for.
@@ -137,6 +141,7 @@ class Diagnosis:
     answer: str = "healthy"
     sentence: str = ""
     harm: float = 0.0
+    noise: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
     necessary: list[PrecisionSite] = field(default_factory=list)
@@ -179,7 +184,7 @@ class Diagnosis:
     def so_far(self) -> str:
         """The page while more is tried."""
         follows = "sites are searched for" if self.remedies else "remedies are tried"
-        if self.answer == "healthy":
+        if self.answer != "ill":
             follows = "more steps are followed"
         return "\n".join((
             *self._first_lines(), *self._remedies_told(),
@@ -198,7 +203,7 @@ class Diagnosis:
         yield (f"{self.way}{halves}, the first {self.steps} steps beside {self.beside}: "
                f"{self.answer}")
         yield f"  {self.sentence}"
-        if self.answer != "cannot tell":
+        if self.answer != "cannot tell" or self.noise:
             loss = "loss " if self.measure == "losses" else ""
             beside = f" of what {self.beside}'s {self.measure} go through"
             yield (
@@ -235,6 +240,8 @@ class Diagnosis:
 
     def _remedies_told(self) -> Iterator[str]:
         yield from (f"remedy {remedy}" for remedy in self.mending)
+        if self.unconfirmed:
+            yield self.unconfirmed
         if self.without_help:
             yield self.without_help
 
@@ -244,11 +251,21 @@ class Diagnosis:
         return [remedy for remedy in self.remedies if remedy.helps]
 
     @property
+    def unconfirmed(self) -> str:
+        """Which remedies are told to cure by the steps of the diagnosis alone; "" where none is."""
+        cures = [remedy for remedy in self.remedies if remedy.cures]
+        if self.measure != "losses" or all(remedy.steps for remedy in cures):
+            return ""
+        which = "a remedy without a number of its own" if any(r.steps for r in cures) else "a remedy"
+        return f"{which} cures these {self.steps} steps; it was followed no further"
+
+    @property
     def without_help(self) -> str:
         """The other ways that were tried, in a line; "" where there are none."""
         ways = [
             f"{remedy.name} (harm {harm_text(remedy.harm)}"
-            f"{', a symptom stays' if remedy.harm <= HARM else ''})"
+            f"{', a symptom stays' if remedy.harm <= HARM else ''}"
+            f"{f' over {remedy.steps} steps' if remedy.steps else ''})"
             for remedy in self.remedies if not remedy.helps
         ]
         return f"tried, does not help: {', '.join(ways)}" if ways else ""
@@ -329,7 +346,8 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
         "negligible": diagnosis.negligible,
-        "harm": diagnosis.harm, "harmless": diagnosis.harmless, "rewriting": diagnosis.rewriting,
+        "harm": diagnosis.harm, "noise": diagnosis.noise,
+        "harmless": diagnosis.harmless, "rewriting": diagnosis.rewriting,
         "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
