@@ -116,6 +116,8 @@ def _seen(result: Diagnosis, runs: Reruns, *, is_of_halves: bool) -> Diagnosis:
         result.measure = f"numbers in {runs.printed.line!r}"
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or result.steps
+    result.losses_of_step = runs.reference.report.get("losses_of_step", 1)
+    result.is_evaluated = any(c.row.get("direction") == "evaluation" for c in runs.causes[:1])
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.makes_halves = runs.is_narrow or any(
         report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
@@ -184,9 +186,9 @@ def _treat(
 def _undecided(result: Diagnosis) -> str:
     """Why so few steps tell neither harm nor health, and what would."""
     return (f"The losses of {result.steps} steps part from {result.beside}'s by "
-            f"{harm_text(result.harm)}, of which {harm_text(result.noise)} may be chance, as they "
-            f"lie above and below them in turn; from {harm_text(HARM)} on it is harm. More steps "
-            f"tell: --steps {FURTHER * result.steps}, with --seconds for them.")
+            f"{harm_text(result.harm)}, otherwise in each step: {harm_text(result.noise)} of it "
+            f"may be chance, and from {harm_text(HARM)} on it is harm. More steps tell: --steps "
+            f"{FURTHER * result.steps}, with --seconds for them.")
 
 
 def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:

@@ -43,8 +43,8 @@ __all__ = ["LISTED", "Diagnosis", "TriedRemedy", "plain_diagnosis", "policy_show
 
 #: Sites that are listed, at most, where time ran out before all were tried.
 LISTED = 6
-#: Sites of a pair.
-_OF_PAIR = 2
+#: Sites of a pair; losses that have a mean.
+_OF_PAIR = _OF_MEAN = 2
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,9 @@ class Diagnosis:
     beside      what the losses are compared with: binary32; of a program whose own tensors are
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
+    losses_of_step    backward passes of a step, of whose losses the mean is compared.
+    is_evaluated    the first cause is where no gradients are recorded: a window of steps counts
+                them behind their updates then.
     report      that the sentence is about: of the run as it is, or of binary32's that fails.
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
@@ -164,6 +167,8 @@ class Diagnosis:
     rewriting: str = ""
     measure: str = "losses"
     negligible: float = 0.0
+    losses_of_step: int = 1
+    is_evaluated: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
     followed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -210,6 +215,8 @@ class Diagnosis:
                 f"  harm {harm_text(self.harm)}{beside if math.isfinite(self.harm) else ''}; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
+        if self.of_losses:
+            yield f"  {self.of_losses}"
         if self.misprint:
             yield f"  {self.misprint}"
         yield from (f"  without harm: {text}" for text in self.harmless)
@@ -249,6 +256,30 @@ class Diagnosis:
     def mending(self) -> list[TriedRemedy]:
         """The remedies that cure, and those that lessen the harm."""
         return [remedy for remedy in self.remedies if remedy.helps]
+
+    @property
+    def window_told(self) -> str:
+        """The steps of the window, by the count of the sentence; "" without one.
+
+        >>> Diagnosis(Way.parse("fp16"), 9, window=(1, 7)).window_told
+        'in steps 1 to 6'
+        >>> Diagnosis(Way.parse("fp16"), 9, window=(1, 2), is_evaluated=True).window_told
+        'after step 0'
+        """
+        if self.window is None:
+            return ""
+        is_behind = self.is_evaluated and self.window[0] > 0
+        first, last = self.window[0] - is_behind, self.window[1] - 1 - is_behind
+        which = f"step {first}" if first == last else f"steps {first} to {last}"
+        return f"{'after' if is_behind else 'in'} {which}"
+
+    @property
+    def of_losses(self) -> str:
+        """That losses are means, which a program need not print; "" where they are not."""
+        if self.losses_of_step < _OF_MEAN or self.measure != "losses":
+            return ""
+        return (f"each loss is the mean over the {self.losses_of_step} backward passes of a step; "
+                "a program may print another one, as PopTorch returns the last micro-batch's")
 
     @property
     def unconfirmed(self) -> str:
@@ -311,10 +342,8 @@ class Diagnosis:
         return f"{within}no format is its cause"
 
     def _responses(self) -> Iterator[str]:
-        if self.window is not None:
-            first, behind = self.window
-            which = f"step {first}" if behind == first + 1 else f"steps {first} to {behind - 1}"
-            yield f"  in {which} alone; in the others they may stay low"
+        if self.window_told:
+            yield f"  {self.window_told} alone; in the others they may stay low"
         for pair in self.pairs:
             if pair.interacts:
                 neither, one, other, both = map(harm_text, pair.harms)
@@ -352,7 +381,7 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],
-        "window": diagnosis.window,
+        "window": diagnosis.window, "evaluated": diagnosis.is_evaluated,
         "pairs": [{"first": p.first._asdict(), "second": p.second._asdict(), "harms": p.harms,
                    "interacts": p.interacts} for p in diagnosis.pairs],
         "doses": [{"exponent_bits": d.format.exponent_bits, "digits": d.format.precision,
