@@ -32,8 +32,8 @@ from ipu.run.remedies import (
     without_halves,
     without_needless,
 )
-from ipu.run.responses import harm_text
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
+from ipu.run.responses import harm_text
 from ipu.run.restoring import FORWARD, PARAMETERS, PrecisionSite, Restoring
 from ipu.run.rewritings import rewriting
 from ipu.run.searching import find_responses, find_sites

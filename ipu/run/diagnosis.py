@@ -144,7 +144,6 @@ class Diagnosis:
     answer: str = "healthy"
     sentence: str = ""
     harm: float = 0.0
-    noise: float = 0.0
     losses: Sequence[float] = ()
     reference: Sequence[float] = ()
     necessary: list[PrecisionSite] = field(default_factory=list)
@@ -167,6 +166,7 @@ class Diagnosis:
     rewriting: str = ""
     measure: str = "losses"
     negligible: float = 0.0
+    noise: float = 0.0
     losses_of_step: int = 1
     is_evaluated: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -283,12 +283,12 @@ class Diagnosis:
 
     @property
     def unconfirmed(self) -> str:
-        """Which remedies are told to cure by the steps of the diagnosis alone; "" where none is."""
+        """Which remedies cure by the steps of the diagnosis alone; "" where none is."""
         cures = [remedy for remedy in self.remedies if remedy.cures]
         if self.measure != "losses" or all(remedy.steps for remedy in cures):
             return ""
-        which = "a remedy without a number of its own" if any(r.steps for r in cures) else "a remedy"
-        return f"{which} cures these {self.steps} steps; it was followed no further"
+        without = " without a number of its own" if any(r.steps for r in cures) else ""
+        return f"a remedy{without} cures these {self.steps} steps; it was followed no further"
 
     @property
     def without_help(self) -> str:

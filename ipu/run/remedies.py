@@ -205,7 +205,7 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     It is halfway, in powers of two, between the smallest that cures as well and the largest with
     which no gradient of the cured run overflows: later gradients are smaller than those of the
     first steps, and other batches have larger ones. The smallest leaves no more harm than the scale
-    that cures, or one that is none beside the margin of a run that is as good. It is sought by halving between the present scale
+    that cures, or than a run has that is as good. It is sought by halving between the present scale
     and the one that cures, where these runs take no more than half of the time that is left. Other
     scales that cure are told as the range around it alone.
     """

@@ -439,7 +439,7 @@ class Run(ABC):
 
         step      as of `advise`: makes model, optimiser and data from a seed, and trains.
         steps     of an optimiser, after which each run stops; None: 10, and 40 where these lose
-                  digits without harm.
+                  digits without harm, or part by what may be chance.
         seconds   that it takes: a run that would take longer is cut.
 
         Raises    TypeError for a step that is no function; RuntimeError inside of the run.

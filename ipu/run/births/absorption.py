@@ -63,7 +63,8 @@ def _terms_of_last_sum(
     before = result.book.sums.replace(place, result.values)
     if before is not None and before.shape == result.values.shape:
         elements = [x for x in operands if x.size > 1] or operands
-        alike = terms & (result.values == before) & np.any([x == before for x in elements], axis=0)
+        alike: NDArray[np.bool_] = terms & (result.values == before)
+        alike &= np.any([x == before for x in elements], axis=0)
         if np.count_nonzero(alike) >= _MOST_SUMS * np.count_nonzero(terms):
             return alike
     result.book.sums.lost_in_a_row(place, 0)  # alike by chance

@@ -131,7 +131,8 @@ def read_undecided(reading, data):
     assert data["answer"] == "cannot tell"
     assert TOLD < data["harm"] <= TOLD + data["noise"]
     reading.says("of {} steps part", data["steps"])
-    says_harms(reading, "by HARM, otherwise in each step: HARM of it may be chance", data["harm"], data["noise"])
+    says_harms(reading, "by HARM, otherwise in each step: HARM of it may be chance", data["harm"],
+               data["noise"])
     says_harms(reading, "from HARM on it is harm", TOLD)
     reading.says("--steps {}, with", 4 * data["steps"])
 
