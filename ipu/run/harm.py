@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from fpsim.state.processor import usual_arithmetic
 
@@ -73,8 +74,6 @@ def noise_of(losses: Sequence[float], reference: Sequence[float]) -> float:
     >>> noise_of([4.5, 3.5, 2.5, 1.5], [4.0, 3.0, 2.0, 1.0])
     0.0
     """
-    from scipy.stats import t
-
     n = min(len(losses), len(reference))
     if n < _SPREAD:
         return 0.0
@@ -82,7 +81,7 @@ def noise_of(losses: Sequence[float], reference: Sequence[float]) -> float:
     apart = np.asarray(losses[:n], np.float64) - far
     error = float(np.std(apart, ddof=1)) / math.sqrt(n)
     size = _size(far)
-    return float(t.ppf(_QUANTILE, n - 1)) * error / size if size else 0.0
+    return float(stdtrit(n - 1, _QUANTILE)) * error / size if size else 0.0
 
 
 def is_of_chance(harm: float, losses: Sequence[float], reference: Sequence[float]) -> bool:
