@@ -26,6 +26,7 @@ from typing import Any
 import numba
 from numba.core.caching import Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from fpsim.kernels.packs import find_pack
@@ -139,8 +140,12 @@ class KernelCache(Cache):
         return code
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
-        """The kernel of a signature; None where none is kept."""
-        target_context.refresh()
+        """The kernel of a signature; None where none is kept.
+
+        Numba's cache fills the registries of its compiler here, which takes longer than all kernels
+        of a program. Compiled code needs the functions of the run time alone.
+        """
+        rtsys.initialize(target_context)
         if not self._enabled:
             return None
         parts = self._cache_file.load(self._index_key(sig, target_context.codegen()))

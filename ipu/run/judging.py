@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binomtest
 
 from fpsim.state.processor import usual_arithmetic
 from ipu.run.endpoints import PROGRESS, Endpoint, Outcome, progress_of
@@ -217,7 +216,7 @@ def _why_untrained(endpoint: Endpoint, references: Sequence[Outcome], diverged: 
     fell = progress_of(references)
     fell = fell[np.isfinite(fell)]
     n_fell = int((fell > 0).sum())
-    if binomtest(n_fell, fell.size, 0.5, "greater").pvalue <= 0.5 ** LOOKS[0]:
+    if _at_least(n_fell, fell.size) <= 0.5 ** LOOKS[0]:
         return ""
     return f"its loss falls in {n_fell} of {fell.size} runs, as it would by chance"
 
@@ -230,8 +229,17 @@ def _diverges_more(alone: int, other: int, sharing: int) -> bool:
     """
     if not alone:
         return False
-    p = binomtest(alone, alone + other, 0.5, "greater").pvalue
-    return bool(sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED))
+    p = _at_least(alone, alone + other)
+    return sharing * p <= (0.5 ** LOOKS[0] if not other else _MIXED)
+
+
+def _at_least(heads: int, tosses: int) -> float:
+    """How likely a fair coin shows so many heads or more, correctly rounded: bounds are its values.
+
+    >>> _at_least(5, 5), _at_least(1, 2), _at_least(0, 3)
+    (0.03125, 0.75, 1.0)
+    """
+    return float(sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses)
 
 
 def _by_interval(judged: Judged, finite: NDArray[np.float64]) -> Judged:
@@ -257,4 +265,4 @@ def may_diverge(pairs: int) -> float:
     >>> f"{may_diverge(8):.0%}"
     '31%'
     """
-    return float(beta.ppf(1 - ALPHA, 1, pairs))
+    return float(1 - ALPHA ** (1 / pairs))

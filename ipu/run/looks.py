@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from fpsim.state.processor import usual_arithmetic
 
@@ -102,7 +102,7 @@ def pairs_needed(deviation: float, distance: float, pairs: int = 0) -> int | Non
     least = next((look for look in LOOKS if look > pairs), pairs + 1)
     if not deviation:
         return least
-    errors = (critical(LOOKS[-1]) + float(norm.ppf(_POWER))) * deviation
+    errors = (critical(LOOKS[-1]) + float(ndtri(_POWER))) * deviation
     if not errors < math.sqrt(_MANY) * distance:
         return None
     return max(least, math.ceil((errors / distance) ** 2))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 #: How an answer begins that the run does not give.
 UNDECIDED = "Undecided by this run"
@@ -59,12 +60,10 @@ def over_seeds(values: Iterable[float], least: float = 0.0) -> Effect:
     differences = np.asarray(list(values), np.float64)
     if differences.size < 2:
         return Effect(float(differences.mean()), math.inf)
-    from scipy.stats import norm, t
-
     quantile = (1 + CONFIDENCE) / 2
     n = differences.size
-    spread = t.ppf(quantile, n - 1) * differences.std(ddof=1) / math.sqrt(n)
-    return Effect(float(differences.mean()), max(float(spread), float(norm.ppf(quantile)) * least))
+    spread = stdtrit(n - 1, quantile) * differences.std(ddof=1) / math.sqrt(n)
+    return Effect(float(differences.mean()), max(float(spread), float(ndtri(quantile)) * least))
 
 
 def verdict(is_true: bool, is_false: bool, *, needs: str) -> str:

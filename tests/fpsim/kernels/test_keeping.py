@@ -52,6 +52,11 @@ def test_a_damaged_kernel_is_compiled_again_in_silence(compiled, tmp_path, damag
     assert kernels(tmp_path) == sorted(before)
 
 
+def test_kept_kernels_run_without_the_registries_of_the_compiler(compiled):
+    told = "import sys; print('numba.np.linalg' in sys.modules)\n"
+    assert run(IMPORT + SUM + told, FPSIM_CACHE_DIR=str(compiled)).stdout == f"{RIGHT}False\n"
+
+
 def test_kernels_of_a_checkout_serve_one_elsewhere_with_the_same_sources(compiled, tmp_path):
     shutil.copytree(ROOT / "fpsim", tmp_path / "tree" / "fpsim")
     shutil.copytree(compiled, tmp_path / "cache")

@@ -35,7 +35,8 @@ from ipu.frontends.tensorflow.engine.listing import list_sites
 from ipu.frontends.tensorflow.engine.losses import unscaling, wide_nodes
 from ipu.frontends.tensorflow.engine.machine import EVALUATION, Machine
 from ipu.frontends.tensorflow.engine.measuring import Measure
-from ipu.frontends.tensorflow.engine.native_plan import NativePlans, PlannedStep, has_native_nodes
+from ipu.frontends.tensorflow.engine.native.plans import NativePlans
+from ipu.frontends.tensorflow.engine.native.steps import PlannedStep, has_native_nodes
 from ipu.frontends.tensorflow.engine.node import Node
 from ipu.frontends.tensorflow.engine.program import GraphProgram, has_effect, program_of
 from ipu.frontends.tensorflow.engine.scaling import is_scaled

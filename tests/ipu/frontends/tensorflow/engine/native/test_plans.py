@@ -10,7 +10,7 @@ import pytest
 
 from tests.ipu.frontends.tensorflow.framework import launch, machine, tf
 
-from ipu.frontends.tensorflow.engine import native_plan  # isort: skip
+from ipu.frontends.tensorflow.engine.native import rules  # isort: skip
 
 #: Launches: the third one notes calls, those behind it run them.
 LAUNCHES = 6
@@ -23,7 +23,7 @@ LABELS = RNG.integers(3, size=(LAUNCHES, 4)).astype(np.int32)
 def running(monkeypatch, *, below, **choices):
     """A machine whose nodes run below their kernels, or do not."""
     if not below:
-        monkeypatch.setattr(native_plan, "may_run_below", lambda machine: False)
+        monkeypatch.setattr(rules, "_may_run_below", lambda machine: False)
     with machine(seed=3, **choices) as used:
         yield used
     monkeypatch.undo()
