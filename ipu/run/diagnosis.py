@@ -285,7 +285,8 @@ class Diagnosis:
     def unconfirmed(self) -> str:
         """Which remedies cure by the steps of the diagnosis alone; "" where none is."""
         cures = [remedy for remedy in self.remedies if remedy.cures]
-        if self.measure != "losses" or all(remedy.steps for remedy in cures):
+        is_of_losses = self.measure == "losses" and self.harm > HARM
+        if not is_of_losses or all(remedy.steps for remedy in cures):
             return ""
         without = " without a number of its own" if any(r.steps for r in cures) else ""
         return f"a remedy{without} cures these {self.steps} steps; it was followed no further"
