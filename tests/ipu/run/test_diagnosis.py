@@ -625,6 +625,21 @@ def test_a_shadow_of_a_remedy_for_which_no_time_is_left_ends_the_search():
     assert result.cure is None
 
 
+def test_the_smallest_loss_scale_cures_as_well_as_the_one_that_was_tried(monkeypatch):
+    """From 16 on there is no more harm than is told; up to 256 there is still some, of 1.5 %."""
+    advising(monkeypatch, lambda changes: True, f"{WAY}+scale={2**12}")
+
+    def replay(way, restoring, has_shadow):
+        scale = way.changes.loss_scale
+        part = 0.0 if way.policy == FP32 else 0.5 if scale < 16 else 0.0375 if scale < 256 else 0.01
+        losses = [loss + part for loss in GOOD]
+        return Outcome(losses, report_of(losses))
+
+    cure = diagnose(replay, WAY, 4).cure
+    assert cure.what == (
+        "Use a loss scale of 1024: halfway between 256, which cures, and 4096, which cures too")
+
+
 def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():
     """As of a difference that is made anew in each step; of another line one stands still."""
     still = moving("variance", 0.0, is_parameter=False, line="train.py:10", error=1.0)
