@@ -12,9 +12,11 @@ from ipu.run.budget import Budget, TimeOverError
 from ipu.run.causes.cause import Cause, is_beside_training, is_of_copies
 from ipu.run.causes.finding import causes_forward, causes_of_updates, find_causes
 from ipu.run.causes.harmless import harmless_losses
+from ipu.run.confirming import Confirming
 from ipu.run.diagnosis import LISTED, Diagnosis
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM
+from ipu.run.harm import HARM, noise_of
+from ipu.run.horizons import FURTHER
 from ipu.run.lessening import follow_stochastic, mark_lessening
 from ipu.run.remedies import (
     advised,
@@ -31,6 +33,7 @@ from ipu.run.remedies import (
     without_needless,
 )
 from ipu.run.reruns import Replay, Reruns, Sites, kinds_of_causes
+from ipu.run.responses import harm_text
 from ipu.run.restoring import FORWARD, PARAMETERS, PrecisionSite, Restoring
 from ipu.run.rewritings import rewriting
 from ipu.run.searching import find_responses, find_sites
@@ -85,6 +88,9 @@ def diagnose(
     elif runs.reference.error:
         result.answer = "cannot tell"
         result.sentence = f"The program stops in binary32 too: {runs.reference.error}"
+    elif runs.is_undecided:
+        result.answer, result.noise = "cannot tell", noise_of(result.losses, result.reference)
+        result.sentence = _undecided(result)
     elif runs.is_ill(runs.base):
         result.answer = "ill"
         if result.harm <= HARM and any(map(is_beside_training, runs.causes[:1])):
@@ -110,6 +116,8 @@ def _seen(result: Diagnosis, runs: Reruns, *, is_of_halves: bool) -> Diagnosis:
         result.measure = f"numbers in {runs.printed.line!r}"
     result.followed = runs.reference.report.get("followed", {})
     result.steps = result.followed.get("steps") or result.steps
+    result.losses_of_step = runs.reference.report.get("losses_of_step", 1)
+    result.is_evaluated = any(c.row.get("direction") == "evaluation" for c in runs.causes[:1])
     result.asks_status = bool(runs.base.report and runs.base.report.get("asks_status"))
     result.makes_halves = runs.is_narrow or any(
         report.get("makes_halves", False) for report in (runs.base.report, runs.reference.report)
@@ -147,6 +155,9 @@ def _treat(
     sort_remedies(result.remedies, runs.way)
     with suppress(TimeOverError):
         try_scale_with_room(runs, result.remedies)
+    confirming = Confirming(runs, longer, result.steps) if longer is not None else None
+    if confirming is not None:
+        confirming.first(result.remedies)
     tell_so_far()
     with suppress(TimeOverError):
         find_sites(result, runs)
@@ -163,10 +174,21 @@ def _treat(
         result.rewriting = rewriting(cause, runs.report)
     try_ways(with_wide_layers(result, runs), runs, result.remedies)
     try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
+    sort_remedies(result.remedies, runs.way)
+    if confirming is not None:
+        confirming.others(result.remedies)
     with suppress(TimeOverError):
         find_responses(result, runs, has_windows=has_windows)
     mark_lessening(result.remedies, runs)
     sort_remedies(result.remedies, runs.way)
+
+
+def _undecided(result: Diagnosis) -> str:
+    """Why so few steps tell neither harm nor health, and what would."""
+    return (f"The losses of {result.steps} steps part from {result.beside}'s by "
+            f"{harm_text(result.harm)}, otherwise in each step: {harm_text(result.noise)} of it "
+            f"may be chance, and from {harm_text(HARM)} on it is harm. More steps tell: --steps "
+            f"{FURTHER * result.steps}, with --seconds for them.")
 
 
 def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:

@@ -7,7 +7,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
                  binary32's losses go through (their fall, or their deviation where that is more).
                  None where all are within a unit of the format that holds them, and the parameters
                  go where binary64's do: such losses cannot tell more.
-    ill          the harm is above 5 %, or the run still shows a symptom of the first one's
+    ill          the harm is above 5 %, below 20 % by more than chance makes in so few steps
+                 (`ipu.run.harm.noise_of`), or the run still shows a symptom of the first one's
                  (`ipu.run.causes`): what never reaches the loss counts too. A tensor that went
                  astray beside its shadow must be brought back.
     necessary    sites that must be given back together for the harm to go: none can be left out.
@@ -19,7 +20,8 @@ noise. All runs begin at the same seeds and stop after the same few steps.
     remedy       what the report advises, and the layers of the necessary sites in binary32: each
                  was run, and is told with the harm that is left. It lessens where that is half at
                  most, also of the harm of a run whose results are moved by a unit in the last place
-                 (`ipu.run.lessening`).
+                 (`ipu.run.lessening`). Those that cure are followed further, while there is time
+                 (`ipu.run.confirming`).
 
 Evidence    ASSUMED: the bound of harm.
 """
@@ -41,8 +43,8 @@ __all__ = ["LISTED", "Diagnosis", "TriedRemedy", "plain_diagnosis", "policy_show
 
 #: Sites that are listed, at most, where time ran out before all were tried.
 LISTED = 6
-#: Sites of a pair.
-_OF_PAIR = 2
+#: Sites of a pair; losses that have a mean.
+_OF_PAIR = _OF_MEAN = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class TriedRemedy:
     label     what is told in place of the way.
     lessens   most of the harm goes, and not by chance.
     steps     that it was followed, where those are more than the diagnosis'; `reference` and
-              `before` are then of as many.
+              `before` are then of as many, and of the first ones alone it may cure.
     """
 
     what: str
@@ -87,7 +89,7 @@ class TriedRemedy:
             return "lessens"
         if self.harm <= HARM:
             return "the losses are close to binary32's, and a symptom of the report stays"
-        return "does not cure"
+        return f"does not cure over {self.steps} steps" if self.steps else "does not cure"
 
     @property
     def name(self) -> str:
@@ -95,7 +97,8 @@ class TriedRemedy:
         return self.label or str(self.way)
 
     def __str__(self) -> str:
-        before = f"{harm_text(self.before)} → " if self.lessens else ""
+        is_less = self.lessens or (self.cures and self.steps)
+        before = f"{harm_text(self.before)} → " if is_less else ""
         return (f"{self.name}: {self.verdict}, harm {before}{harm_text(self.harm)}. "
                 f"{self.what}")
 
@@ -105,10 +108,11 @@ class Diagnosis:
     """What hurts a program, tested.
 
     answer      "healthy", "ill", "binary32 does not train here", or "cannot tell" where the program
-                computes nothing on the machine, began no backward pass and prints no number, or
-                stops with an error in binary32 too.
+                computes nothing on the machine, began no backward pass and prints no number,
+                stops with an error in binary32 too, or where its harm may be chance.
     sentence    the first cause, in words.
-    harm        of the run as it is.
+    harm        of the run as it is; `noise`: how much of it may be chance, where that leaves the
+                answer open (`ipu.run.harm.noise_of`), else 0.
     necessary, sufficient    sites; `is_smallest`: there was time to try each.
     window      steps in which the necessary sites must be given back, and the one behind the last;
                 None: all, or it was not looked for.
@@ -118,6 +122,9 @@ class Diagnosis:
     beside      what the losses are compared with: binary32; of a program whose own tensors are
                 narrow in every way, the shadow in binary64.
     runs        of the program, and the seconds that they took.
+    losses_of_step    backward passes of a step, of whose losses the mean is compared.
+    is_evaluated    the first cause is where no gradients are recorded: a window of steps counts
+                them behind their updates then.
     report      that the sentence is about: of the run as it is, or of binary32's that fails.
     followed    of the program, where it is less than was asked for: steps, operations, seconds of
                 the first run, and why there are no more (`ipu.run.replaying`).
@@ -159,6 +166,9 @@ class Diagnosis:
     rewriting: str = ""
     measure: str = "losses"
     negligible: float = 0.0
+    noise: float = 0.0
+    losses_of_step: int = 1
+    is_evaluated: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
     followed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -179,7 +189,7 @@ class Diagnosis:
     def so_far(self) -> str:
         """The page while more is tried."""
         follows = "sites are searched for" if self.remedies else "remedies are tried"
-        if self.answer == "healthy":
+        if self.answer != "ill":
             follows = "more steps are followed"
         return "\n".join((
             *self._first_lines(), *self._remedies_told(),
@@ -198,13 +208,15 @@ class Diagnosis:
         yield (f"{self.way}{halves}, the first {self.steps} steps beside {self.beside}: "
                f"{self.answer}")
         yield f"  {self.sentence}"
-        if self.answer != "cannot tell":
+        if self.answer != "cannot tell" or self.noise:
             loss = "loss " if self.measure == "losses" else ""
             beside = f" of what {self.beside}'s {self.measure} go through"
             yield (
                 f"  harm {harm_text(self.harm)}{beside if math.isfinite(self.harm) else ''}; "
                 f"{loss}{_losses(self.losses)}, {self.beside} {_losses(self.reference)}"
             )
+        if self.of_losses:
+            yield f"  {self.of_losses}"
         if self.misprint:
             yield f"  {self.misprint}"
         yield from (f"  without harm: {text}" for text in self.harmless)
@@ -235,6 +247,8 @@ class Diagnosis:
 
     def _remedies_told(self) -> Iterator[str]:
         yield from (f"remedy {remedy}" for remedy in self.mending)
+        if self.unconfirmed:
+            yield self.unconfirmed
         if self.without_help:
             yield self.without_help
 
@@ -244,11 +258,46 @@ class Diagnosis:
         return [remedy for remedy in self.remedies if remedy.helps]
 
     @property
+    def window_told(self) -> str:
+        """The steps of the window, by the count of the sentence; "" without one.
+
+        >>> Diagnosis(Way.parse("fp16"), 9, window=(1, 7)).window_told
+        'in steps 1 to 6'
+        >>> Diagnosis(Way.parse("fp16"), 9, window=(1, 2), is_evaluated=True).window_told
+        'after step 0'
+        """
+        if self.window is None:
+            return ""
+        is_behind = self.is_evaluated and self.window[0] > 0
+        first, last = self.window[0] - is_behind, self.window[1] - 1 - is_behind
+        which = f"step {first}" if first == last else f"steps {first} to {last}"
+        return f"{'after' if is_behind else 'in'} {which}"
+
+    @property
+    def of_losses(self) -> str:
+        """That losses are means, which a program need not print; "" where they are not."""
+        if self.losses_of_step < _OF_MEAN or self.measure != "losses":
+            return ""
+        return (f"each loss is the mean over the {self.losses_of_step} backward passes of a step; "
+                "a program may print another one, as PopTorch returns the last micro-batch's")
+
+    @property
+    def unconfirmed(self) -> str:
+        """Which remedies cure by the steps of the diagnosis alone; "" where none is."""
+        cures = [remedy for remedy in self.remedies if remedy.cures]
+        is_of_losses = self.measure == "losses" and self.harm > HARM
+        if not is_of_losses or all(remedy.steps for remedy in cures):
+            return ""
+        without = " without a number of its own" if any(r.steps for r in cures) else ""
+        return f"a remedy{without} cures these {self.steps} steps; it was followed no further"
+
+    @property
     def without_help(self) -> str:
         """The other ways that were tried, in a line; "" where there are none."""
         ways = [
             f"{remedy.name} (harm {harm_text(remedy.harm)}"
-            f"{', a symptom stays' if remedy.harm <= HARM else ''})"
+            f"{', a symptom stays' if remedy.harm <= HARM else ''}"
+            f"{f' over {remedy.steps} steps' if remedy.steps else ''})"
             for remedy in self.remedies if not remedy.helps
         ]
         return f"tried, does not help: {', '.join(ways)}" if ways else ""
@@ -294,10 +343,8 @@ class Diagnosis:
         return f"{within}no format is its cause"
 
     def _responses(self) -> Iterator[str]:
-        if self.window is not None:
-            first, behind = self.window
-            which = f"step {first}" if behind == first + 1 else f"steps {first} to {behind - 1}"
-            yield f"  in {which} alone; in the others they may stay low"
+        if self.window_told:
+            yield f"  {self.window_told} alone; in the others they may stay low"
         for pair in self.pairs:
             if pair.interacts:
                 neither, one, other, both = map(harm_text, pair.harms)
@@ -329,12 +376,13 @@ def plain_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "answer": diagnosis.answer,
         "sentence": diagnosis.sentence, "measure": diagnosis.measure,
         "negligible": diagnosis.negligible,
-        "harm": diagnosis.harm, "harmless": diagnosis.harmless, "rewriting": diagnosis.rewriting,
+        "harm": diagnosis.harm, "noise": diagnosis.noise,
+        "harmless": diagnosis.harmless, "rewriting": diagnosis.rewriting,
         "losses": list(diagnosis.losses),
         "reference": list(diagnosis.reference),
         "necessary": [site._asdict() for site in diagnosis.necessary],
         "sufficient": [site._asdict() for site in diagnosis.sufficient],
-        "window": diagnosis.window,
+        "window": diagnosis.window, "evaluated": diagnosis.is_evaluated,
         "pairs": [{"first": p.first._asdict(), "second": p.second._asdict(), "harms": p.harms,
                    "interacts": p.interacts} for p in diagnosis.pairs],
         "doses": [{"exponent_bits": d.format.exponent_bits, "digits": d.format.precision,

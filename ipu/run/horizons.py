@@ -1,10 +1,13 @@
-"""How many steps a diagnosis follows: more where the first ones lose digits without harm.
+"""How many steps a diagnosis follows: more where the first ones leave the answer open.
 
 Gradients that underflow, or updates that leave their parameter as it was, may do no harm in ten
 steps and much of it in forty, as where a few numbers of a tensor must grow before they matter.
 Losses of more steps part without a cause, too, as of any two runs of a training that is chaotic.
 So what the longer run tells counts only where its first cause is no such parting, and a remedy of
 it cures.
+
+Nor do ten steps tell a small harm from chance, as of losses that are rounded otherwise. Of more
+steps that chance is smaller beside what the losses go through; their answer is the one that counts.
 
 Evidence    ASSUMED: the numbers of steps.
 """
@@ -31,19 +34,19 @@ def followed_further(
     diagnosed: Callable[[int, Budget], Diagnosis], budget: Budget,
     tell: Callable[[Diagnosis], object] = id,
 ) -> Diagnosis:
-    """The diagnosis of the first steps; of more, where these are healthy and lose digits.
+    """The diagnosis of the first steps; of more, where these lose digits or leave it open.
 
     diagnosed    of so many steps, within a budget.
     budget       of both.
     tell         is called with the first one where more steps are followed.
     """
     first = diagnosed(FIRST_STEPS, budget)
-    may_show_later = first.answer == "healthy" and first.harmless and not first.left_out
-    if not may_show_later or not budget.has_time():
+    may_show_later = first.noise or (first.answer == "healthy" and first.harmless)
+    if not may_show_later or first.left_out or not budget.has_time():
         return first
     tell(first)
     later = diagnosed(FURTHER * FIRST_STEPS, Budget(budget.left))
-    result = later if later.answer == "healthy" or _is_tested(later) else first
+    result = later if first.noise or later.answer == "healthy" or _is_tested(later) else first
     if result is first and later.harm > HARM:
         first.harmless.append(
             f"the losses of {later.steps} steps part from {later.beside}'s by "

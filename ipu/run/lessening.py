@@ -20,13 +20,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ipu.run.budget import Budget, TimeOverError
+from ipu.run.confirming import further_runs, over_more_steps
 from ipu.run.diagnosis import TriedRemedy
-from ipu.run.endpoints import Outcome
 from ipu.run.harm import HARM
 from ipu.run.reruns import Replay, Reruns
 from ipu.run.responses import harm_text
 from ipu.run.restoring import Restoring
-from ipu.run.ways import Way
 
 __all__ = ["follow_stochastic", "mark_lessening"]
 
@@ -51,7 +50,8 @@ def mark_lessening(remedies: list[TriedRemedy], runs: Reruns) -> None:
 
 def _leaves_little(remedy: TriedRemedy, before: float) -> bool:
     """Whether a remedy leaves some of this harm, and half of it at most."""
-    return not remedy.cures and HARM < remedy.harm <= _LEFT * min(before, _ALL)
+    is_of_all_steps = not (remedy.cures or remedy.steps)
+    return is_of_all_steps and HARM < remedy.harm <= _LEFT * min(before, _ALL)
 
 
 def _harm_of_control(runs: Reruns) -> float:
@@ -94,19 +94,8 @@ def _followed(
     remedy: TriedRemedy, runs: Reruns, longer: Callable[[int, Budget], Replay], steps: int
 ) -> TriedRemedy | None:
     """The remedy over so many steps, where it cures what is ill without it."""
-    budget = Budget(runs.budget.left)
-    replay = longer(steps, budget)
-
-    def without_shadow(way: Way, restoring: Restoring, _: bool) -> Outcome:
-        return replay(way, restoring, False)
-
-    further = Reruns(without_shadow, runs.way, budget, runs.sites, runs.check)
+    further = further_runs(runs, longer, steps)
     if not further.is_ill(further.base):
         return None
     outcome = further.outcome(remedy.way)
-    if further.is_ill(outcome):
-        return None
-    return replace(
-        remedy, cures=True, harm=further.harm(outcome), losses=further.losses_of(outcome),
-        reference=further.losses, before=further.harm(further.base),
-        steps=len(further.reference.losses) or steps)
+    return None if further.is_ill(outcome) else over_more_steps(remedy, further, outcome, steps)

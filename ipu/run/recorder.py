@@ -204,6 +204,11 @@ class Recorder:
         """The mean loss of each step that had one."""
         return [float(np.mean(values)) for _, values in sorted(self._losses.items())]
 
+    @property
+    def losses_of_step(self) -> int:
+        """The most losses of a step, of which the mean is told, as of its micro-batches."""
+        return max(map(len, self._losses.values()), default=0)
+
     def weight_histograms(self) -> list[Histogram]:
         """The weights of each layer."""
         return merged(h._replace(name=h.name[0]) for h in self._weights)  # type: ignore[index]

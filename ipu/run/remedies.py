@@ -38,6 +38,8 @@ __all__ = [
 
 #: Remedies that are tried, at most.
 _REMEDIES = 8
+#: Harm of a run that is as good as binary32's.
+_AS_GOOD = 0.01
 #: Modules that are tried as wholes where no advice cures; what a layer's name begins with.
 _MODULES, _SEPARATOR = 3, re.compile(r"[./]")
 _OUTSIDE = "all that stands outside of modules"
@@ -200,9 +202,10 @@ def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
 def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     """In place of a loss scale that cures, one with room for smaller and for larger gradients.
 
-    It is halfway, in powers of two, between the smallest that cures and the largest with which no
-    gradient of the cured run overflows: later gradients are smaller than those of the first steps,
-    and other batches have larger ones. The smallest is sought by halving between the present scale
+    It is halfway, in powers of two, between the smallest that cures as well and the largest with
+    which no gradient of the cured run overflows: later gradients are smaller than those of the
+    first steps, and other batches have larger ones. The smallest leaves no more harm than the scale
+    that cures, or than a run has that is as good. It is sought by halving between the present scale
     and the one that cures, where these runs take no more than half of the time that is left. Other
     scales that cure are told as the range around it alone.
     """
@@ -219,7 +222,7 @@ def try_scale_with_room(runs: Reruns, remedies: list[TriedRemedy]) -> None:
             changes, loss_scale=changes.loss_scale * 2.0**exponent))
 
     report = runs.outcome(cure.way).report
-    smallest = _smallest_power(runs, scaled, power)
+    smallest = _smallest_power(runs, scaled, power, max(cure.harm, _AS_GOOD))
     largest = power + max(_room_above(report), 0)
     middle = (smallest + largest) // 2
     others = [remedy for remedy in remedies if remedy.cures and remedy.way != scaled(middle)
@@ -248,13 +251,22 @@ def _rescaled(way: Way, other: Way) -> Way:
     return replace(way, changes=replace(way.changes, loss_scale=other.changes.loss_scale))
 
 
-def _smallest_power(runs: Reruns, scaled: Callable[[int], Way], power: int) -> int:
-    """The smallest power of two of a scale that cures, as this one does; it, without time."""
+def _smallest_power(
+    runs: Reruns, scaled: Callable[[int], Way], power: int, most: float
+) -> int:
+    """The smallest power of two of a scale that cures, as this one does; it, without time.
+
+    most    harm that it leaves.
+    """
     trials = math.ceil(math.log2(power))
     if not trials or trials * runs.budget.spent / runs.runs > runs.budget.left / 2:
         return power
-    return 1 + last_that_holds(
-        lambda exponent: runs.is_ill(runs.outcome(scaled(exponent))), power)
+
+    def is_too_small(exponent: int) -> bool:
+        outcome = runs.outcome(scaled(exponent))
+        return runs.is_ill(outcome) or runs.harm(outcome) > most
+
+    return 1 + last_that_holds(is_too_small, power)
 
 
 def _room_above(report: Mapping[str, Any]) -> int:

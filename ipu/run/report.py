@@ -46,6 +46,7 @@ def describe(
         "loss_scale": loss_scale(recorder, layers) if recorder else {},
         "scale_option": recorder.scale_option if recorder else "",
         "losses": recorder.losses if recorder else [],
+        "losses_of_step": recorder.losses_of_step if recorder else 0,
         "uncounted": recorder.uncounted if recorder else 0,
         "unread": sorted(recorder.unread) if recorder else [],
         "first": recorder.first if recorder else [],

@@ -22,7 +22,7 @@ from ipu.run.causes.finding import find_causes
 from ipu.run.causes.rows import BESIDE_TRAINING
 from ipu.run.causes.saturation import of_same_line
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, harm_of, unit_of
+from ipu.run.harm import HARM, harm_of, is_of_chance, unit_of
 from ipu.run.motions import WAY_LOST, astray, motion_key, way_lost
 from ipu.run.printed import PrintedNumber, Series, negligible, printed_series
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, role_of, sites_of
@@ -290,6 +290,18 @@ class Reruns:
 
     def is_ill(self, outcome: Outcome) -> bool:
         return self.harm(outcome) > HARM or self.shows_symptoms(outcome)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the run is ill by its losses alone, and these may part by chance in its steps.
+
+        A symptom that is one without any harm of the losses decides.
+        """
+        if self.printed is not None or self.base.error or not is_of_chance(
+                self.harm(self.base), self.base.losses, self.losses):
+            return False
+        causes = find_causes({**self.report, "harm": 0.0})
+        return {cause.kind for cause in causes} <= self._kinds_of_reference
 
     def shows_symptoms(self, outcome: Outcome) -> bool:
         """Whether a run has causes of the first run's kinds."""

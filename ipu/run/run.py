@@ -351,7 +351,7 @@ class Run(ABC):
         swallowed     updates that left their parameter as it was, by layer.
         loss_scale    present, highest safe and best.
         scale_option    of the program, by which the loss scale is set; "" of none.
-        losses        where backward passes began, by step.
+        losses        where backward passes began, by step: the mean of `losses_of_step` at most.
         plan          slots, time and memory of the programs that were measured, in lines.
         shadow        errors born and inherited by operation, of a run with shadows
                       (`ipu.run.shadow`); {} of others.
@@ -439,7 +439,7 @@ class Run(ABC):
 
         step      as of `advise`: makes model, optimiser and data from a seed, and trains.
         steps     of an optimiser, after which each run stops; None: 10, and 40 where these lose
-                  digits without harm.
+                  digits without harm, or part by what may be chance.
         seconds   that it takes: a run that would take longer is cut.
 
         Raises    TypeError for a step that is no function; RuntimeError inside of the run.

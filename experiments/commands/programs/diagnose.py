@@ -46,7 +46,7 @@ _FRONT_ENDS = {
               help="A program of TensorFlow without configure_ipu_system() has one IPU.")
 @click.option("--steps", type=click.IntRange(1), default=None, metavar="K",
               help="Steps of an optimiser after which each run stops  [default: 10, and 40 where "
-                   "these lose digits without harm]")
+                   "these lose digits without harm, or part by what may be chance]")
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True,
               help="That it takes; with few of them more sites are told than are needed.")
 @click.option("--seed", type=Seed(), default=0, show_default=True, help="Of stochastic rounding.")
@@ -68,7 +68,8 @@ def command(
     sites that are necessary and sufficient for the harm, and remedies, each of which was run.
     What is known after the first two runs, and after the remedies, goes to standard error.
     The exit status is 0 for a program that is healthy, 3 for one that is ill, and 4 where
-    binary32 itself does not train, or the program begins no backward pass.
+    binary32 itself does not train, the program begins no backward pass, or the harm may be
+    chance.
     """
     begin = time.monotonic() - time.process_time()  # of the process; frameworks are imported below
     from ipu.run.pages.sheet import write_sheet

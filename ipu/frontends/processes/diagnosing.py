@@ -22,7 +22,8 @@ def diagnose_program(
 
     run        whose way, target, seed and other options the runs have; it is not entered.
     program    a file, or a module by its name.
-    steps      of an optimiser; None: 10, and 40 where these lose digits without harm.
+    steps      of an optimiser; None: 10, and 40 where these lose digits without harm, or part by
+               what may be chance.
     seconds    that it takes, of which so many are `spent`.
     tell       is called with what is known so far.
     """

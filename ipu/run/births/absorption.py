@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ def absorbed_terms(result: OperationResult) -> dict[str, Birth]:
     """Terms of a sum that left the other one as it was.
 
     One number that is added to all elements counts where they are its last sums: one that
-    keeps a divisor from zero may vanish beside it, each time beside another one.
+    keeps a divisor from zero may vanish beside it, each time beside another one. Where it is large
+    itself they vanish beside it, and a sum that is this number is none of the last ones.
     """
     alike = [
         x.carrier for x in result.operands if fits(np.shape(x.carrier), result.values.shape)
@@ -35,7 +37,7 @@ def absorbed_terms(result: OperationResult) -> dict[str, Birth]:
     inside = np.isfinite(result.values) & (np.abs(result.values) < float(result.fmt.max))
     terms = inside & (x != 0) & (y != 0)
     if 1 in map(np.size, alike):
-        terms = _terms_of_last_sum(result, terms)
+        terms = _terms_of_last_sum(result, terms, alike)
     n = int(np.count_nonzero(terms & ((result.values == x) | (result.values == y))))
     if not n:
         return {}
@@ -53,12 +55,16 @@ def absorbed_terms(result: OperationResult) -> dict[str, Birth]:
     return {ABSORBED: birth}
 
 
-def _terms_of_last_sum(result: OperationResult, terms: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _terms_of_last_sum(
+    result: OperationResult, terms: NDArray[np.bool_], operands: Sequence[NDArray[Any]]
+) -> NDArray[np.bool_]:
     """Those of terms that were added to the last sum of the place, where they are most."""
     place = result.book.place(result.operation, result.where)
     before = result.book.sums.replace(place, result.values)
     if before is not None and before.shape == result.values.shape:
+        elements = [x for x in operands if x.size > 1] or operands
         alike: NDArray[np.bool_] = terms & (result.values == before)
+        alike &= np.any([x == before for x in elements], axis=0)
         if np.count_nonzero(alike) >= _MOST_SUMS * np.count_nonzero(terms):
             return alike
     result.book.sums.lost_in_a_row(place, 0)  # alike by chance

@@ -17,7 +17,7 @@ from ipu.run.births.kinds import (
     ZERO,
 )
 from ipu.run.causes.rows import OF_DATA, Row
-from ipu.run.sentences import where_told
+from ipu.run.sentences import pass_told, where_told
 
 __all__ = ["clause_of", "module_name", "name_of", "place_of", "share_of"]
 
@@ -85,8 +85,8 @@ def module_name(layer: str) -> str:
 
 
 def place_of(row: Row) -> str:
-    """The direction and line of an operation."""
-    return ", ".join(filter(None, (row["direction"], row["line"])))
+    """The pass and line of an operation."""
+    return ", ".join(filter(None, (pass_told(row), row["line"])))
 
 
 def share_of(row: Row, of: str = "results") -> str:

@@ -224,6 +224,9 @@ def read_evidence(reading, report):
         read_counts(reading, row)
     steps = {row["step"] for row in [*report["births"], *report["first"]]}
     steps |= {row.get("step", 0) for row in report["swallowed"].values()}
+    for step in re.findall(r"forward, after step (\d+)", reading.left):
+        assert int(step) + 1 in steps
+        reading.left = reading.left.replace(f", after step {step}", "")
     for step in re.findall(r", step (\d+)", reading.left):
         assert int(step) in {*steps, 0}  # of a constant that no birth holds
         reading.left = reading.left.replace(f", step {step}", "")

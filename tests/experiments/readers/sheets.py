@@ -122,17 +122,41 @@ def read_sentence(reading, data):
         read_evidence(reading, data["report"])
         if data["sentence"].startswith("No backward pass began in"):
             reading.says("began in {} steps", data["steps"])
+        if data["noise"]:
+            read_undecided(reading, data)
+
+
+def read_undecided(reading, data):
+    """A harm that so few steps do not tell from chance."""
+    assert data["answer"] == "cannot tell"
+    assert TOLD < data["harm"] <= TOLD + data["noise"]
+    reading.says("of {} steps part", data["steps"])
+    says_harms(reading, "by HARM, otherwise in each step: HARM of it may be chance", data["harm"],
+               data["noise"])
+    says_harms(reading, "from HARM on it is harm", TOLD)
+    reading.says("--steps {}, with", 4 * data["steps"])
+
+
+def read_mean(reading, data):
+    reading.says("over the {} backward passes", data["report"]["losses_of_step"])
+
+
+def read_unconfirmed(reading, data):
+    assert any(remedy["cures"] and not remedy["steps"] for remedy in data["remedies"])
+    reading.says("cures these {} steps", data["steps"])
 
 
 def read_window(reading, data):
-    if data["window"] and "in the steps" in reading.text:
-        reading.says("in the steps {} to {} alone", data["window"][0], data["window"][1] - 1)
-    if data["window"] and re.search(r"in steps? \d", reading.text):
+    """Where no gradients are recorded, behind the update of the step before."""
+    if data["window"] and re.search(r"(in|after) steps? \d.* alone", reading.text):
         first, behind = data["window"]
+        is_after = data["evaluated"] and first > 0
+        word = "after" if is_after else "in"
         if behind == first + 1:
-            reading.says("in step {} alone", first)
+            reading.says(f"{word} step {{}} alone", first - is_after)
         else:
-            reading.says("in steps {} to {} alone", first, behind - 1)
+            reading.says(f"{word} steps {{}} to {{}} alone", first - is_after,
+                         behind - 1 - is_after)
 
 
 def read_harmless(reading, data):
@@ -194,6 +218,8 @@ def read_remedy(reading, data):
         if reading.text.startswith(f"remedy {remedy['way']}: "):
             if remedy["lessens"]:
                 says_harms(reading, "harm HARM → HARM.", data["harm"], remedy["harm"])
+            elif remedy["steps"]:
+                says_harms(reading, "harm HARM → HARM.", float(remedy["before"]), remedy["harm"])
             else:
                 says_harms(reading, "harm HARM.", remedy["harm"])
             assert f": {verdict_of(remedy, data)}, harm" in reading.text
@@ -206,7 +232,8 @@ def read_without_help(reading, data):
     assert reading.text.count(" (harm ") == len(ways) > 0
     for remedy in ways:
         stays = "" if remedy["harm"] > TOLD else ", a symptom stays"
-        says_harms(reading, f"{remedy['way']} (harm HARM{stays})", remedy["harm"])
+        more = f" over {remedy['steps']} steps" if remedy["steps"] else ""
+        says_harms(reading, f"{remedy['way']} (harm HARM{stays}{more})", remedy["harm"])
 
 
 def verdict_of(remedy, data):
@@ -225,7 +252,8 @@ def verdict_of(remedy, data):
 SENTENCES = {
     "^Harm ": read_harm, r"steps beside binary\d\d: ": read_first_line,
     "^  harm ": read_harm_line, r"^\d+ runs, ": read_runs, "": read_sentence,
-    "in the steps|in steps? ": read_window, "[Ww]ith all .* sites": read_no_format,
+    "steps? .* alone": read_window, "mean over the .* backward passes": read_mean,
+    "was followed no further": read_unconfirmed, "[Ww]ith all .* sites": read_no_format,
     "each run stops after": read_left_out, "with neither given": read_pair, "^dose ": read_dose,
     "^remedy ": read_remedy, "^[Tt]ried, does not help": read_without_help,
     "[Ww]ithout harm: ": read_harmless,

@@ -29,6 +29,7 @@ CASES = {
     "without a number": (FALLS, [2.0, math.nan], make_report() | {"exponents": {}}),
     "healthy": (FALLS, [2.0, 1.601, 1.2, 1.0], WIDE),
     "parts": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE),
+    "parts by chance": (FALLS, [2.0, 1.8, 1.1, 1.05], WIDE),
     "loses digits": (FALLS, [2.0, 1.7, 1.6, 1.5], WIDE | {"shadow": {"operations": [
         {"layer": "net", "direction": "forward", "operation": "aten.sub", "line": "train.py:4",
          "error": 0.4321, "amplification": 123.4, "born": 0.001, "calls": 3}]}}),
@@ -59,7 +60,7 @@ CASES = {
 }
 ANSWERS = dict.fromkeys(
     ("without a number", "parts", "loses digits", "adds up", "a counter", "stands still"), "ill",
-) | {"loses without harm": "healthy"}
+) | {"loses without harm": "healthy", "parts by chance": "cannot tell"}
 
 
 def written(folder, diagnosis, patch=""):
@@ -96,13 +97,16 @@ def by_hand():
                 TriedRemedy("Compute fc2 in binary32", Way.parse("fp16+fc2=f32"), 0.2, False,
                             [2.0, 1.8, 1.4, 1.4], before=0.4125, lessens=True),
                 TriedRemedy("Compute fc1 in binary32", Way.parse("fp16+fc1=f32"), math.inf, False,
-                            [math.nan])]
+                            [math.nan]),
+                TriedRemedy("Multiply the loss by 4", Way.parse("fp16+scale=4"), 0.3, False,
+                            [2.0, 1.9, 1.5, 1.3, 1.3], [2.0, 1.5, 1.0, 0.9, 0.8], 0.4, steps=5)]
     return Diagnosis(
         FP16, 4, "ill", "The losses part from binary32's, and no number left its range on the "
         "way.", 0.4125, [2.0, 1.9, 1.8, 1.75], FALLS, [ONE, OTHER], [ONE], window=(1, 3),
         remedies=remedies, pairs=[SitePair(ONE, OTHER, (0.5, 0.5, 0.5, 0.0))],
         doses=[Dose(Format.custom(6, 11), 0.0021, True), Dose(Format.custom(5, 12), 0.3, False)],
-        chance=[OTHER], n_sites=7, runs=19, seconds=3.6, report=WIDE)
+        chance=[OTHER], n_sites=7, runs=19, seconds=3.6, losses_of_step=2,
+        report=WIDE | {"losses_of_step": 2})
 
 
 def test_every_kind_of_sentence_is_read(tmp_path):
@@ -125,8 +129,19 @@ def test_what_was_left_out_is_read(calls, why, tmp_path):
         read_sheet(page.replace("61 s, so", "62 s, so"), lines)
 
 
+def test_steps_of_evaluations_are_read(tmp_path):
+    diagnosis = by_hand()
+    diagnosis.is_evaluated = True
+    page, lines = written(tmp_path, diagnosis)
+    assert "after steps 0 to 1 alone" in page
+    assert "  after steps 0 to 1 alone" in lines
+    assert read_sheet(page, lines) == "ill"
+
+
 @pytest.mark.parametrize("wrong", [
-    ("Harm 41.2%", "Harm 41.1%"), ("steps 1 to 2 alone", "steps 1 to 3 alone"),
+    ("over the 2 backward", "over the 3 backward"), ("over 5 steps)", "over 6 steps)"),
+    ("cures these 4 steps", "cures these 5 steps"), ("Harm 41.2%", "Harm 41.1%"),
+    ("steps 1 to 2 alone", "steps 1 to 3 alone"),
     ("50.0% with neither", "51.0% with neither"), ("<td>0.2%</td>", "<td>0.3%</td>"),
     ("19 runs", "18 runs"), ("<td>2.0%</td>", "<td>2.1%</td>"),
 ])

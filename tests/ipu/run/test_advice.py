@@ -627,7 +627,7 @@ def test_roundings_of_a_sum_add_up():
            "line": "a.py:2", "error": 0.2, "amplification": 1.0, "born": 0.0002}
     (cause,) = find_causes(harmed(row))
     assert cause.sentence == (
-        "Rounding adds up in the add (evaluation, a.py:2): 2,000 sums are rounded, each by 0.02%, "
+        "Rounding adds up in the add (forward, a.py:2): 2,000 sums are rounded, each by 0.02%, "
         "and they are wrong by 20.0% in the mean")
     assert tried(harmed(row) | {"layers": {}}) == ["fp16+aten.add=f32", "fp16+aten.*=f32"]
     for other in ({"calls": 9}, {"error": 0.002}, {"born": 0.0}, {"direction": "backward"},

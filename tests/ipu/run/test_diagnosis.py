@@ -61,6 +61,44 @@ def test_one_site_is_necessary_and_sufficient():
     assert "layer3 (forward)" in str(result)
 
 
+NOISE = [-0.2, 0.3, -0.1, 0.2, -0.3, 0.25, -0.2, 0.05]
+
+
+@pytest.mark.parametrize(("parts", "births", "answer"), [
+    (NOISE, [], "cannot tell"),                                   # 9 % of the fall, in turn
+    ([abs(x) for x in NOISE], [], "ill"),                         # always above
+    ([0.0] * 7 + [1.0], [], "cannot tell"),                       # in one step alone
+    ([8 * x for x in NOISE], [], "ill"),                          # more than chance makes
+    ([x / 4 for x in NOISE], [], "healthy"),
+    (NOISE, [born("saturation", operation="aten.exp")], "ill"),   # a symptom without losses
+])
+def test_a_harm_that_may_be_chance_is_none_yet(parts, births, answer):
+    fall = [4.0 - 2 * i / 7 for i in range(8)]
+    whole = program(lambda back, moved: True, reference=fall,
+                    harmed=[x + part for x, part in zip(fall, parts, strict=True)])
+
+    def replay(way, restoring, has_shadow):
+        outcome = whole(way, restoring, has_shadow)
+        is_low = way.policy != FP32
+        return replace(outcome, report={**outcome.report, "births": births if is_low else []})
+
+    result = diagnose(replay, WAY, 8)
+    assert result.answer == answer
+    told = "of it may be chance, and from 5.0% on it is harm" in str(result)
+    assert told == (answer == "cannot tell") == ("--steps 32" in str(result))
+    if told:
+        assert "\n  harm " in str(result)
+        assert result.remedies == []
+
+
+def test_losses_that_are_means_are_told_so():
+    def replay(way, restoring, has_shadow):
+        return Outcome(GOOD, {**report_of(GOOD), "losses_of_step": 3})
+
+    assert "mean over the 3 backward passes of a step" in str(diagnose(replay, WAY, 4))
+    assert "mean" not in str(diagnose(program(lambda back, moved: False), WAY, 4))
+
+
 def test_of_either_of_two_both_are_necessary_and_one_suffices():
     result = diagnose(
         program(lambda back, moved: not {at(1), at(5, "backward")} <= back), WAY, 4)
@@ -585,6 +623,21 @@ def test_a_shadow_of_a_remedy_for_which_no_time_is_left_ends_the_search():
     assert len(cut) == 1
     assert str(result.remedies[0].way) == "fp16+sr"
     assert result.cure is None
+
+
+def test_the_smallest_loss_scale_cures_as_well_as_the_one_that_was_tried(monkeypatch):
+    """From 16 on there is no more harm than is told; up to 256 there is still some, of 1.5 %."""
+    advising(monkeypatch, lambda changes: True, f"{WAY}+scale={2**12}")
+
+    def replay(way, restoring, has_shadow):
+        scale = way.changes.loss_scale
+        part = 0.0 if way.policy == FP32 else 0.5 if scale < 16 else 0.0375 if scale < 256 else 0.01
+        losses = [loss + part for loss in GOOD]
+        return Outcome(losses, report_of(losses))
+
+    cure = diagnose(replay, WAY, 4).cure
+    assert cure.what == (
+        "Use a loss scale of 1024: halfway between 256, which cures, and 4096, which cures too")
 
 
 def test_absorbed_terms_of_an_average_that_goes_its_way_are_none():

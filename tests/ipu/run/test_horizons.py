@@ -78,6 +78,20 @@ def test_a_symptom_without_harm_is_no_illness_of_later_steps():
     assert (result.answer, result.steps, len(result.harmless)) == ("healthy", FIRST_STEPS, 1)
 
 
+def undecided(steps):
+    return Diagnosis(WAY, steps, "cannot tell", harm=0.09, noise=0.06, runs=2)
+
+
+@pytest.mark.parametrize("later", [
+    healthy(MANY), ill(MANY, [], remedies=()), undecided(MANY),
+])
+def test_a_harm_that_may_be_chance_is_decided_by_more_steps(later):
+    """Whatever they tell, also that these are too few."""
+    result, followed, told = run(later, undecided(FIRST_STEPS))
+    assert (result is later, followed) == (True, [FIRST_STEPS, MANY])
+    assert told[0].so_far.endswith("more steps are followed")
+
+
 def test_there_must_be_time():
     budget = Budget(60.0)
     budget.note(200.0)

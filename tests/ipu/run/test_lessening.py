@@ -117,7 +117,7 @@ def test_stochastic_rounding_may_cure_over_more_steps(monkeypatch, harms, steps)
     remedy = result.cure
     assert str(remedy.way) == "fp16+sr"
     assert str(remedy).startswith(
-        f"fp16+sr: cures over {steps[-1]} steps, harm {harms[steps[-1]]:.1%}. ")
+        f"fp16+sr: cures over {steps[-1]} steps, harm 34.0% → {harms[steps[-1]]:.1%}. ")
     assert str(remedy).endswith(f"the first 10 leave {harms[10]:.1%}")
     assert len(remedy.losses) == len(remedy.reference) == steps[-1]
     assert not told(result, "fp16+scale=16").helps

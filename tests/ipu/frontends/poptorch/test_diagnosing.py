@@ -105,6 +105,7 @@ def test_accumulators_that_the_program_makes_half_are_wide_in_the_run_beside_it(
     assert result.losses[-1] != result.reference[-1]
     assert "accumulate" in result.sentence
     assert "overflows" in result.sentence
+    assert "each loss is the mean over the 16 backward passes of a step" in str(result)
     assert result.cure is not None
     assert str(result.cure.way) == "fp16+states=f32"
 

@@ -34,6 +34,14 @@ def test_one_number_is_absorbed_where_it_is_added_to_its_last_sum():
     assert next(iter(count.births)).repeated == 3
 
 
+def test_a_large_number_is_no_last_sum_of_what_is_added_to_it():
+    """As a parameter of 291 to which a layer's outputs are added: other ones in each step."""
+    desk = Desk()
+    for outputs in ((0.1, -0.1, 0.02), (-0.02, 0.05, 0.1), (0.04, 0.1, -0.1)):
+        desk.of("add", desk.array(*outputs), desk.array(291.0))
+    assert desk.rows() == []
+
+
 def test_what_is_computed_twice_is_no_sum_of_its_last_sum():
     """A checkpoint's forward runs again, and a model is traced before its first step."""
     desk = Desk()
