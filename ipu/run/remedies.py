@@ -180,14 +180,15 @@ def _layer_told(pattern: str) -> str:
 def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     """Where no remedy cures: what is advised once the first cause is mended, round by round.
 
-    A remedy has mended it where the run with it begins with another cause.
+    A remedy has mended it where the run with it begins with another cause. That which leaves the
+    least harm is looked behind first; of several the last one, as advice names the wider later.
     """
     told, tried = {_first_place(runs.causes)}, 0
     for _ in range(ROUNDS):
         if any(remedy.cures for remedy in remedies):
             return
-        latest, tried = remedies[tried:], len(remedies)
-        for remedy in latest:
+        latest, tried = remedies[tried:][::-1], len(remedies)
+        for remedy in sorted(latest, key=lambda remedy: remedy.harm):
             report = runs.explained(remedy.way)
             causes = find_causes(report)
             place = _first_place(causes)
@@ -368,12 +369,16 @@ def sort_remedies(remedies: list[TriedRemedy], base: Way) -> None:
 
 
 def drop_larger(remedies: list[TriedRemedy], base: Way) -> None:
-    """Leave out remedies that do all of another one that cures, and more."""
-    cures = [frozenset(_pieces(remedy.way, base)) for remedy in remedies if remedy.cures]
-    remedies[:] = [
-        remedy for remedy in remedies
-        if not remedy.cures
-        or not any(fewer and fewer < frozenset(_pieces(remedy.way, base)) for fewer in cures)]
+    """Leave out remedies that do all of another one, and more, without any more help."""
+    told = [(frozenset(_pieces(remedy.way, base)), remedy) for remedy in remedies if remedy.helps]
+
+    def is_larger(remedy: TriedRemedy) -> bool:
+        parts = frozenset(_pieces(remedy.way, base))
+        return remedy.helps and any(
+            fewer and fewer < parts and (other.cures or remedy.harm >= other.harm)
+            for fewer, other in told if other.cures >= remedy.cures)
+
+    remedies[:] = [remedy for remedy in remedies if not is_larger(remedy)]
 
 
 def without_halves(by_policy: Reruns, harm: float) -> TriedRemedy:

@@ -424,6 +424,26 @@ def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
     assert cure.what.count("Replace the constant") == 2
 
 
+def test_behind_the_wider_of_two_remedies_that_leave_as_much_is_looked_first(monkeypatch):
+    """What is behind both shows at one place, and the narrower one leaves more of it."""
+    def advice(report, base):
+        layers = ["net"] if getattr(base.policy, "layers", ()) else ["aten.add", "aten.*"]
+        return [Advice("Try", "", "", tuple(map(base.with_policies.with_layer, layers)))]
+
+    def replay(way, restoring, has_shadow):
+        wide = {pattern for pattern, _ in getattr(way.policy, "layers", ())}
+        if way.policy == FP32 or {"aten.*", "net"} <= wide:
+            return Outcome(GOOD, report_of(GOOD))
+        losses = [4.0] * 4 if wide else [math.nan] * 4
+        layer = "net" if wide else "aten.add"
+        return Outcome(losses, {**report_of(losses), "births": [born("saturation", layer=layer)]})
+
+    monkeypatch.setattr("ipu.run.remedies.find_advice", advice)
+    cures = [remedy for remedy in diagnose(replay, WAY, 4).remedies if remedy.cures]
+    assert [(str(r.way), r.what) for r in cures] == [
+        (f"{WAY}+aten.*=f32+net=f32", "Try. Then: Try")]
+
+
 @pytest.mark.parametrize(("makes", "born_in", "answer"), [
     (True, "evaluation", "ill"), (False, "evaluation", "healthy"), (True, "", "healthy"),
 ])
@@ -803,6 +823,15 @@ def test_a_cure_that_does_more_than_another_comes_behind_it_and_is_not_told():
         "mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
     drop_larger(remedies, WAY)
     assert [str(remedy.way) for remedy in remedies] == ["mixed+eps=0.0001"]
+
+
+def test_what_lessens_no_more_with_more_changes_is_not_told():
+    ways = {"eps=1e-4": 0.2, "eps=1e-4+states=f32": 0.2, "sr+eps=1e-4": 0.1}
+    remedies = [TriedRemedy("try", Way.parse(f"{WAY}+{way}"), harm, False, lessens=True)
+                for way, harm in ways.items()]
+    drop_larger(remedies, WAY)
+    assert [remedy.harm for remedy in remedies] == [0.2, 0.1]
+    assert str(remedies[1].way) == "mixed+sr+eps=0.0001"
 
 
 def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
