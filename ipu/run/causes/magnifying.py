@@ -48,8 +48,9 @@ def where_grown(row: Row) -> str:
     growth = row.get("grown")
     if not growth or _is_sum(row):
         return ""
-    return (f"; the error comes of {name_of(growth)} ({place_of(growth)}), whose operands, together "
-            f"{growth['amplification']:.2g} times as large as its results in the mean, cancel")
+    return (f"; the error comes of {name_of(growth)} ({place_of(growth)}), whose operands, "
+            f"together {growth['amplification']:.2g} times as large as its results in the mean, "
+            "cancel")
 
 
 def _verb(row: Row) -> str:
