@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from ipu.run.births.verbs import ADDITIONS, base_of
 
-__all__ = ["Growth", "carried", "growth_of"]
+__all__ = ["GROWS", "Growth", "carried", "growth_of"]
 
 #: Times that a sum of two magnifies the error of its operands, at least, that is remembered: more
 #: than the root of 2, which of numbers of one sign it cannot (triangle inequality), ASSUMED.
-_GROWS = 2.0
+GROWS = 2.0
 #: Times that an error is larger or smaller than the remembered sum's, at most: of others it has
 #: other sources too, ASSUMED.
 _ALIKE = 4.0
@@ -66,7 +66,7 @@ def carried(
     growth = growth_of(operands)
     if growth and not growth.error / _ALIKE <= error <= growth.error * _ALIKE:
         growth = None
-    if times > (growth.amplification if growth else _GROWS) and base_of(key[2]) in ADDITIONS:
+    if times > (growth.amplification if growth else GROWS) and base_of(key[2]) in ADDITIONS:
         growth = Growth(*key, line(), times, error)
     if growth is None:
         return error

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
-from ipu.run.growth import Growth, carried, growth_of
+from ipu.run.growth import GROWS, Growth, carried, growth_of
 
 __all__ = [
     "OUTWEIGHS", "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines",
@@ -285,7 +285,7 @@ class Shadow:
             times = math.sqrt(inherited / size) / operands
             if error > WRONG and times > row.peak[0]:
                 row.peak, row.grown = (times, error, line), growth_of(operands)
-            if inherited > born:
+            if inherited > born and (times > GROWS or type(operands) is not float):
                 return carried(error, operands, times, key, self.line)
         return error
 
