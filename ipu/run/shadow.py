@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from fpsim.kernels.elementwise.distances import sum_squares
 from fpsim.state.processor import usual_arithmetic, usual_arithmetic_in
+from ipu.run.growth import GROWS, Growth, carried, growth_of
 
 __all__ = [
     "OUTWEIGHS", "WRONG", "Motion", "Shadow", "check_shadow_steps", "motion", "shadow_lines",
@@ -166,6 +167,8 @@ class _OperationSums:
     passed: float = 0.0
     #: Of the call with a wrong result that magnifies most: by how much, its error and line.
     peak: tuple[float, float, str] = (0.0, 0.0, "")
+    #: The sum in which the error of that call's operands grew.
+    grown: Growth | None = None
     blamed: dict[str, float] = field(default_factory=dict)
     at_first: dict[str, tuple[float, float]] = field(default_factory=dict)
     least: float = math.inf
@@ -196,7 +199,7 @@ class _OperationSums:
             "inherited": rms[1], "error": rms[2], "line": self.line,
             "amplification": math.sqrt(self.passed / self.operands) if self.operands else None,
             "peak": dict(zip(("amplification", "error", "line"), self.peak, strict=True)),
-            "brought": self.brought,
+            "grown": self.grown._asdict() if self.grown else {}, "brought": self.brought,
             "least": math.sqrt(self.least) if math.isfinite(self.least) else 0.0,
         }
 
@@ -281,7 +284,9 @@ class Shadow:
             row.passed += inherited / size
             times = math.sqrt(inherited / size) / operands
             if error > WRONG and times > row.peak[0]:
-                row.peak = times, error, line
+                row.peak, row.grown = (times, error, line), growth_of(operands)
+            if inherited > born and (times > GROWS or type(operands) is not float):
+                return carried(error, operands, times, key, self.line)
         return error
 
     def branched(self, key: Key, step: int, differing: int, elements: int) -> None:
@@ -319,8 +324,9 @@ class Shadow:
         operations  by layer, direction and operation: the most error born first; `line` is the one
                     whose calls bear the most of it, of results that are far off; `peak` is the
                     call that magnifies most of those with a wrong result: once the parameters have
-                    parted, the mean over the steps no longer shows where they began to; `brought`
-                    are lines whose results are wrong from the first by what operands bring alone,
+                    parted, the mean over the steps no longer shows where they began to, and
+                    `grown` the sum before it in which its operands' error grew most; `brought` are
+                    lines whose results are wrong from the first by what operands bring alone,
                     `least` is the smallest error of a result before any update.
         layers      shares of all error born, in squares, by layer and direction.
         branches    choices that differ; `rejoined`: operations whose shadow is the machine's.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipu.run.births.kinds import CONSTANT, INFINITY, SATURATED
 from ipu.run.causes.cause import Cause
 from ipu.run.causes.clauses import clause_of, name_of, place_of
+from ipu.run.causes.magnifying import magnified_as, where_grown
 from ipu.run.causes.rows import Report, Row, is_pass, shadow_rows, shadow_rows_of
 from ipu.run.sentences import capital, where_told
 from ipu.run.shadow import WRONG
@@ -57,8 +58,8 @@ def cancelled(report: Report, births: Sequence[Row]) -> Iterator[Cause]:
             f"{clause_of(constant)} ({where_told(constant)})"), constant)
         return
     yield Cause("cancellation", capital(
-        f"{name_of(worst)} loses the digits of its operands ({place_of(worst)}): {what}, as where "
-        "nearly equal numbers are subtracted"), worst, worst["error"])
+        f"{name_of(worst)} loses the digits of its operands ({place_of(worst)}): {what}"
+        f"{magnified_as(worst)}{where_grown(worst)}"), worst, worst["error"])
 
 
 def behind_overflow(first: Cause, report: Report, births: Sequence[Row]) -> Iterator[Cause]:

@@ -334,10 +334,12 @@ def read_magnified(reading, report):
     """The operation that magnifies errors most."""
     rows = report["shadow"]["operations"]
     if not any(row["error"] > 0.1 and (row["amplification"] or 0.0) > 16 for row in rows):
-        rows = [row["peak"] for row in rows if "peak" in row] or rows
+        rows = [{**row, **row["peak"]} for row in rows if "peak" in row] or rows
     row = max(rows, key=lambda row: row["amplification"] or 0.0)
     reading.says("error of {}% is {}% of its results, {} times", 100 * row["error"] / row[
         "amplification"], 100 * row["error"], row["amplification"])
+    if "the error comes of" in reading.text:
+        reading.says("together {} times as large", row["grown"]["amplification"])
 
 
 def read_drift(reading, report):

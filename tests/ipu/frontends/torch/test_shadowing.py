@@ -220,3 +220,17 @@ def test_it_is_asked_for_before_the_session():
 
 def test_a_report_without_shadows_has_none():
     assert machine("fp16").report()["shadow"] == {}
+
+
+def test_an_exponential_of_a_distance_tells_the_sum_its_error_grew_in():
+    x, c = 100 + torch.arange(8.0).reshape(8, 1) / 3, 100 + torch.arange(9.0).reshape(9, 1) / 3
+    run = machine("fp16")
+    run.shadow(1)
+    with run:
+        distance = (x * x).sum(1, keepdim=True) + (c * c).sum(1) - 2 * x @ c.T
+        torch.exp(-distance / 2)
+    rows = {row["operation"]: row for row in run.report()["shadow"]["operations"]}
+    grown, (file, line) = rows["aten.exp"]["grown"], rows["aten.exp"]["line"].rsplit(":", 1)
+    assert grown["operation"] == "aten.sub"
+    assert grown["amplification"] > 1000
+    assert grown["line"] == f"{file}:{int(line) - 1}"

@@ -191,3 +191,19 @@ def test_elements_that_are_not_finite_are_left_out():
     (row,) = [r for r in run.report()["shadow"]["operations"] if r["operation"] == "RealDiv"]
     assert (row["calls"], row["elements"], row["left_out"]) == (1, 3, 1)
     assert 0 < row["born"] < 2.0**-11
+
+
+def test_an_exponential_of_a_distance_tells_the_sum_its_error_grew_in():
+    places = [100 + tf.reshape(tf.range(float(n)), (n, 1)) / 3 for n in (8, 9)]
+
+    def bumps(x, c):
+        distance = tf.reduce_sum(x * x, 1, keepdims=True) + tf.reduce_sum(c * c, 1) - (
+            2 * tf.matmul(x, c, transpose_b=True))
+        return tf.exp(-distance / 2)
+
+    with machine("fp16", count=True, unconfigured=True) as run:
+        run.shadow(1)
+        ipu.ipu_strategy.IPUStrategyV1().run(tf.function(bumps), places)
+    rows = {row["operation"]: row for row in run.report()["shadow"]["operations"]}
+    assert rows["Exp"]["grown"]["operation"] == "Sub"
+    assert rows["Exp"]["grown"]["amplification"] > 1000
