@@ -743,6 +743,27 @@ def test_a_layer_that_may_stay_low_is_no_cause_where_parameters_may_not():
     assert result.sentence.startswith("Updates are swallowed: 60 of 100 updates of layer2")
 
 
+@pytest.mark.parametrize(("swallowed", "sentence"), [
+    (60, "Updates are swallowed: 60 of 100 updates of layer2"), (10, "The losses part from")])
+def test_few_updates_are_told_of_parameters_that_must_be_wide(swallowed, sentence):
+    """As of the level of marks around 70, beside many small factors that go their way."""
+    held = PrecisionSite("layer2", "parameters")
+    is_harmed = program(lambda back, moved: held not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["swallowed"] = {
+                name: {"nonzero": nonzero, "swallowed": n, "share": n / nonzero}
+                for name, nonzero, n in (("layer1", 900, 0), ("layer2", 100, swallowed))}
+        return outcome
+
+    result = diagnose(replay, WAY, 4, sites=lambda report: [at(2), at(5), held])
+    assert result.necessary == [held]
+    assert result.sentence.startswith(sentence)
+    assert any(remedy.way.sr for remedy in result.remedies) == (swallowed == 60)
+
+
 @pytest.mark.parametrize(("by_parameters", "begin"), [
     (3.2, "Updates are swallowed: 10 of 10 updates of layer2"), (0.3, "Terms are absorbed"),
 ])
