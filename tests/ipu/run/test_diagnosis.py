@@ -1051,6 +1051,26 @@ def test_the_window_and_the_dose_of_a_site_are_told():
     assert diagnose(replay, WAY, 4).window is None
 
 
+@pytest.mark.parametrize(("about", "low"), [
+    ({"format": "e4m3fn", "detail": "of operands"}, (4, 4)), ({"format": "binary16"}, (5, 11))])
+def test_doses_widen_the_format_that_flushes(about, low):
+    """Where operands are cast to a narrower format than results have, that one."""
+    is_harmed = program(lambda back, moved: at(3) not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["births"] = [
+                born("flush to zero", layer="layer3", count=60, results=100, **about)]
+        return outcome
+
+    result = diagnose(replay, Way.parse("c=e4m3fn,out=f16"), 4)
+    bits, digits = low
+    formats = [(dose.format.exponent_bits, dose.format.precision) for dose in result.doses]
+    assert formats == [*((bits, digits + n) for n in (1, 2, 4, 8)),
+                       *((bits + n, digits) for n in (1, 2, 3))]
+
+
 def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():
     base, advice = Way.parse("fp16+scale=16"), "Multiply the loss by 1024"
     assert _meaning(Way.parse("fp16+scale=1024"), base, advice, {}) == ""
