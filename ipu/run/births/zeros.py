@@ -50,10 +50,10 @@ def _where_flushed(
     A product of operands that were cast to a narrower format is zero where these are; casts that
     left subnormal numbers flushed nothing. Third are the underflows that count.
     """
-    own = max(underflows - sum(cast.underflows for cast in book.casts), 0)
+    in_result = max(underflows - sum(cast.underflows for cast in book.casts), 0)
     most = max(book.casts, key=lambda cast: cast.zeros, default=None)
-    if most is None or not most.zeros or own > _MOST * zeros:
-        return fmt, "", own
+    if most is None or not most.zeros or in_result > _MOST * zeros:
+        return fmt, "", in_result
     return most.format, OF_OPERANDS, underflows
 
 
