@@ -166,20 +166,14 @@ def digests_under(state: str, names: Sequence[str]) -> dict[str, str]:
         return {name: digests.run(name) for name in names}
 
 
-def names_in(state: str) -> list[str]:
-    """The digests that the tier takes in a state."""
-    from tests.test_digests import IN_STATES, NAMES
-
-    return NAMES if state == "usual" else IN_STATES
-
-
 def main(states: Sequence[str]) -> None:
     from tests import machine
+    from tests.test_digests import IN_STATES
     from tests.tiers import reaches
 
     _, cpu, features = cpu_target.target_context.codegen().magic_tuple()
     numpys = [name for name in __cpu_dispatch__ if __cpu_features__.get(name)]
-    digests = {state: digests_under(state, names_in(state)) for state in states or ["usual"]}
+    digests = {state: digests_under(state, IN_STATES) for state in states or ["usual"]}
     hashes = machine.everything_here(reaches("full"))
     printed = {"cpu": cpu, "features": features, "numpy": numpys}
     json.dump(printed | {"digests": digests, "hashes": hashes}, sys.stdout)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from ipu.run.budget import Budget, TimeOverError
 from ipu.run.diagnosis import TriedRemedy
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, is_of_chance
+from ipu.run.harm import HARM, is_of_chance, most_left
 from ipu.run.horizons import FURTHER
 from ipu.run.reruns import Replay, Reruns
 from ipu.run.restoring import Restoring
@@ -54,10 +54,10 @@ def over_more_steps(
     remedy: TriedRemedy, further: Reruns, outcome: Outcome, steps: int
 ) -> TriedRemedy:
     """A remedy as the outcome of its further run has it: it cures where the harm is gone."""
-    harm = further.harm(outcome)
+    harm, before = further.harm(outcome), further.harm(further.base)
     return replace(
-        remedy, cures=harm <= HARM, harm=harm, losses=further.losses_of(outcome),
-        reference=further.losses, before=further.harm(further.base),
+        remedy, cures=harm <= most_left(before), harm=harm, losses=further.losses_of(outcome),
+        reference=further.losses, before=before,
         steps=len(further.reference.losses) or steps)
 
 

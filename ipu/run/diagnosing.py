@@ -21,6 +21,7 @@ from ipu.run.lessening import follow_stochastic, mark_lessening
 from ipu.run.remedies import (
     advised,
     by_module,
+    drop_larger,
     joined_remedies,
     proposed_by,
     sort_remedies,
@@ -150,6 +151,7 @@ def _treat(
     try_behind(runs, result.remedies)
     if not any(remedy.cures for remedy in result.remedies):
         try_ways(by_module(runs), runs, result.remedies, first=True)
+        try_ways(joined_remedies(result.remedies, runs), runs, result.remedies)
     try_ways(without_needless(result.remedies, runs), runs, result.remedies)
     mark_lessening(result.remedies, runs)
     sort_remedies(result.remedies, runs.way)
@@ -181,6 +183,7 @@ def _treat(
         find_responses(result, runs, has_windows=has_windows)
     mark_lessening(result.remedies, runs)
     sort_remedies(result.remedies, runs.way)
+    drop_larger(result.remedies, runs.way)
 
 
 def _undecided(result: Diagnosis) -> str:

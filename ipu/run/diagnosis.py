@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fpsim.records.formats import Format
-from ipu.run.harm import HARM
+from ipu.run.harm import HARM, most_left
 from ipu.run.responses import Dose, SitePair, harm_text
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
@@ -43,6 +43,8 @@ __all__ = ["LISTED", "Diagnosis", "TriedRemedy", "plain_diagnosis", "policy_show
 
 #: Sites that are listed, at most, where time ran out before all were tried.
 LISTED = 6
+#: Ways without help that are listed, at most, and characters of one; others are counted.
+_OTHERS, _LONG = 5, 60
 #: Sites of a pair; losses that have a mean.
 _OF_PAIR = _OF_MEAN = 2
 
@@ -87,7 +89,7 @@ class TriedRemedy:
             return f"cures over {self.steps} steps" if self.steps else "cures"
         if self.lessens:
             return "lessens"
-        if self.harm <= HARM:
+        if self.harm <= most_left(self.before):
             return "the losses are close to binary32's, and a symptom of the report stays"
         return f"does not cure over {self.steps} steps" if self.steps else "does not cure"
 
@@ -294,12 +296,15 @@ class Diagnosis:
     @property
     def without_help(self) -> str:
         """The other ways that were tried, in a line; "" where there are none."""
+        others = [remedy for remedy in self.remedies if not remedy.helps]
         ways = [
             f"{remedy.name} (harm {harm_text(remedy.harm)}"
-            f"{', a symptom stays' if remedy.harm <= HARM else ''}"
+            f"{', a symptom stays' if remedy.harm <= most_left(remedy.before) else ''}"
             f"{f' over {remedy.steps} steps' if remedy.steps else ''})"
-            for remedy in self.remedies if not remedy.helps
-        ]
+            for remedy in others if len(remedy.name) <= _LONG
+        ][:_OTHERS]
+        if len(ways) < len(others):
+            ways.append(f"{len(others) - len(ways)} more")
         return f"tried, does not help: {', '.join(ways)}" if ways else ""
 
     @property

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from fpsim.state.processor import usual_arithmetic
 
-__all__ = ["HARM", "harm_of", "is_of_chance", "noise_of", "unit_of"]
+__all__ = ["HARM", "harm_of", "is_of_chance", "most_left", "noise_of", "unit_of"]
 
 #: Harm above this is told; a larger one than the other is that of no chance, in however few steps.
 HARM, _LARGE = 0.05, 0.2
@@ -93,6 +93,15 @@ def is_of_chance(harm: float, losses: Sequence[float], reference: Sequence[float
     False
     """
     return HARM < harm <= _LARGE and harm <= HARM + noise_of(losses, reference)
+
+
+def most_left(before: float) -> float:
+    """Harm that a cure leaves at most: none that is told, and half of what was there.
+
+    >>> most_left(0.5), most_left(0.06), most_left(0.01)
+    (0.05, 0.03, 0.05)
+    """
+    return min(HARM, before / 2) if before > HARM else HARM
 
 
 @usual_arithmetic

@@ -22,7 +22,7 @@ from ipu.run.causes.finding import find_causes
 from ipu.run.changes import number_text, scale_text
 from ipu.run.diagnosis import Diagnosis, TriedRemedy
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, harm_of
+from ipu.run.harm import harm_of, most_left
 from ipu.run.report import present_scale
 from ipu.run.reruns import ROUNDS, Reruns
 from ipu.run.responses import last_that_holds
@@ -31,9 +31,9 @@ from ipu.run.subsets import smallest
 from ipu.run.ways import Way
 
 __all__ = [
-    "advised", "by_module", "joined_remedies", "proposed_by", "sort_remedies", "told_by_changes",
-    "try_behind", "try_scale_with_room", "try_ways", "with_wide_layers", "without_halves",
-    "without_needless",
+    "advised", "by_module", "drop_larger", "joined_remedies", "proposed_by", "sort_remedies",
+    "told_by_changes", "try_behind", "try_scale_with_room", "try_ways", "with_wide_layers",
+    "without_halves", "without_needless",
 ]
 
 #: Remedies that are tried, at most.
@@ -81,9 +81,9 @@ def _judged_remedy(
         reference = runs.losses_with_constants(way)
         again = harm_of(losses, reference, runs.negligible) if reference else math.inf
         if again < harm:
-            return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again,
-                               again <= HARM and not runs.shows_symptoms(outcome), losses,
-                               reference, before=before)
+            cures = again <= most_left(before) and not runs.shows_symptoms(outcome)
+            return TriedRemedy(f"{what} (beside binary32 with the same number)", way, again, cures,
+                               losses, reference, before=before)
     return TriedRemedy(what, way, harm, cures, losses, before=before)
 
 
@@ -180,14 +180,15 @@ def _layer_told(pattern: str) -> str:
 def try_behind(runs: Reruns, remedies: list[TriedRemedy]) -> None:
     """Where no remedy cures: what is advised once the first cause is mended, round by round.
 
-    A remedy has mended it where the run with it begins with another cause.
+    A remedy has mended it where the run with it begins with another cause. That which leaves the
+    least harm is looked behind first; of several the last one, as advice names the wider later.
     """
     told, tried = {_first_place(runs.causes)}, 0
     for _ in range(ROUNDS):
         if any(remedy.cures for remedy in remedies):
             return
-        latest, tried = remedies[tried:], len(remedies)
-        for remedy in latest:
+        latest, tried = remedies[tried:][::-1], len(remedies)
+        for remedy in sorted(latest, key=lambda remedy: remedy.harm):
             report = runs.explained(remedy.way)
             causes = find_causes(report)
             place = _first_place(causes)
@@ -365,6 +366,19 @@ def sort_remedies(remedies: list[TriedRemedy], base: Way) -> None:
         return False, False, any(fewer and fewer < parts for fewer in pieces)
 
     remedies.sort(key=rank)
+
+
+def drop_larger(remedies: list[TriedRemedy], base: Way) -> None:
+    """Leave out remedies that do all of another one, and more, without any more help."""
+    told = [(frozenset(_pieces(remedy.way, base)), remedy) for remedy in remedies if remedy.helps]
+
+    def is_larger(remedy: TriedRemedy) -> bool:
+        parts = frozenset(_pieces(remedy.way, base))
+        return remedy.helps and any(
+            fewer and fewer < parts and (other.cures or remedy.harm >= other.harm)
+            for fewer, other in told if other.cures >= remedy.cures)
+
+    remedies[:] = [remedy for remedy in remedies if not is_larger(remedy)]
 
 
 def without_halves(by_policy: Reruns, harm: float) -> TriedRemedy:

@@ -22,7 +22,7 @@ from ipu.run.causes.finding import find_causes
 from ipu.run.causes.rows import BESIDE_TRAINING
 from ipu.run.causes.saturation import of_same_line
 from ipu.run.endpoints import Outcome
-from ipu.run.harm import HARM, harm_of, is_of_chance, unit_of
+from ipu.run.harm import HARM, harm_of, is_of_chance, most_left, unit_of
 from ipu.run.motions import WAY_LOST, astray, motion_key, way_lost
 from ipu.run.printed import PrintedNumber, Series, negligible, printed_series
 from ipu.run.restoring import NOTHING_RESTORED, PrecisionSite, Restoring, role_of, sites_of
@@ -289,7 +289,9 @@ class Reruns:
         return harm_of(self.losses_of(outcome), self.losses, self.negligible)
 
     def is_ill(self, outcome: Outcome) -> bool:
-        return self.harm(outcome) > HARM or self.shows_symptoms(outcome)
+        """Whether a run has a harm, or half of that of the run as it is, or one of its symptoms."""
+        is_harmed = self.harm(outcome) > most_left(self.harm(self.base))
+        return is_harmed or self.shows_symptoms(outcome)
 
     @property
     def is_undecided(self) -> bool:

@@ -1,6 +1,6 @@
 """Install lines, and another project's package in the place of ours (golden, corners).
 
-The full tier builds the wheel and installs two lines into a clean environment, the deep tier every
+The full tier builds the wheel and installs one line into a clean environment, the deep tier every
 documented one.
 """
 
@@ -133,7 +133,7 @@ def test_a_checkout_is_no_conflict():
 
 
 @pytest.mark.tier("full")
-@pytest.mark.parametrize("line", pick((), (".", ".[grpc]"), documented()))
+@pytest.mark.parametrize("line", pick((), (".",), documented()))
 def test_every_documented_line_installs_what_it_says(wheel, tmp_path, line):
     """The line with the wheel in the place of the clone, in a clean environment.
 

@@ -202,13 +202,15 @@ def check_there(program: str, *, is_module: bool) -> None:
 def check_program(program: str, *, is_module: bool) -> None:
     """Refuse a program that is not there, and any where torch is not installed.
 
+    It is not imported: a comparison leaves that, which takes seconds, to the processes of its ways.
+
     Raises    ValueError.
     """
     check_there(program, is_module=is_module)
-    try:
-        import ipu.frontends.torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ValueError(str(error)) from None
+    if find_spec("torch") is None:
+        raise ValueError(
+            f"PyTorch is not installed; install it with: {how_to_install('torch')}"
+        )
 
 
 def _run(

@@ -6,15 +6,14 @@ they are written in, each of which the machine computes.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import wraps
-from typing import Any
+from contextlib import contextmanager
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ipu.frontends.torch.compiler import without_compiler
 
 __all__ = ["without_whole_kernels"]
 
@@ -23,39 +22,12 @@ __all__ = ["without_whole_kernels"]
 def without_whole_kernels() -> Iterator[None]:
     """Nothing inside runs as one piece; outside everything is as it was."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
-    with sdpa_kernel(SDPBackend.MATH), _without_compilation(), _without_mkldnn():
+    with sdpa_kernel(SDPBackend.MATH), without_compiler(), _without_mkldnn():
         torch.backends.mha.set_fastpath_enabled(False)
         try:
             yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast_path)
-
-
-@contextmanager
-def _without_compilation() -> Iterator[None]:
-    """Compiled functions run as they are written: a compiled graph is not seen here.
-
-    The compiler takes seconds to import, so a program that has not done so is not made to.
-    """
-    compile_before = torch.compile
-    with ExitStack() as stack:
-
-        def run_eagerly() -> None:
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-
-        @wraps(compile_before)
-        def compiling(*arguments: Any, **options: Any) -> Any:
-            if torch.compile is compiling:
-                torch.compile = compile_before
-                run_eagerly()
-            return compile_before(*arguments, **options)
-
-        if "torch._dynamo" in sys.modules:
-            run_eagerly()
-        else:
-            torch.compile = compiling
-            stack.callback(setattr, torch, "compile", compile_before)
-        yield
 
 
 @contextmanager

@@ -280,6 +280,7 @@ class Memory:
             )
         mark = getattr(values.untyped_storage(), FORMAT_MARK, _NOTHING)
         setattr(laid.untyped_storage(), FORMAT_MARK, mark)
+        self.moved((values,), laid)
         return laid
 
     # Roles in products of dense layers ---------------------------------------------------------
@@ -325,15 +326,21 @@ class Memory:
             origins |= self.births.of(number)
         for x in target if isinstance(target, (tuple, list)) else (target,):
             if isinstance(x, torch.Tensor) and (origins or self.origins(x)):
-                setattr(x.untyped_storage(), _ORIGINS, (self, origins))
+                self._remember(x, origins)
 
     def stored(self, array: Array, target: torch.Tensor) -> Origins:
         """A tensor holds the numbers of an array now; what they come from."""
         if self.births is None or not self.births.has_any:
             return {}
         origins = self.births.of(array)
-        setattr(target.untyped_storage(), _ORIGINS, (self, origins))
+        self._remember(target, origins)
         return origins
+
+    def _remember(self, x: torch.Tensor, origins: Origins) -> None:
+        """Elements of a tensor come from these births; others of its memory stay as they are."""
+        is_part = x.numel() * x.element_size() < x.untyped_storage().nbytes()
+        kept = self.origins(x) if is_part else {}
+        setattr(x.untyped_storage(), _ORIGINS, (self, {**kept, **origins}))
 
     # Arrays ---------------------------------------------------------------------------------
 

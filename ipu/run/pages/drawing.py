@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
@@ -88,11 +89,31 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def fix_layout(figure: Figure) -> None:
+    """What goes where is computed now, as for a PNG, and once for all that is made of the figure.
+
+    Each of them would compute it again, and draw everything once more to do so.
+    """
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(mpl.rcParams["savefig.dpi"])
+        with _letters_as_boxes():
+            engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
 def to_png(figure: Figure) -> bytes:
     """The figure as a PNG; it is closed. Letters that the font lacks are boxes."""
     image = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+    with _letters_as_boxes():
         figure.savefig(image, format="png", metadata={"Software": None})
     plt.close(figure)
     return image.getvalue()
+
+
+@contextmanager
+def _letters_as_boxes() -> Iterator[None]:
+    """Letters that the font lacks are boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

@@ -108,7 +108,7 @@ def png_url(png: bytes) -> str:
 
 def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[str, str]:
     """Write NAME.png for each figure; returns each as SVG for a page, "" where there is none."""
-    from ipu.run.pages.drawing import to_png
+    from ipu.run.pages.drawing import fix_layout, to_png
     from ipu.run.pages.vector import inline, to_svg
 
     images = {}
@@ -117,6 +117,7 @@ def write_figures(folder: Path, figures: Mapping[str, Figure | None]) -> dict[st
         path.unlink(missing_ok=True)
         images[name] = ""
         if figure is not None:
+            fix_layout(figure)
             write_whole(path, to_png(figure))
             images[name] = inline(to_svg(figure, name), f"{name}-").svg
     return images

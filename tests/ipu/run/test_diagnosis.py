@@ -15,7 +15,7 @@ from ipu.run.diagnosis import TriedRemedy
 from ipu.run.endpoints import Outcome
 from ipu.run.harm import harm_of, unit_of
 from ipu.run.patches import _with_loss_scaling, patch_of
-from ipu.run.remedies import _meaning
+from ipu.run.remedies import _meaning, drop_larger, sort_remedies
 from ipu.run.restoring import PrecisionSite
 from ipu.run.ways import Way
 from tests.ipu.run.runs import born
@@ -257,7 +257,7 @@ def test_what_is_known_is_told_before_sites_are_searched():
     told = []
     diagnose(program(lambda back, moved: at(3) not in back), WAY, 4,
              tell=lambda so_far: told.append((so_far.runs, so_far.so_far)))
-    assert [runs for runs, _ in told] == [2, 5]  # three modules are tried between
+    assert [runs for runs, _ in told] == [2, 6]  # three modules are tried between, and all three
     assert "the first 4 steps beside binary32: ill" in told[0][1]
     assert told[0][1].endswith("; remedies are tried")
 
@@ -422,6 +422,26 @@ def test_what_is_advised_behind_the_first_cause_is_tried_with_it():
     assert cure is not None
     assert str(cure.way) == "mixed+1e-12=6.103515625e-05+1e-09=6.103515625e-05"
     assert cure.what.count("Replace the constant") == 2
+
+
+def test_behind_the_wider_of_two_remedies_that_leave_as_much_is_looked_first(monkeypatch):
+    """What is behind both shows at one place, and the narrower one leaves more of it."""
+    def advice(report, base):
+        layers = ["net"] if getattr(base.policy, "layers", ()) else ["aten.add", "aten.*"]
+        return [Advice("Try", "", "", tuple(map(base.with_policies.with_layer, layers)))]
+
+    def replay(way, restoring, has_shadow):
+        wide = {pattern for pattern, _ in getattr(way.policy, "layers", ())}
+        if way.policy == FP32 or {"aten.*", "net"} <= wide:
+            return Outcome(GOOD, report_of(GOOD))
+        losses = [4.0] * 4 if wide else [math.nan] * 4
+        layer = "net" if wide else "aten.add"
+        return Outcome(losses, {**report_of(losses), "births": [born("saturation", layer=layer)]})
+
+    monkeypatch.setattr("ipu.run.remedies.find_advice", advice)
+    cures = [remedy for remedy in diagnose(replay, WAY, 4).remedies if remedy.cures]
+    assert [(str(r.way), r.what) for r in cures] == [
+        (f"{WAY}+aten.*=f32+net=f32", "Try. Then: Try")]
 
 
 @pytest.mark.parametrize(("makes", "born_in", "answer"), [
@@ -816,11 +836,23 @@ def test_gradients_that_underflow_behind_a_layer_are_its_symptom():
     assert result.sentence.startswith("The Sub of layer2 loses the digits of its operands")
 
 
-def test_a_cure_that_does_more_than_another_comes_behind_it(monkeypatch):
-    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4,
-                      f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4")
-    cures = [str(remedy.way) for remedy in diagnose(replay, WAY, 4).remedies]
-    assert cures == ["mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
+def test_a_cure_that_does_more_than_another_comes_behind_it_and_is_not_told():
+    ways = f"{WAY}+eps=1e-4+states=f32", f"{WAY}+sr+eps=1e-4", f"{WAY}+eps=1e-4"
+    remedies = [TriedRemedy("try", Way.parse(way), 0.0, True) for way in ways]
+    sort_remedies(remedies, WAY)
+    assert [str(remedy.way) for remedy in remedies] == [
+        "mixed+eps=0.0001", "mixed+eps=0.0001+states=f32", "mixed+sr+eps=0.0001"]
+    drop_larger(remedies, WAY)
+    assert [str(remedy.way) for remedy in remedies] == ["mixed+eps=0.0001"]
+
+
+def test_what_lessens_no_more_with_more_changes_is_not_told():
+    ways = {"eps=1e-4": 0.2, "eps=1e-4+states=f32": 0.2, "sr+eps=1e-4": 0.1}
+    remedies = [TriedRemedy("try", Way.parse(f"{WAY}+{way}"), harm, False, lessens=True)
+                for way, harm in ways.items()]
+    drop_larger(remedies, WAY)
+    assert [remedy.harm for remedy in remedies] == [0.2, 0.1]
+    assert str(remedies[1].way) == "mixed+sr+eps=0.0001"
 
 
 def test_without_time_one_remedy_is_run_all_the_same(monkeypatch):
@@ -853,6 +885,46 @@ def test_remedies_that_cure_only_together_are_told_without_what_is_not_needed(mo
     assert str(result.cure.way) == "mixed+scale=1024+eps=0.0001"
     assert [remedy.cures for remedy in result.remedies] == [True, False, False, False]
     assert "None of these can be left out" in str(result)
+
+
+def test_whole_modules_are_joined_where_none_cures_alone():
+    """Before sites are searched, for which there may be no time."""
+    told = []
+    diagnose(program(lambda back, moved: not {at(1), at(2)} <= set(back)), WAY, 4,
+             tell=lambda so_far: told.append([str(r.way) for r in so_far.remedies if r.cures]))
+    assert any("layer1*=f32+layer2*=f32" in way or "layer1=f32+layer2=f32" in way
+               for way in told[1]), told
+
+
+def test_a_cure_takes_half_of_the_harm_at_least(monkeypatch):
+    """Where it was little, less than what is told is soon reached by chance."""
+    monkeypatch.setattr("ipu.run.remedies.find_advice", lambda report, base: [
+        Advice("Try it", "", "", (Way.parse(f"{WAY}+eps=1e-4"), Way.parse(f"{WAY}+states=f32")))])
+
+    def replay(way, restoring, has_shadow):
+        above = 0.0 if way.policy == FP32 else 0.11 if way.changes.eps else (
+            0.05 if way.changes.wide_states else 0.2)
+        losses = [loss + above for loss in GOOD]
+        return Outcome(losses, report_of(losses))
+
+    result = diagnose(replay, WAY, 4)
+    assert [(str(r.way), r.cures) for r in result.remedies[:2]] == [
+        (f"{WAY}+states=f32", True), (f"{WAY}+eps=0.0001", False)]
+
+
+def test_remedies_that_hold_one_that_cures_are_not_told(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: changes.eps == 1e-4,
+                      f"{WAY}+scale=1024+eps=1e-4", f"{WAY}+eps=1e-4", f"{WAY}+states=f32")
+    ways = [str(r.way) for r in diagnose(replay, WAY, 4).remedies]
+    assert ways == [f"{WAY}+eps=0.0001", f"{WAY}+states=f32"]
+
+
+def test_many_ways_without_help_are_counted(monkeypatch):
+    replay = advising(monkeypatch, lambda changes: False,
+                      *(f"{WAY}+scale={2**k}" for k in range(1, 9)))
+    (line,) = [x for x in str(diagnose(replay, WAY, 4)).splitlines() if x.startswith("tried")]
+    assert line.count("(harm ") == 5
+    assert line.endswith(" more")
 
 
 def test_one_remedy_that_cures_is_not_joined_with_others(monkeypatch):

@@ -118,6 +118,27 @@ def test_a_constant_that_fills_a_mask_is_followed(name, reads):
         assert "-3.4028234663852886e+38 is beyond the largest number" in causes[0].sentence
 
 
+@pytest.mark.parametrize("part", ["column", "row", "all"])
+def test_what_is_written_into_a_part_leaves_the_others_their_births(part):
+    """Also where a result is laid out as the part is: a column of a matrix in rows."""
+    with machine("p=f32,c=f16,part=f32", count=True) as session:
+        x = torch.tensor([[1e5, 1.0], [1.0, 2.0], [3.0, 4.0]]) * 1.0
+        {"column": x[:, 0], "row": x[0], "all": x}[part].add_(1.0)
+        difference = x - x
+    assert difference.isnan().any()
+    (data,) = [row for row in session.report()["births"] if row["kind"] == "data beyond"]
+    assert not data["harmless"]
+
+
+def test_a_part_without_births_takes_none_from_the_rest():
+    with machine("p=f32,c=f16,part=f32", count=True) as session:
+        x = torch.tensor([[1e5, 1.0], [1.0, 2.0], [3.0, 4.0]]) * 1.0
+        x[1].copy_(torch.ones(2) * 2.0)
+        assert (x - x).isnan().any()
+    (data,) = [row for row in session.report()["births"] if row["kind"] == "data beyond"]
+    assert not data["harmless"]
+
+
 def test_random_numbers_of_the_host_are_rounded_into_the_format_of_their_tensor():
     with machine("p=f16,c=f16"):
         x = torch.ones(100) * 0.5

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from ipu.run.pages.drawing import count_ticks, new_figure, to_png
+from ipu.run.pages.drawing import count_ticks, fix_layout, new_figure, to_png
+from ipu.run.pages.rendering import write_figures
 
 
 def test_panels_come_in_the_order_of_the_mosaic():
@@ -30,11 +31,39 @@ def test_an_axis_that_counts_has_whole_ticks(top):
     plt.close(figure)
 
 
-def test_the_same_figure_has_the_same_bytes():
-    def draw():
-        figure, (axes,) = new_figure(4, 3)
-        axes.plot([1, 2], [3, 4], label="a")
-        axes.legend()
-        return to_png(figure)
+def drawn():
+    figure, (axes,) = new_figure(4, 3)
+    axes.loglog([1, 1e3], [3, 1e-4], label="a")
+    axes.set_title("a title")
+    axes.legend()
+    return figure
 
-    assert draw() == draw()
+
+def test_the_same_figure_has_the_same_bytes():
+    assert to_png(drawn()) == to_png(drawn())
+
+
+def test_a_fixed_layout_is_that_of_a_png():
+    """Without a warning of a letter that the font lacks."""
+    figures = drawn(), drawn()
+    for figure in figures:
+        figure.axes[0].set_ylabel("漢")
+    fix_layout(figures[0])
+    assert figures[0].get_layout_engine() is None
+    assert to_png(figures[0]) == to_png(figures[1])
+
+
+def test_a_page_lays_a_figure_out_once_and_draws_it_once_for_each_file(tmp_path, monkeypatch):
+    figure, draws, layouts = drawn(), [], []
+    engine = figure.get_layout_engine()
+    for owner, name, calls in ((type(figure), "draw", draws), (type(engine), "execute", layouts)):
+        before = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name,
+            lambda *args, calls=calls, before=before: (calls.append(1), before(*args))[1])
+    pictures = write_figures(tmp_path, {"one": figure, "none": None})
+    assert (len(layouts), len(draws)) == (1, 2)
+    assert pictures["one"].startswith("<svg")
+    assert not pictures["none"]
+    monkeypatch.undo()
+    assert (tmp_path / "one.png").read_bytes() == to_png(drawn())
