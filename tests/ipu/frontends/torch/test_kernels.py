@@ -29,51 +29,8 @@ assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item() == 
 """
 
 
-#: A program that trains and compiles nothing; sessions may be inside of each other's program.
-TRAINING = """
-import sys, torch, fpsim.torch
-from torch.optim import SGD, AdamW
-codes = [kind.step.__code__ for kind in (SGD, AdamW)]
-
-def train(kind, **options):
-    net = torch.nn.Linear(3, 2)
-    with torch.no_grad():
-        net.weight.fill_(0.5), net.bias.fill_(0.25)
-    optimiser = kind(net.parameters(), lr=0.25, **options)
-    schedule = torch.optim.lr_scheduler.StepLR(optimiser, 1, 0.5)
-    heard = []
-    optimiser.register_step_post_hook(lambda *_: heard.append(torch.is_grad_enabled()))
-    def loss():
-        optimiser.zero_grad()
-        value = net(torch.ones(1, 3)).square().sum()
-        value.backward()
-        return value
-    for _ in range(2):
-        optimiser.step(loss)
-        schedule.step()
-    optimiser.load_state_dict(optimiser.state_dict())
-    assert heard == [True, True], heard
-    return optimiser, loss, [p.detach().clone() for p in net.parameters()]
-
-runs = []
-for kind in (SGD, AdamW):
-    with fpsim.torch.machine("fp32") as run:
-        runs.append(train(kind))
-    assert run.report()["native"] == 0
-assert "torch._dynamo" not in sys.modules, "imported by an optimiser"
-for (optimiser, loss, inside), kind in zip(runs, (SGD, AdamW)):
-    optimiser.step(loss)  # after the session: torch's own
-    assert "torch._dynamo" in sys.modules
-    assert all(torch.allclose(x, y) for x, y in zip(inside, train(kind)[2]))
-with fpsim.torch.machine("fp32"):
-    again = train(SGD)[2]
-assert all(torch.equal(x, y) for x, y in zip(again, runs[0][2]))
-"""
-
-
-@pytest.mark.parametrize("program", [PROGRAM, TRAINING], ids=["compiles", "trains"])
-def test_a_program_meets_the_compiler_where_it_asks_for_it(program):
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, cwd=ROOT)
+def test_compiling_inside_a_session_runs_what_is_written():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, cwd=ROOT)
 
 
 @pytest.mark.filterwarnings("ignore")
