@@ -339,8 +339,8 @@ class Memory:
     def _remember(self, x: torch.Tensor, origins: Origins) -> None:
         """Elements of a tensor come from these births; others of its memory stay as they are."""
         is_part = x.numel() * x.element_size() < x.untyped_storage().nbytes()
-        kept = self.origins(x) if is_part else {}
-        setattr(x.untyped_storage(), _ORIGINS, (self, {**kept, **origins}))
+        before = self.origins(x) if is_part else {}
+        setattr(x.untyped_storage(), _ORIGINS, (self, {**before, **origins}))
 
     # Arrays ---------------------------------------------------------------------------------
 
