@@ -29,6 +29,14 @@ class CountedResults(NamedTuple):
     format: Format | None
 
 
+class FlushedNumbers(NamedTuple):
+    """What conversions to a format lost: underflows, by so many of which numbers became zero."""
+
+    format: Format
+    underflows: int = 0
+    zeros: int = 0
+
+
 class Counts(dict[tuple[str, str], Counter[str]]):
     """Per tensor and operation: results, zeros, subnormals, and each flag by its name.
 
@@ -52,6 +60,8 @@ class Counts(dict[tuple[str, str], Counter[str]]):
         #: Elements by tensor, operation and flag, in order of time, since a reader emptied it;
         #: None: nobody reads it.
         self.raised: Counter[tuple[str, str, str]] | None = None
+        #: Conversions with underflows by tensor and format, since a reader of `raised` emptied it.
+        self.flushed: dict[tuple[str, Format], FlushedNumbers] = {}
         #: What counted since a recording asked, whether or not counting is on; None: none asks.
         self.noted: list[CountedResults] | None = None
 
@@ -65,6 +75,8 @@ class Counts(dict[tuple[str, str], Counter[str]]):
             ))
         if not self.is_on:
             return
+        if self.raised is not None and operation == "convert" and values is not None:
+            self._note_flushed(values, marks, fmt)
         raised = flat_in_memory(marks)
         if values is not None and values.dtype == np.float32:
             numbers = np.empty(TALLIED, np.int64)
@@ -104,6 +116,18 @@ class Counts(dict[tuple[str, str], Counter[str]]):
                 row[name] += n
                 if self.raised is not None:
                     self.raised[self.tensor, operation, name] += n
+
+    def _note_flushed(
+        self, values: NDArray[Any], marks: NDArray[np.uint8], fmt: Format
+    ) -> None:
+        """How many numbers underflowed in a conversion, and how many zeros were none before."""
+        is_tiny = (marks & Flags.UNDERFLOW) != 0
+        underflows = int(np.count_nonzero(is_tiny))
+        if underflows:
+            zeros = int(np.count_nonzero(is_tiny & (values == 0)))
+            before = self.flushed.get((self.tensor, fmt), FlushedNumbers(fmt))
+            self.flushed[self.tensor, fmt] = FlushedNumbers(
+                fmt, before.underflows + underflows, before.zeros + zeros)
 
     def total(self, name: str, tensor: str | None = None) -> int:
         """Sum of one counter over all operations, or over those of one tensor."""

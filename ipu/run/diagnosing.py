@@ -195,19 +195,20 @@ def _undecided(result: Diagnosis) -> str:
 
 
 def _tested_cause(result: Diagnosis, runs: Reruns) -> Cause | None:
-    """What the necessary sites tell, where another cause was told first."""
-    if not (runs.causes and result.is_smallest and result.necessary):
+    """What the necessary sites tell, where another cause was told first, or none."""
+    if not (result.is_smallest and result.necessary):
         return None
-    first, layers = runs.causes[0], {site.layer for site in result.necessary}
-    if first.kind in _SYMPTOMS:
+    first, layers = next(iter(runs.causes), None), {site.layer for site in result.necessary}
+    if first is not None and first.kind in _SYMPTOMS:
         # They are lost behind a layer that gives too small or too large results, too. If they are
         # no longer when that layer is given back, they are a symptom of its.
         is_forward = {site.role for site in result.necessary} == {FORWARD}
         causes = causes_forward(runs.report, layers) if is_forward else []
     else:
-        # What may stay low is to blame for nothing, where parameters may not.
+        # What may stay low is to blame for nothing, where parameters may not. Their updates may be
+        # few among all, and most of their way is lost with them.
         held = [site for site in result.necessary if site.role == PARAMETERS]
-        is_led = first.layer not in layers or _take_more(held, first, runs)
+        is_led = first is None or first.layer not in layers or _take_more(held, first, runs)
         causes = causes_of_updates(runs.report, {s.layer for s in held}) if is_led else []
     return next(iter(causes), None)
 

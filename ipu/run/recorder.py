@@ -95,6 +95,10 @@ class Recorder:
                     self.births.invalid = verb
             else:
                 self.births.untold(verb, (*split_name(tensor), step), flag, n)
+        self.births.casts = [
+            cast for (tensor, fmt), cast in counts.flushed.items()
+            if tensor == counts.tensor and fmt != array.format]
+        counts.flushed.clear()
         if counts.raised:
             counts.raised.clear()
         self.births.see(operation, (*split_name(name), step), array, operands, flags, tally)
@@ -124,6 +128,8 @@ class Recorder:
                 }
             flags[flag] = flags.get(flag, 0) + n
         counts.raised.clear()
+        counts.flushed.clear()
+        self.births.casts = ()
         if not flags.keys().isdisjoint(_EXCEPTIONS):
             self.births.see(operation, where, array, operands, flags)
 

@@ -5,7 +5,8 @@
               back, all other necessary sites in binary32. They interact where both together take
               away more than one and the other do by themselves.
     dose      results of the necessary sites rounded to a format between theirs and binary32, which
-              has 1, 2, 4 or 8 more digits, or 1, 2 or 3 more bits of exponent.
+              has 1, 2, 4 or 8 more digits, or 1, 2 or 3 more bits of exponent; where their operands
+              are cast to a narrower format and flushed by that, between this one and binary32.
 
 Evidence    ASSUMED: harms above 10 are told, and compared, as 10.
 """

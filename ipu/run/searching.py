@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fpsim.records.formats import BINARY32
+from fpsim.records.formats import BINARY32, Format, find_number_format
+from ipu.run.births.kinds import OF_OPERANDS
 from ipu.run.budget import TimeOverError
 from ipu.run.diagnosis import Diagnosis
 from ipu.run.endpoints import Outcome
@@ -128,11 +129,19 @@ def find_responses(result: Diagnosis, runs: Reruns, *, has_windows: bool) -> Non
         result.pairs.extend(pair_responses(
             result.necessary, lambda back: runs.harm(runs.outcome(runs.way, Restoring(back))),
             runs.has_time))
-    low = runs.way.policy.default.activations
+    low = _narrow_format(runs)
     for fmt in doses_above(low) if roles <= set(_OF_RESULTS) and runs.shows_results else ():
         if runs.has_time():
             outcome = restored(dose=fmt)
             result.doses.append(Dose(fmt, runs.harm(outcome), not runs.is_harmed(outcome)))
+
+
+def _narrow_format(runs: Reruns) -> Format:
+    """The format that doses widen: that of the results, or of operands whose cast does the harm."""
+    row = next((cause.row for cause in runs.causes[:1]), {})
+    if row.get("detail") == OF_OPERANDS:
+        return find_number_format(row["format"])
+    return runs.way.policy.default.activations
 
 
 def _suspects(

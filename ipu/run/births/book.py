@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpsim.records.formats import Format
+from fpsim.state.counts import FlushedNumbers
 from ipu.run.births.birth import Birth
 from ipu.run.births.kinds import ABSORBED, CONSTANT, DIVISION, INFINITY, NAN, ONE, SATURATED
 from ipu.run.births.last_sums import LastSums, Place
@@ -35,6 +36,8 @@ class Book:
         self.phase = ""
         #: What was invalid inside of the operation now, as sqrt of an optimiser's; "": itself.
         self.invalid = ""
+        #: Conversions with underflows inside of it, to other formats than its result's.
+        self.casts: Sequence[FlushedNumbers] = ()
         #: What is computed now updates a parameter: `Updates` has the terms that it loses.
         self.is_update = False
         #: The line of the user's program now, and its layer, direction and step.

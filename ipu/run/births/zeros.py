@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fpsim.array import Array
+from fpsim.records.formats import Format
 from ipu.run.births.birth import Birth, oldest
 from ipu.run.births.book import Book
 from ipu.run.births.elements import fits
-from ipu.run.births.kinds import CONSTANT, DIFFERENCE, ONE, ZERO
+from ipu.run.births.kinds import CONSTANT, DIFFERENCE, OF_OPERANDS, ONE, ZERO
 from ipu.run.births.result import OperationResult
 from ipu.run.births.verbs import ADDITIONS, base_of
 
@@ -31,13 +32,29 @@ def zero_of(
     before = oldest(brought)
     if before is not None and before.kind == CONSTANT and not before.causes:
         before.causes = tuple(birth for birth in brought if birth.kind == ZERO)
-    n = min(flags.get("UNDERFLOW", 0), zeros)
+    fmt, detail, underflows = _where_flushed(book, array.format, zeros, flags.get("UNDERFLOW", 0))
+    n = min(underflows, zeros)
     if not n or (before is not None and before.kind == CONSTANT):
         return before
     if before is None or n > _MOST * zeros:
-        return book.born(ZERO, where, operation, array.format, n, array.size, (), "")
-    book.born(ZERO, where, operation, array.format, n, array.size, (before,), "")
+        return book.born(ZERO, where, operation, fmt, n, array.size, (), detail)
+    book.born(ZERO, where, operation, fmt, n, array.size, (before,), detail)
     return before  # the earliest of a chain of products is what the later ones follow from
+
+
+def _where_flushed(
+    book: Book, fmt: Format, zeros: int, underflows: int
+) -> tuple[Format, str, int]:
+    """The format in which most zeros of a result were flushed: its own, or one of its operands.
+
+    A product of operands that were cast to a narrower format is zero where these are; casts that
+    left subnormal numbers flushed nothing. Third are the underflows that count.
+    """
+    in_result = max(underflows - sum(cast.underflows for cast in book.casts), 0)
+    most = max(book.casts, key=lambda cast: cast.zeros, default=None)
+    if most is None or not most.zeros or in_result > _MOST * zeros:
+        return fmt, "", in_result
+    return most.format, OF_OPERANDS, underflows
 
 
 def zeros_before(result: OperationResult) -> list[Birth]:

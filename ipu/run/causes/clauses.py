@@ -12,6 +12,7 @@ from ipu.run.births.kinds import (
     DIVISION,
     INFINITY,
     NAN,
+    OF_OPERANDS,
     ONE,
     SATURATED,
     ZERO,
@@ -39,9 +40,14 @@ def clause_of(row: Row) -> str:
         NAN: f"is invalid{' ' + row['detail'] if row['detail'] else ''}",
         INFINITY: f"overflows {fmt}", SATURATED: f"overflows {fmt}",
         DIVISION: f"{_of_zero(row)}{_of_difference(row, fmt)}",
-        ZERO: f"underflows to zero in {fmt}",
+        ZERO: f"underflows to zero in {_of_cast(row)}{fmt}",
     }[row["kind"]]
     return f"{name_of(row)} {verb} ({where_told(row)})"
+
+
+def _of_cast(row: Row) -> str:
+    """Of zeros that are flushed before an operation computes, where."""
+    return "the cast of its operands to " if row["detail"] == OF_OPERANDS else ""
 
 
 def _of_zero(row: Row) -> str:

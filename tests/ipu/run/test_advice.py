@@ -645,6 +645,8 @@ def lossy(kind, **about):
     (lossy("data without digits", detail="1013 ± 0.2"), "data", "lose their digits in binary16"),
     (lossy("data to zero", detail="down to 1e-9"), "data", "underflow in binary16: 60 of 100 numb"),
     (lossy("flush to zero"), "underflow", "The mul of net underflows to zero in binary16"),
+    (lossy("flush to zero", format="e4m3fn", detail="of operands"), "underflow",
+     "The mul of net underflows to zero in the cast of its operands to e4m3fn (forward"),
     (lossy("absorption"), "sums", "60 of 100 terms of the mul of net left the sum unchanged"),
     (lossy("constant", operation="1e-09", detail="zero"), "constant", "The constant 1e-09 is zero"),
 ])

@@ -763,6 +763,27 @@ def test_a_layer_that_may_stay_low_is_no_cause_where_parameters_may_not():
     assert result.sentence.startswith("Updates are swallowed: 60 of 100 updates of layer2")
 
 
+@pytest.mark.parametrize(("swallowed", "sentence"), [
+    (60, "Updates are swallowed: 60 of 100 updates of layer2"), (10, "The losses part from")])
+def test_few_updates_are_told_of_parameters_that_must_be_wide(swallowed, sentence):
+    """As of the level of marks around 70, beside many small factors that go their way."""
+    held = PrecisionSite("layer2", "parameters")
+    is_harmed = program(lambda back, moved: held not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["swallowed"] = {
+                name: {"nonzero": nonzero, "swallowed": n, "share": n / nonzero}
+                for name, nonzero, n in (("layer1", 900, 0), ("layer2", 100, swallowed))}
+        return outcome
+
+    result = diagnose(replay, WAY, 4, sites=lambda report: [at(2), at(5), held])
+    assert result.necessary == [held]
+    assert result.sentence.startswith(sentence)
+    assert any(remedy.way.sr for remedy in result.remedies) == (swallowed == 60)
+
+
 @pytest.mark.parametrize(("by_parameters", "begin"), [
     (3.2, "Updates are swallowed: 10 of 10 updates of layer2"), (0.3, "Terms are absorbed"),
 ])
@@ -1100,6 +1121,26 @@ def test_the_window_and_the_dose_of_a_site_are_told():
     assert "dose 6 bits of exponent, 11 digits: cures, harm 0.0%" in text
     assert "the matter is range: more bits of exponent cure, more digits do not" in text
     assert diagnose(replay, WAY, 4).window is None
+
+
+@pytest.mark.parametrize(("about", "low"), [
+    ({"format": "e4m3fn", "detail": "of operands"}, (4, 4)), ({"format": "binary16"}, (5, 11))])
+def test_doses_widen_the_format_that_flushes(about, low):
+    """Where operands are cast to a narrower format than results have, that one."""
+    is_harmed = program(lambda back, moved: at(3) not in back)
+
+    def replay(way, restoring, has_shadow):
+        outcome = is_harmed(way, restoring, has_shadow)
+        if outcome.losses != GOOD:
+            outcome.report["births"] = [
+                born("flush to zero", layer="layer3", count=60, results=100, **about)]
+        return outcome
+
+    result = diagnose(replay, Way.parse("c=e4m3fn,out=f16"), 4)
+    bits, digits = low
+    formats = [(dose.format.exponent_bits, dose.format.precision) for dose in result.doses]
+    assert formats == [*((bits, digits + n) for n in (1, 2, 4, 8)),
+                       *((bits + n, digits) for n in (1, 2, 3))]
 
 
 def test_a_loss_scale_that_the_advice_does_not_name_is_told_by_its_factor():

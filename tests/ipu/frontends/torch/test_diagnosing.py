@@ -147,6 +147,29 @@ def test_gradients_whose_underflow_harms_after_the_first_steps(tmp_path):
     assert "scale" in str(result.cure.way)
 
 
+NARROW_OPERANDS = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+x, y = torch.randn(64, 8), torch.randn(64, 4)
+for step in range(10):
+    optimizer.zero_grad()
+    (torch.nn.functional.mse_loss(net(x), y) / 4).backward()
+    optimizer.step()
+"""
+
+
+def test_gradients_that_the_cast_of_operands_flushes_are_told_in_its_format(tmp_path):
+    """Results are binary16, which has all of them."""
+    path = tmp_path / "train.py"
+    path.write_text(NARROW_OPERANDS)
+    run = machine("c=e4m3fn,out=f16", target="hypothetical", count=True)
+    result = diagnose_program(run, path, [], 10, seconds=300.0)
+    assert result.answer == "ill"
+    assert "underflows to zero in the cast of its operands to e4m3fn (backward" in result.sentence
+
+
 STATISTICS = """
 import torch
 from torch import nn

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from fpsim import BINARY16
-from ipu.run.births.kinds import CONSTANT, DIVISION, ZERO
+from collections import Counter
+
+import pytest
+
+from fpsim import BINARY16, BINARY32
+from ipu.machine import Device
+from ipu.run.account import counted_name
+from ipu.run.births.kinds import CONSTANT, DIVISION, OF_OPERANDS, ZERO
+from ipu.run.recorder import Recorder
 from tests.ipu.run.births.desk import NET, Desk
 
 
@@ -81,3 +88,23 @@ def test_a_zero_of_an_operand_is_none_of_a_difference():
     assert ZERO in desk.births.of(square)
     assert ZERO not in desk.births.of(rest)
     assert ZERO in desk.births.of(desk.of("add", square, square))
+
+
+@pytest.mark.parametrize(("number", "factor", "born"), [
+    (1e-9, 1.0, ("binary16", OF_OPERANDS)),  # the cast makes it zero
+    (1e-6, 2e-38, ("binary32", "")),         # and here a subnormal number, whose product underflows
+    (2e-5, 0.0, None),                       # exact
+])
+def test_zeros_are_born_in_the_format_that_flushes_them(number, factor, born):
+    """As of a product in a wide format whose operands are cast to a narrow one."""
+    device = Device(count=True)
+    device.counts.raised = Counter()
+    recorder = Recorder(device.counts)
+    x = device.from_host([number], BINARY32)
+    with device.naming(counted_name("net", "backward")):
+        narrow = device.cast(x, BINARY16)
+        product = device.multiply(device.cast(narrow, BINARY32), factor)
+        recorder.operation(0, device.tensor, "mm", product, (x,))
+    births = [(birth.format, birth.detail) for birth in recorder.births if birth.kind == ZERO]
+    assert births == ([born] if born else [])
+    assert product.values == 0
