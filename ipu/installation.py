@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["DISTRIBUTION", "conflict", "how_to_install"]
+__all__ = ["DISTRIBUTION", "conflict", "how_to_install", "not_installed"]
 
 #: The name under which pip knows this project.
 DISTRIBUTION = "fpsim-lab"
@@ -32,6 +32,15 @@ def how_to_install(extra: str) -> str:
     if not libraries:
         return f'pip install ".[{extra}]" in a clone of fpsim'
     return "pip install " + " ".join(f'"{one}"' for one in libraries)
+
+
+def not_installed(library: str, extra: str) -> str:
+    """That a library of an extra is missing, and the command that installs it.
+
+    >>> not_installed("Fortran", "no-such-extra")
+    'Fortran is not installed; install it with: pip install ".[no-such-extra]" in a clone of fpsim'
+    """
+    return f"{library} is not installed; install it with: {how_to_install(extra)}"
 
 
 def _requirements() -> dict[str, list[str]]:

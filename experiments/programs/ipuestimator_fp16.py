@@ -17,7 +17,7 @@ import click
 
 from ipu.experiments.commands.options import bad_input
 from ipu.experiments.programs.options import ProgramOptions, options
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if TYPE_CHECKING:
     from ipu.feed.data import Data
@@ -35,9 +35,7 @@ def command(precision: str, options: ProgramOptions) -> int:
     from ipu.feed.data import fashion_mnist
 
     if importlib.util.find_spec("tensorflow") is None:
-        raise click.ClickException(
-            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')}"
-        )
+        raise click.ClickException(not_installed("TensorFlow", "tensorflow"))
     with bad_input():
         data = options.data(fashion_mnist, (28, 28, 1))
         learn = data.learn[: options.limit]

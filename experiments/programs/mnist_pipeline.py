@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ipu.experiments.commands.options import Seed, bad_input
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if TYPE_CHECKING:
     from ipu.feed.data import Data
@@ -76,9 +76,7 @@ def run(
         from ipu.experiments.execution import mnist_network as tutorial
         from ipu.frontends import poptorch
     except ModuleNotFoundError as missing:
-        raise click.UsageError(
-            f"PyTorch is not installed; install it with: {how_to_install('torch')}"
-        ) from missing
+        raise click.UsageError(not_installed("PyTorch", "torch")) from missing
     if debug:
         poptorch.setLogLevel("DEBUG")
     data = tutorial.load(data_dir)

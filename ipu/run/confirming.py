@@ -4,8 +4,8 @@ As a loss scale by which the first gradients are large enough, and those of a tr
 nearly over are not. And one whose losses of the first steps part by what may be chance may cure. So
 these are run for four times as many steps, beside binary32 and the run as it is: first the one that
 is told first, before sites are searched where that takes half of the time that is left at most;
-then the others, while there is time. Each is told with the number of its steps. One that leaves a
-harm above 5 %, by more than chance makes, cures no longer.
+then the others, while there is time. Each is told with the number of its steps. One that leaves
+more harm than a cure may (`ipu.run.harm.most_left`), by more than chance makes, cures no longer.
 
 Losses of more steps part without a cause, too, as those of any two runs of a training that is
 chaotic. So none is judged where binary32's run and the run as it is do not part.

@@ -17,7 +17,7 @@ from fpsim.state.files import write_whole
 from ipu.experiments.commands.options import Seed, bad_input
 from ipu.experiments.commands.programs.comparing import as_options, make_folder, target_of
 from ipu.experiments.commands.programs.torch import check_program, check_there
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if TYPE_CHECKING:
     from ipu.run.diagnosis import Diagnosis
@@ -164,9 +164,7 @@ def _check_graph_program(program: str, *, is_module: bool) -> None:
     Raises    ValueError.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        raise ValueError(
-            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')}"
-        )
+        raise ValueError(not_installed("TensorFlow", "tensorflow"))
     check_there(program, is_module=is_module)
     import ipu.frontends.tensorflow  # noqa: F401  installs before TensorFlow is imported
 

@@ -28,7 +28,7 @@ from ipu.experiments.commands.programs.pairing import (
     pair_options,
     write_json,
 )
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if TYPE_CHECKING:
     from ipu.frontends.processes.programs import ProgramError
@@ -109,8 +109,7 @@ def command(
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise click.ClickException(
-            f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')} "
-            "(Python 3.11 to 3.13)"
+            f"{not_installed('TensorFlow', 'tensorflow')} (Python 3.11 to 3.13)"
         )
     with bad_input():
         from ipu.run.ways import Way, parse_ways

@@ -27,7 +27,7 @@ from ipu.experiments.commands.programs.pairing import (
     pair_options,
     write_json,
 )
-from ipu.installation import how_to_install
+from ipu.installation import how_to_install, not_installed
 
 if TYPE_CHECKING:
     from ipu.run.ways import Way
@@ -208,9 +208,7 @@ def check_program(program: str, *, is_module: bool) -> None:
     """
     check_there(program, is_module=is_module)
     if find_spec("torch") is None:
-        raise ValueError(
-            f"PyTorch is not installed; install it with: {how_to_install('torch')}"
-        )
+        raise ValueError(not_installed("PyTorch", "torch"))
 
 
 def _run(

@@ -6,12 +6,11 @@ the program's IPUConfig.
 
 from importlib.util import find_spec
 
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if find_spec("tensorflow") is None:
     raise ModuleNotFoundError(
-        f"TensorFlow is not installed; install it with: {how_to_install('tensorflow')} "
-        "(Python 3.11 to 3.13)",
+        f"{not_installed('TensorFlow', 'tensorflow')} (Python 3.11 to 3.13)",
         name="tensorflow",
     )
 

@@ -2,12 +2,10 @@
 
 from importlib.util import find_spec
 
-from ipu.installation import how_to_install
+from ipu.installation import not_installed
 
 if find_spec("torch") is None:
-    raise ModuleNotFoundError(
-        f"PyTorch is not installed; install it with: {how_to_install('torch')}", name="torch"
-    )
+    raise ModuleNotFoundError(not_installed("PyTorch", "torch"), name="torch")
 
 from ipu.frontends.torch.inference import Evaluation, evaluate, evaluate_layers
 from ipu.frontends.torch.session import Session, machine, native
