@@ -120,12 +120,20 @@ def test_a_constant_that_fills_a_mask_is_followed(name, reads):
 
 @pytest.mark.parametrize("part", ["column", "row", "all"])
 def test_what_is_written_into_a_part_leaves_the_others_their_births(part):
-    """Also where a result is laid out as the part is: a column of a matrix in rows."""
     with machine("p=f32,c=f16,part=f32", count=True) as session:
         x = torch.tensor([[1e5, 1.0], [1.0, 2.0], [3.0, 4.0]]) * 1.0
         {"column": x[:, 0], "row": x[0], "all": x}[part].add_(1.0)
         difference = x - x
     assert difference.isnan().any()
+    (data,) = [row for row in session.report()["births"] if row["kind"] == "data beyond"]
+    assert not data["harmless"]
+
+
+def test_a_result_that_is_laid_out_as_a_transposed_operand_has_its_births():
+    with machine("p=f32,c=f16,part=f32", count=True) as session:
+        x = (torch.tensor([[1e5, 1.0], [1.0, 2.0], [3.0, 4.0]]) * 1.0).t() * 2.0
+        assert not x.is_contiguous()
+        assert (x - x).isnan().any()
     (data,) = [row for row in session.report()["births"] if row["kind"] == "data beyond"]
     assert not data["harmless"]
 
